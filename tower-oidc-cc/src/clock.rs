@@ -6,7 +6,6 @@
 )]
 
 use std::{
-    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -59,12 +58,6 @@ impl Clock {
             None => SystemTime::now(),
             Some(wall) => wall(),
         }
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
     }
 }
 

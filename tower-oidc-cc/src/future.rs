@@ -14,10 +14,8 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
-    Challenge, Error, Judge, Judgement, Rejection, TokenError,
-    judge::Refresh,
-    service::Rules,
-    source::{Flight, Refused},
+    Challenge, Error, Judge, Judgement, Rejection, TokenError, judge::Refresh, service::Rules,
+    source::Flight,
 };
 
 pin_project! {
@@ -25,7 +23,8 @@ pin_project! {
     ///
     /// A refused call whose token is being replaced is held until the token request has a result,
     /// until its deadline ([`deadline_from`](crate::BearerAuthLayer::deadline_from)), or for ten
-    /// seconds. A resend then sends the new token.
+    /// seconds. A resend then sends the new token. A timeout of a layer above that is shorter than the
+    /// answer of the token endpoint cuts such a call off.
     ///
     /// # Cancel safety
     ///
@@ -112,22 +111,17 @@ where
                         return Poll::Pending;
                     };
                     match judge.judge(outcome.as_ref()) {
-                        Judgement::Accepted => sent.rules.source.accept(sent.generation),
+                        Judgement::Accepted => sent.rules.shared.accept(sent.generation),
                         Judgement::Nothing => {}
                         Judgement::Refused => {
                             let outcome = ready!(polled);
-                            match sent.rules.source.refuse(sent.generation) {
-                                Refused::Replacing(flight) => {
+                            match sent.rules.shared.refuse(sent.generation) {
+                                Ok(flight) => {
                                     let held = Some(Box::new(sent.hold(outcome, flight)));
                                     this.state.set(State::Held { held });
                                     continue;
                                 }
-                                Refused::Superseded => {
-                                    return Poll::Ready(refused(outcome, Refresh::Replaced));
-                                }
-                                Refused::Kept => {
-                                    return Poll::Ready(refused(outcome, Refresh::None));
-                                }
+                                Err(refresh) => return Poll::Ready(refused(outcome, refresh)),
                             }
                         }
                         judgement @ (Judgement::MissingRole | Judgement::NoHeader) => {
@@ -150,10 +144,10 @@ where
                         return Poll::Pending;
                     };
                     let Held { outcome, sent, .. } = *ended;
-                    let source = &sent.rules.source;
-                    let refresh = if source.supersedes(sent.generation) {
+                    let shared = &sent.rules.shared;
+                    let refresh = if shared.supersedes(sent.generation) {
                         Refresh::Replaced
-                    } else if source.header().is_some() {
+                    } else if shared.header().is_some() {
                         Refresh::Requested
                     } else {
                         Refresh::None
@@ -186,7 +180,7 @@ impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
 
 impl Sent {
     fn hold<O>(&self, outcome: O, flight: Flight) -> Held<O> {
-        let longest = self.rules.source.now().steady + LONGEST;
+        let longest = self.rules.shared.now().steady + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
         Held {
             outcome,

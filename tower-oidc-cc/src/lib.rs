@@ -83,6 +83,8 @@
 //! - A resend of refused requests: a retry layer outside does that.
 //! - One source for several runtimes. Its task runs on the runtime of its first use. If that ends,
 //!   the next use spawns another one; a request that it cut off may end with an error.
+//! - A machine that is suspended between the readiness of a service and its call. That call may send
+//!   an expired token, and its refusal brings another one.
 //! - Tokens that die more often than every five minutes.
 //! - Grants with a user, and refresh tokens.
 //! - The content of tokens: they are opaque to a client (RFC 9068, section 6).

@@ -17,11 +17,8 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use crate::{
-    Credentials, TokenEndpoint, TokenError,
-    clock::{Clock, Timestamp},
-    error::Kind,
-    reply,
-    source::header_of,
+    Credentials, TokenEndpoint, TokenError, clock::Clock, error::Kind, reply, source::header_of,
+    state::Fetched,
 };
 
 #[cfg(test)]
@@ -52,11 +49,7 @@ pub(crate) type Parameters = Vec<(String, String)>;
 #[derive(Clone)]
 pub(crate) struct Issued {
     pub(crate) header: HeaderValue,
-    /// When it was requested. Its life counts from here, because the server began to count later.
-    pub(crate) sent: Timestamp,
-    pub(crate) life: Duration,
-    /// Whether this process requested it; otherwise it comes from the store.
-    pub(crate) is_own: bool,
+    pub(crate) fetched: Fetched,
 }
 
 // === impl Grant ===
@@ -156,9 +149,11 @@ impl Grant {
         let token = reply::read(&head, body, self.clock.wall())?;
         Ok(Issued {
             header: header_of(&token.value).map_err(Kind::Unusable)?,
-            sent,
-            life: token.life.unwrap_or(UNSAID),
-            is_own: true,
+            fetched: Fetched {
+                sent,
+                life: token.life.unwrap_or(UNSAID),
+                is_own: true,
+            },
         })
     }
 

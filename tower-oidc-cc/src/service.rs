@@ -1,7 +1,6 @@
 //! The layer and its service: a token in `poll_ready`, the header in `call`.
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -16,7 +15,7 @@ use crate::{
     error::Kind,
     future::{ResponseFuture, Sent},
     origin::Places,
-    source::Wait,
+    source::{Shared, Wait},
 };
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
@@ -73,14 +72,15 @@ pub struct BearerAuth<S, J = Challenge> {
 }
 
 /// The settings that all services of a layer share.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    pub(crate) source: TokenSource,
+    pub(crate) shared: Arc<Shared>,
     places: Places,
     deadline: Option<fn(&Extensions) -> Option<Instant>>,
 }
 
 /// Readiness without a token.
+#[derive(Debug)]
 enum Phase {
     Waiting(Wait),
     /// There was no token at that time, and the next call returns the error.
@@ -112,7 +112,7 @@ impl BearerAuthLayer {
     fn with(source: TokenSource, places: Places) -> Self {
         Self {
             rules: Arc::new(Rules {
-                source,
+                shared: source.shared,
                 places,
                 deadline: None,
             }),
@@ -178,12 +178,12 @@ impl<S, J> BearerAuth<S, J> {
     /// Waits for the first token, the next one after an expiry, or the successor of a refused one.
     #[cold]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let source = &self.rules.source;
+        let shared = &self.rules.shared;
         let wait = self
             .wait
             .get_or_insert_with(|| Box::new(Phase::Waiting(Wait::default())));
         if let Phase::Waiting(wait) = &mut **wait {
-            match ready!(source.poll(wait, cx)) {
+            match ready!(wait.poll(shared, cx)) {
                 Ok(()) => self.wait = None,
                 Err(error) => self.wait = Some(Box::new(Phase::Failed(error))),
             }
@@ -204,7 +204,7 @@ where
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         if !self.has_token {
-            if self.wait.is_some() || !self.rules.source.is_settled() {
+            if self.wait.is_some() || !self.rules.shared.is_settled() {
                 ready!(self.poll_token(cx));
             }
             if self.wait.is_some() {
@@ -221,7 +221,7 @@ where
         self.has_token = false;
         if let Some(phase) = self.wait.take() {
             return ResponseFuture::failed(match *phase {
-                Phase::Failed(error) if !rules.source.is_settled() => error,
+                Phase::Failed(error) if !rules.shared.is_settled() => error,
                 // A token has come since. The inner service is not ready, so this call cannot be made.
                 _ => TokenError::new(Kind::Expired),
             });
@@ -229,7 +229,7 @@ where
         if let Err(kind) = rules.places.check(request.uri(), request.headers()) {
             return ResponseFuture::failed(TokenError::new(kind));
         }
-        let Some((header, generation)) = rules.source.header() else {
+        let Some((header, generation)) = rules.shared.header() else {
             return ResponseFuture::failed(TokenError::new(Kind::Expired));
         };
         let deadline = rules.deadline.and_then(|read| read(request.extensions()));
@@ -253,27 +253,5 @@ impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
             has_token: false,
             wait: None,
         }
-    }
-}
-
-// === impl Rules ===
-
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rules")
-            .field("source", &self.source)
-            .field("places", &self.places)
-            .finish_non_exhaustive()
-    }
-}
-
-// === impl Phase ===
-
-impl fmt::Debug for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Waiting(_) => "Waiting",
-            Self::Failed(..) => "Failed",
-        })
     }
 }

@@ -1,22 +1,15 @@
 //! The handle that every layer, service and probe shares.
 
-use std::{
-    fmt,
-    future::poll_fn,
-    sync::Arc,
-    task::{Context, Poll},
-    time::{Duration, SystemTime},
-};
+use std::{fmt, future::poll_fn, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 
 pub use self::builder::TokenSourceBuilder;
-use self::shared::Shared;
 pub(crate) use self::{
     flight::{Flight, Wait},
-    shared::Refused,
+    shared::Shared,
 };
-use crate::{Provider, TokenEndpoint, TokenError, clock::Timestamp, state::Phase};
+use crate::{Provider, TokenEndpoint, TokenError, state::Phase};
 
 mod builder;
 mod flight;
@@ -94,7 +87,7 @@ mod shared;
 /// ```
 #[derive(Clone)]
 pub struct TokenSource {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Holds one token, for programs that send it without the layer.
@@ -103,7 +96,6 @@ pub struct TokenSource {
 #[derive(Clone)]
 pub struct AccessToken {
     header: HeaderValue,
-    expires_at: SystemTime,
 }
 
 /// The condition of the token, for a health endpoint or a metric.
@@ -166,7 +158,7 @@ impl TokenSource {
     /// [`TokenError::retry_after`].
     pub async fn ready(&self) -> Result<(), TokenError> {
         let mut wait = Wait::default();
-        poll_fn(|cx| self.poll(&mut wait, cx)).await
+        poll_fn(|cx| wait.poll(&self.shared, cx)).await
     }
 
     /// Returns the token in use, and waits for one if there is none.
@@ -195,7 +187,7 @@ impl TokenSource {
     /// If there is none, it starts a token request and returns `None`; a later call finds the token.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        if !self.is_settled() {
+        if !self.shared.is_settled() {
             drop(self.shared.enter());
         }
         self.current()
@@ -264,48 +256,10 @@ impl TokenSource {
         self.shared.health()
     }
 
-    /// Whether a call may send the token in use without a look at the state.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.shared.is_settled()
-    }
-
-    /// The header and the number of the token in use.
-    pub(crate) fn header(&self) -> Option<(HeaderValue, u64)> {
-        self.shared.header()
-    }
-
-    /// Records that a call with the token of this number was accepted.
-    pub(crate) fn accept(&self, generation: u64) {
-        self.shared.accept(generation);
-    }
-
-    /// Records that a call with the token of this number was refused.
-    pub(crate) fn refuse(&self, generation: u64) -> Refused {
-        self.shared.refuse(generation)
-    }
-
-    /// Whether a newer token than the one of this number has come.
-    pub(crate) fn supersedes(&self, generation: u64) -> bool {
-        self.shared.supersedes(generation)
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        self.shared.now()
-    }
-
-    pub(crate) fn poll(
-        &self,
-        wait: &mut Wait,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), TokenError>> {
-        wait.poll(&self.shared, cx)
-    }
-
     fn current(&self) -> Option<AccessToken> {
         let bearer = self.shared.bearer()?;
         Some(AccessToken {
             header: bearer.header.clone(),
-            expires_at: bearer.expires_at.wall,
         })
     }
 }
@@ -313,7 +267,7 @@ impl TokenSource {
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSource")
-            .field("is_settled", &self.is_settled())
+            .field("is_settled", &self.shared.is_settled())
             .finish_non_exhaustive()
     }
 }
@@ -332,20 +286,13 @@ impl AccessToken {
     pub fn secret(&self) -> &str {
         token_of(&self.header).unwrap_or_default()
     }
-
-    /// Its expiry on the wall clock.
-    #[must_use]
-    pub fn expires_at(&self) -> SystemTime {
-        self.expires_at
-    }
 }
 
 impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessToken")
             .field("header", &"[redacted]")
-            .field("expires_at", &self.expires_at)
-            .finish_non_exhaustive()
+            .finish()
     }
 }
 

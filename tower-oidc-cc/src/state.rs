@@ -60,8 +60,8 @@ struct Failure {
 /// A line for the log, emitted outside of the lock.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    Renewed(u64, Reason, Duration),
-    FromStore(u64, Duration),
+    /// The last member: whether this process requested it.
+    Renewed(u64, Reason, Duration, bool),
     Recovered(Duration),
     Failed(TokenError, Reason),
     Refused(u64),
@@ -149,11 +149,8 @@ pub(crate) enum Action {
 impl Notice {
     pub(crate) fn emit(self) {
         match self {
-            Self::Renewed(generation, reason, life) => {
-                tracing::info!(generation, ?reason, ?life, "token renewed");
-            }
-            Self::FromStore(generation, life) => {
-                tracing::info!(generation, ?life, "token taken from the store");
+            Self::Renewed(generation, reason, life, is_own) => {
+                tracing::info!(generation, ?reason, ?life, is_own, "token renewed");
             }
             Self::Recovered(down) => tracing::info!(?down, "token endpoint recovered"),
             Self::Failed(error, reason) => {
@@ -359,11 +356,8 @@ impl State {
             lifetime,
         });
         let life = lifetime.expires_at.left_at(now);
-        self.notices.push(if fetched.is_own {
-            Notice::Renewed(generation, reason, life)
-        } else {
-            Notice::FromStore(generation, life)
-        });
+        let renewed = Notice::Renewed(generation, reason, life, fetched.is_own);
+        self.notices.push(renewed);
         Action::Use(generation, lifetime)
     }
 

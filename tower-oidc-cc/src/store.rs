@@ -25,6 +25,7 @@ use crate::{
     error::redacted,
     request::Issued,
     source::{header_of, token_of},
+    state::Fetched,
 };
 
 #[cfg(feature = "file-store")]
@@ -275,9 +276,11 @@ impl StoredToken {
             .map_or((now, left), |sent| (sent, life));
         Some(Issued {
             header: header_of(&entry.token).ok()?,
-            sent,
-            life,
-            is_own: false,
+            fetched: Fetched {
+                sent,
+                life,
+                is_own: false,
+            },
         })
     }
 }
@@ -352,7 +355,12 @@ impl Leases {
     pub(crate) async fn save(&mut self, issued: Option<Issued>) {
         let stored = issued.and_then(|issued| {
             let token = token_of(&issued.header)?;
-            StoredToken::new(&self.key, token, issued.sent.wall, issued.life)
+            StoredToken::new(
+                &self.key,
+                token,
+                issued.fetched.sent.wall,
+                issued.fetched.life,
+            )
         });
         if let Some(stored) = stored
             && let Some(()) = bounded("save", self.store.save(&self.key, &stored)).await

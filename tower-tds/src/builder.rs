@@ -263,6 +263,9 @@ impl Builder {
 
     /// Bounds the time from the sending of a request to its response head, for each attempt. The
     /// default is 60 s. The waits for a token, a permit and a connection do not count.
+    ///
+    /// The time for which a refused call is held for another token counts: allow the token endpoint's
+    /// answer time at least.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = Some(timeout);

@@ -114,6 +114,9 @@ impl<P> TdsLayer<P> {
     /// default is 60 s.
     ///
     /// The waits for a token, a permit and a connection do not count.
+    ///
+    /// The time for which a refused call is held for another token counts: allow the token endpoint's
+    /// answer time at least.
     #[must_use]
     pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;

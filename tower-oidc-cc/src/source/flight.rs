@@ -1,7 +1,6 @@
 //! The flight: one token request that any number of callers wait for.
 
 use std::{
-    future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, Weak},
@@ -15,20 +14,20 @@ use futures_util::{
 };
 use tokio::time::{Sleep, sleep_until, timeout};
 
-use super::shared::{Entry, Shared};
+use super::shared::Shared;
 use crate::{TokenError, error::Kind, request::Issued};
 
 #[cfg(test)]
 mod tests;
 
 /// A token request under way. Every clone polls it, so dropping one changes nothing.
-#[derive(Clone)]
-pub(crate) struct Flight(future::Shared<BoxFuture<'static, Result<(), TokenError>>>);
+pub(crate) type Flight = future::Shared<BoxFuture<'static, Result<(), TokenError>>>;
 
 /// The wait of one call for a token: `Unpin`, for `poll_ready`.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Wait(Option<Waiting>);
 
+#[derive(Debug)]
 struct Waiting {
     flight: Flight,
     timer: Pin<Box<Sleep>>,
@@ -36,38 +35,11 @@ struct Waiting {
     has_token: bool,
 }
 
-// === impl Flight ===
-
-impl Flight {
-    pub(super) fn new(
-        fetch: impl Future<Output = Result<(), TokenError>> + Send + 'static,
-    ) -> Self {
-        Self(fetch.boxed().shared())
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.0.peek().is_some()
-    }
-
-    /// Whether both are one flight.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
-}
-
-impl Future for Flight {
-    type Output = Result<(), TokenError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_unpin(cx)
-    }
-}
-
 // === impl Wait ===
 
 impl Wait {
     /// Resolves when the token in use may be sent, or to the reason why there is none.
-    pub(super) fn poll(
+    pub(crate) fn poll(
         &mut self,
         shared: &Shared,
         cx: &mut Context<'_>,
@@ -77,19 +49,20 @@ impl Wait {
         loop {
             let waiting = match &mut self.0 {
                 Some(waiting) => waiting,
-                None => match shared.enter() {
-                    Entry::Fresh => return Poll::Ready(Ok(())),
-                    Entry::Failed(error) => return Poll::Ready(Err(error)),
-                    Entry::Waiting(flight, until) => {
-                        let now = shared.now().steady;
-                        let patience = now + shared.settings.patience.min(LONGEST);
-                        self.0.insert(Waiting {
-                            flight,
-                            timer: Box::pin(sleep_until(until.unwrap_or(patience))),
-                            has_token: until.is_some(),
-                        })
-                    }
-                },
+                None => {
+                    let Some((flight, until)) = (match shared.enter() {
+                        Ok(entered) => entered,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }) else {
+                        return Poll::Ready(Ok(()));
+                    };
+                    let patience = shared.now().steady + shared.settings.patience.min(LONGEST);
+                    self.0.insert(Waiting {
+                        flight,
+                        timer: Box::pin(sleep_until(until.unwrap_or(patience))),
+                        has_token: until.is_some(),
+                    })
+                }
             };
             let has_ended = waiting.flight.poll_unpin(cx).is_ready();
             let is_over = !has_ended && waiting.timer.as_mut().poll(cx).is_ready();
@@ -115,7 +88,7 @@ impl Wait {
 pub(super) async fn fetch(weak: Weak<Shared>) -> Result<(), TokenError> {
     let issued = AssertUnwindSafe(request(&weak)).catch_unwind().await;
     let issued = issued.unwrap_or_else(|_| Err(TokenError::new(Kind::Panicked)));
-    let own = issued.as_ref().ok().filter(|it| it.is_own).cloned();
+    let own = issued.as_ref().ok().filter(|it| it.fetched.is_own).cloned();
     let shared = alive(&weak)?;
     let outcome = shared.settle(issued);
     let leases = shared.leases.clone();

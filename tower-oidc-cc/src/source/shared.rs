@@ -10,6 +10,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use futures_util::FutureExt as _;
 use http::{HeaderValue, Uri};
 use tokio::{
     runtime::Handle,
@@ -23,16 +24,17 @@ use crate::{
     Health, Provider, TokenError,
     clock::{Clock, Timestamp},
     error::{Kind, place},
+    judge::Refresh,
     request::{Grant, Issued},
-    state::{Action, Event, Fetched, Notice, State},
+    state::{Action, Event, Notice, State},
     store::Leases,
 };
 
 /// The token that calls send.
-pub(super) struct Bearer {
-    pub(super) generation: u64,
-    pub(super) header: HeaderValue,
-    pub(super) expires_at: Timestamp,
+pub(crate) struct Bearer {
+    pub(crate) generation: u64,
+    pub(crate) header: HeaderValue,
+    pub(crate) expires_at: Timestamp,
     /// The renewal by the wall clock. Until then calls send the token without a look at the state;
     /// the driver watches the steady clock.
     settled_until: SystemTime,
@@ -47,9 +49,9 @@ pub(crate) struct Shared {
     is_refused: AtomicBool,
     /// Held for arithmetic and for the start of a flight, never across an `.await`.
     locked: Mutex<Locked>,
-    pub(super) grant: Arc<Grant>,
-    pub(super) leases: Option<Arc<AsyncMutex<Leases>>>,
-    pub(super) settings: Settings,
+    pub(crate) grant: Arc<Grant>,
+    pub(crate) leases: Option<Arc<AsyncMutex<Leases>>>,
+    pub(crate) settings: Settings,
     this: Weak<Self>,
 }
 
@@ -65,7 +67,6 @@ struct Locked {
 }
 
 /// The settings of all flights of a source.
-#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) provider: Provider,
     /// The time for one token request.
@@ -77,30 +78,10 @@ pub(crate) struct Settings {
     pub(crate) endpoint: Uri,
 }
 
-/// The result of a look for a token.
-pub(super) enum Entry {
-    /// The token in use may be sent.
-    Fresh,
-    /// There is no token, for this reason.
-    Failed(TokenError),
-    /// A flight is under way. With a moment: from then on the token in use may be sent.
-    Waiting(Flight, Option<Instant>),
-}
-
-/// The result of a refused call.
-pub(crate) enum Refused {
-    /// A newer token is in use.
-    Superseded,
-    /// No token was requested.
-    Kept,
-    /// A flight is under way.
-    Replacing(Flight),
-}
-
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(
+    pub(crate) fn new(
         state: State,
         grant: Grant,
         leases: Option<Leases>,
@@ -124,92 +105,91 @@ impl Shared {
     }
 
     /// Whether a call may send the token in use without a look at the state.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let bearer = self.slot.load();
         let bearer = bearer.as_ref();
         bearer.is_some_and(|bearer| self.settings.clock.wall() < bearer.settled_until)
     }
 
     /// The header and the number of the token in use.
-    pub(super) fn header(&self) -> Option<(HeaderValue, u64)> {
+    pub(crate) fn header(&self) -> Option<(HeaderValue, u64)> {
         let of = |bearer: &Arc<Bearer>| (bearer.header.clone(), bearer.generation);
         let settled = self.slot.load().as_ref().map(of);
         settled.or_else(|| self.bearer().as_ref().map(of))
     }
 
     /// The token in use, if it is valid.
-    pub(super) fn bearer(&self) -> Option<Arc<Bearer>> {
+    pub(crate) fn bearer(&self) -> Option<Arc<Bearer>> {
         let now = self.now();
         let bearer = self.lock().bearer.clone();
         bearer.filter(|bearer| !bearer.expires_at.has_come_at(now))
     }
 
     /// Looks for a token, and starts or joins the flight that brings one.
-    pub(super) fn enter(&self) -> Entry {
+    ///
+    /// `None` if the token in use may be sent. With a moment: from then on it may be.
+    pub(crate) fn enter(&self) -> Result<Option<(Flight, Option<Instant>)>, TokenError> {
         self.with(|locked, now| {
             let action = locked.state.on(Event::Asked, now);
-            if let Action::Fail(error) = action {
-                return Entry::Failed(error);
+            match action {
+                Action::Fail(error) => Err(error),
+                Action::Send => {
+                    // A driver that has ended with its runtime leaves the renewal to this call.
+                    self.pump(locked, now);
+                    Ok(None)
+                }
+                action => {
+                    let flight = self.follow(locked, action);
+                    flight.map(Some).ok_or(Kind::NoRuntime.into())
+                }
             }
-            let is_fresh = matches!(action, Action::Send);
-            let flight = self.follow(locked, action);
-            if is_fresh {
-                // A driver that has ended with its runtime leaves the renewal to this call.
-                self.pump(locked, now);
-                return Entry::Fresh;
-            }
-            let Some((flight, until)) = flight else {
-                return Entry::Failed(TokenError::new(Kind::NoRuntime));
-            };
-            Entry::Waiting(flight, until)
         })
     }
 
     /// Records that a call with the token of this number was accepted.
-    pub(super) fn accept(&self, generation: u64) {
+    pub(crate) fn accept(&self, generation: u64) {
         if self.is_refused.load(Ordering::Relaxed) {
             self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
         }
     }
 
-    /// Records that a call with the token of this number was refused.
-    pub(super) fn refuse(&self, generation: u64) -> Refused {
+    /// Records that a call with the token of this number was refused, and returns the flight that
+    /// replaces the token, if there is one.
+    pub(crate) fn refuse(&self, generation: u64) -> Result<Flight, Refresh> {
         self.with(|locked, now| {
             let action = locked.state.on(Event::Refused(generation), now);
             if let Action::Superseded = action {
-                return Refused::Superseded;
+                return Err(Refresh::Replaced);
             }
-            match self.follow(locked, action) {
-                Some((flight, _)) => Refused::Replacing(flight),
-                None => Refused::Kept,
-            }
+            let flight = self.follow(locked, action);
+            flight.map(|(flight, _)| flight).ok_or(Refresh::None)
         })
     }
 
     /// Whether a newer token than the one of this number has come.
-    pub(super) fn supersedes(&self, generation: u64) -> bool {
+    pub(crate) fn supersedes(&self, generation: u64) -> bool {
         self.lock().state.generation() > generation
     }
 
     /// Whether a token from the store is better than the one in use.
-    pub(super) fn wants(&self, issued: &Issued) -> bool {
+    pub(crate) fn wants(&self, issued: &Issued) -> bool {
         let now = self.now();
         let locked = self.lock();
         let is_other = locked
             .bearer
             .as_ref()
             .is_none_or(|bearer| bearer.header != issued.header);
-        is_other && locked.state.wants_at(now, &issued.into())
+        is_other && locked.state.wants_at(now, &issued.fetched)
     }
 
     /// Records the outcome of a flight.
-    pub(super) fn settle(&self, outcome: Result<Issued, TokenError>) -> Result<(), TokenError> {
+    pub(crate) fn settle(&self, outcome: Result<Issued, TokenError>) -> Result<(), TokenError> {
         self.with(|locked, now| {
             let issued = match outcome {
                 Ok(issued) => issued,
                 Err(error) => return Self::failed(locked, error, now),
             };
-            match locked.state.on(Event::Fetched((&issued).into()), now) {
+            match locked.state.on(Event::Fetched(issued.fetched), now) {
                 Action::Use(generation, lifetime) => {
                     locked.bearer = Some(Arc::new(Bearer {
                         generation,
@@ -226,17 +206,17 @@ impl Shared {
     }
 
     /// Whether a flight has ended, or is the current one and has a driver.
-    pub(super) fn is_driven(&self, flight: &Flight) -> bool {
+    pub(crate) fn is_driven(&self, flight: &Flight) -> bool {
         let locked = self.lock();
-        let is_current = || locked.flight.as_ref().is_some_and(|it| it.is(flight));
-        flight.has_ended() || locked.is_driven() && is_current()
+        let is_current = || locked.flight.as_ref().is_some_and(|it| it.ptr_eq(flight));
+        flight.peek().is_some() || locked.is_driven() && is_current()
     }
 
     /// Gives up a flight that makes no progress, because its runtime is not driven any more.
-    pub(super) fn abandon(&self, flight: &Flight) -> TokenError {
+    pub(crate) fn abandon(&self, flight: &Flight) -> TokenError {
         let error = TokenError::new(Kind::NoRuntime).at(&self.settings.endpoint);
         let abandoned = self.with(|locked, now| {
-            let abandoned = locked.flight.take_if(|it| it.is(flight));
+            let abandoned = locked.flight.take_if(|it| it.ptr_eq(flight));
             if abandoned.is_some() {
                 locked.driver = None;
                 drop(Self::failed(locked, error.clone(), now));
@@ -249,20 +229,20 @@ impl Shared {
     }
 
     /// The flight that is under way.
-    pub(super) fn flight(&self) -> Option<Flight> {
+    pub(crate) fn flight(&self) -> Option<Flight> {
         let locked = self.lock();
         let flight = locked.flight.clone().filter(|_| locked.is_driven());
-        flight.filter(|flight| !flight.has_ended())
+        flight.filter(|flight| flight.peek().is_none())
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         let now = self.now();
         let mut health = self.lock().state.health_at(now);
         health.endpoint = place(&self.settings.endpoint);
         health
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.settings.clock.now()
     }
 
@@ -292,7 +272,7 @@ impl Shared {
     }
 
     fn begin(&self) -> Flight {
-        Flight::new(flight::fetch(Weak::clone(&self.this)))
+        flight::fetch(Weak::clone(&self.this)).boxed().shared()
     }
 
     /// Starts the renewal if it is due.
@@ -325,7 +305,11 @@ impl Shared {
             if let Action::Request = action {
                 locked.flight = Some(self.begin());
             }
-            match locked.flight.clone().filter(|flight| !flight.has_ended()) {
+            match locked
+                .flight
+                .clone()
+                .filter(|flight| flight.peek().is_none())
+            {
                 Some(flight) => Ok(flight),
                 None => Err(wait.and_then(|wait| now.steady.checked_add(wait))),
             }
@@ -368,13 +352,13 @@ impl Shared {
 #[cfg(test)]
 impl Shared {
     /// Ends the driver, as the end of its runtime does.
-    pub(super) fn stop_driver(&self) {
+    pub(crate) fn stop_driver(&self) {
         if let Some(driver) = &self.lock().driver {
             driver.abort();
         }
     }
 
-    pub(super) fn hold_lock(&self) -> impl Drop + '_ {
+    pub(crate) fn hold_lock(&self) -> impl Drop + '_ {
         self.lock()
     }
 }
@@ -391,18 +375,6 @@ impl Locked {
     fn is_driven(&self) -> bool {
         let driver = self.driver.as_ref();
         driver.is_some_and(|driver| !driver.is_finished())
-    }
-}
-
-// === impl Fetched ===
-
-impl From<&Issued> for Fetched {
-    fn from(issued: &Issued) -> Self {
-        Self {
-            sent: issued.sent,
-            life: issued.life,
-            is_own: issued.is_own,
-        }
     }
 }
 

@@ -5,22 +5,20 @@ use std::{
     fs,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::task::spawn_blocking;
 
 use super::{StoredToken, TokenStore};
+use crate::ConfigError;
 
 /// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
 /// The file is for its owner alone (0600). It is written beside the old one and renamed. The lease is
 /// a lock on a second file, `NAME.lock`, which ends with the process that holds it. Any fault of the
-/// file or its folder leads to a new token and one warning. One file holds one token: give each
+/// file or its folder leads to a new token and a warning. One file holds one token: give each
 /// client, endpoint and scope its own. Other users must not be able to write to the folder, because
 /// they could hold the lock.
 ///
@@ -42,7 +40,6 @@ pub struct FileStore {
     paths: Arc<Paths>,
     /// Guards the lock file while this process holds its lock; nothing else happens under it.
     leased: Mutex<Option<fs::File>>,
-    warned: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -66,7 +63,6 @@ impl FileStore {
                 lock: lock.into(),
             }),
             leased: Mutex::default(),
-            warned: AtomicBool::new(false),
         }
     }
 
@@ -74,18 +70,15 @@ impl FileStore {
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
-    ) -> Option<T> {
+    ) -> io::Result<T> {
         let paths = Arc::clone(&self.paths);
         let done = spawn_blocking(move || work(&paths)).await;
         let done = done.unwrap_or_else(|error| Err(error.into()));
-        done.inspect_err(|error| self.warn(error)).ok()
+        done.map_err(|error| self.named(&error))
     }
 
-    fn warn(&self, error: &(dyn Error + 'static)) {
-        if !self.warned.swap(true, Ordering::Relaxed) {
-            let path = self.paths.token.display();
-            tracing::warn!(%path, error, "the token's file is of no use, now and perhaps later");
-        }
+    fn named(&self, error: &dyn Error) -> io::Error {
+        io::Error::other(format!("{}: {error}", self.paths.token.display()))
     }
 
     fn leased(&self) -> std::sync::MutexGuard<'_, Option<fs::File>> {
@@ -95,14 +88,11 @@ impl FileStore {
 
 impl TokenStore for FileStore {
     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
-        let read = self.on_disk(|paths| read(&paths.token)).await;
-        let Some(token) = read.flatten().map(StoredToken::from_bytes) else {
-            return Ok(None);
-        };
-        if !token.is_for(key) {
-            self.warn(&io::Error::other("it holds no token of this client"));
+        let read = self.on_disk(|paths| read(&paths.token)).await?;
+        match read.map(StoredToken::from_bytes) {
+            Some(token) if !token.is_for(key) => Err(self.named(&OTHER).into()),
+            token => Ok(token),
         }
-        Ok(Some(token))
     }
 
     async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -118,20 +108,17 @@ impl TokenStore for FileStore {
             drop(lock);
             written
         };
-        self.on_disk(write).await;
-        Ok(())
+        Ok(self.on_disk(write).await?)
     }
 
     async fn lease(&self, _: &str, _: Duration) -> Result<bool, Box<dyn Error + Send + Sync>> {
         if self.leased().is_some() {
             return Ok(true);
         }
-        match self.on_disk(|paths| lock(&paths.lock)).await {
-            Some(Some(file)) => *self.leased() = Some(file),
-            Some(None) => return Ok(false),
-            None => {}
-        }
-        Ok(true)
+        let lock = self.on_disk(|paths| lock(&paths.lock)).await?;
+        let is_free = lock.is_some();
+        *self.leased() = lock;
+        Ok(is_free)
     }
 
     fn release(&self, _: &str) -> bool {
@@ -205,5 +192,6 @@ fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
     options.open(path)
 }
 
+const OTHER: ConfigError = ConfigError::new("it holds no token of this client");
 /// A token of 64 KiB and its entry.
 const LARGEST: usize = 128 * 1024;

@@ -26,12 +26,25 @@ type Body = Full<Bytes>;
 
 /// A source whose endpoint takes a second, and the count of its token requests.
 fn source() -> (TokenSource, Arc<AtomicUsize>) {
+    source_with(|| sleep(Duration::from_secs(1)))
+}
+
+/// A source whose endpoint takes one turn.
+fn instant_source() -> (TokenSource, Arc<AtomicUsize>) {
+    source_with(yield_now)
+}
+
+fn source_with<F>(pause: impl Fn() -> F + Clone + Send + 'static) -> (TokenSource, Arc<AtomicUsize>)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     let client = tower::service_fn(move |_: Request<Body>| {
         count.fetch_add(1, Ordering::SeqCst);
-        async {
-            sleep(Duration::from_secs(1)).await;
+        let pause = pause();
+        async move {
+            pause.await;
             let reply = r#"{"access_token":"t","token_type":"Bearer","expires_in":86400}"#;
             Ok::<_, Infallible>(Response::new(Body::from(reply)))
         }
@@ -115,24 +128,65 @@ fn a_runtime_that_ends_leaves_the_next_one_a_token() {
     assert_eq!(source.health().generation, 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_driver_after_a_dropped_one_ends_a_flight_alone() {
+    let (source, requests) = source();
+    drop(waiter(&source));
+    turns(5).await;
+    source.shared.stop_driver();
+    turns(5).await;
+    // One poll spawns another driver, which the waiter then leaves alone.
+    let waiter = waiter(&source);
+    turns(5).await;
+    waiter.abort();
+    sleep(Duration::from_secs(2)).await;
+    assert!(source.health().is_ready());
+    assert_eq!(requests.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_an_old_flight_leaves_the_new_one_alone() {
+    let (source, _) = source();
+    let enter = || source.shared.enter().unwrap().unwrap().0;
+    let old = enter();
+    source.shared.abandon(&old);
+    // The endpoint's backoff, a second at most.
+    sleep(Duration::from_secs(1)).await;
+    let new = enter();
+    source.shared.abandon(&old);
+    assert!(source.shared.flight().unwrap().ptr_eq(&new));
+    new.await.unwrap();
+    assert_eq!(source.health().generation, 1);
+}
+
+#[test]
+fn a_driver_that_ends_on_threads_leaves_each_waiter_a_token() {
+    for spins in 0..200 {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(3).enable_time().build().unwrap();
+        let (source, requests) = instant_source();
+        runtime.block_on(async {
+            let waiters = [waiter(&source), waiter(&source), waiter(&source)];
+            for _ in 0..spins * 10 {
+                std::hint::spin_loop();
+            }
+            source.shared.stop_driver();
+            for waiter in waiters {
+                waiter.await.unwrap().unwrap();
+            }
+        });
+        // Another driver starts another request, and one alone.
+        assert!(requests.load(Ordering::SeqCst) <= 2, "{spins}");
+        assert_eq!(source.health().generation, 1, "{spins}");
+    }
+}
+
 #[test]
 fn two_waiters_and_a_driver_on_threads_share_one_request() {
     for _ in 0..50 {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(3).enable_time().build().unwrap();
-        let requests = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&requests);
-        let client = tower::service_fn(move |_: Request<Body>| {
-            count.fetch_add(1, Ordering::SeqCst);
-            async {
-                yield_now().await;
-                let reply = r#"{"access_token":"t","token_type":"Bearer","expires_in":86400}"#;
-                Ok::<_, Infallible>(Response::new(Body::from(reply)))
-            }
-        });
-        let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-        let credentials = Credentials::new("client", "secret").unwrap();
-        let source = TokenSource::builder(endpoint, credentials).build(client);
+        let (source, requests) = instant_source();
         runtime.block_on(async {
             let waiters = [waiter(&source), waiter(&source), waiter(&source)];
             for waiter in waiters {
@@ -150,7 +204,7 @@ async fn a_call_with_a_settled_token_takes_no_lock() {
     let held = source.shared.hold_lock();
     // On a thread of its own, so that a call that waits for the lock is noticed.
     let (done, ended) = std::sync::mpsc::channel();
-    let call = source.clone();
+    let call = Arc::clone(&source.shared);
     let caller = std::thread::spawn(move || {
         assert!(call.is_settled());
         let (header, generation) = call.header().unwrap();
