@@ -8,7 +8,7 @@ use std::{
 use tokio_test::assert_ready_ok;
 use tower::service_fn;
 
-use super::*;
+use super::{guard::Watch, *};
 use crate::{Limits, clock::tests::READS};
 
 /// The locks and the readings of the clock in one call, while none waits.
@@ -55,4 +55,18 @@ fn a_waiting_call_adds_112_bytes_and_its_response_40() {
     type Call = ResponseFuture<(), Request<()>, ReadStatus, ()>;
     assert_eq!(size_of::<Call>() - size_of::<Request<()>>(), 112);
     assert_eq!(size_of::<PermitBody<()>>(), 40);
+}
+
+#[test]
+fn a_request_that_was_copied_counts_as_sent() {
+    let mut request = Request::new(());
+    let watch = Watch::insert(request.extensions_mut(), false);
+    assert!(watch.is_held());
+    let copy = request.clone();
+    assert!(!watch.drop_call(|| drop(request)));
+    drop(copy);
+    // Without a copy it is unsent.
+    let mut request = Request::new(());
+    let watch = Watch::insert(request.extensions_mut(), false);
+    assert!(watch.drop_call(|| drop(request)));
 }

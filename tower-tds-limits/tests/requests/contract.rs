@@ -10,7 +10,7 @@ use std::{num::NonZeroU32, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_test::{assert_pending, task};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
@@ -132,7 +132,7 @@ async fn a_buffer_survives_a_hundred_waits_that_are_too_long() {
         assert!(error.to_string().contains("request not sent"), "{error}");
     }
     drop(held);
-    tokio::time::sleep(Duration::from_millis(1_002)).await;
+    sleep(Duration::from_millis(1_002)).await;
     service.oneshot(request()).await.expect("it still serves");
 }
 
@@ -298,8 +298,13 @@ async fn an_error_that_leaves_all_open_counts_as_lost() {
         .oneshot(request())
         .await
         .expect_err("the probe fails");
-    let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.in_flight, snapshot.live), (0, 1));
+    let counted = || (limiter.snapshot().in_flight, limiter.snapshot().live);
+    assert_eq!(counted(), (0, 1));
+    // `Limits::lost_after`, and the interval.
+    sleep(Duration::from_millis(11_001)).await;
+    assert_eq!(counted(), (0, 1));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(counted(), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,7 +313,7 @@ async fn the_end_of_the_body_is_the_proof_where_that_is_asked_for() {
     let limiter = Limiter::new(limits);
     let service = limited(&limiter, &Probe::new());
     let response = service.clone().oneshot(request()).await.expect("an answer");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    sleep(Duration::from_secs(5)).await;
     let start = Instant::now();
     let mut next = task::spawn(service.oneshot(request()));
     assert_pending!(next.poll(), "the body is still coming");
@@ -405,6 +410,6 @@ async fn calls_whose_inner_service_is_not_ready_let_others_pass_and_keep_their_p
     assert!(waits.is_woken());
     assert_pending!(waits.poll(), "the probe is ready at the second poll");
     assert_pending!(waits.poll(), "one a second");
-    tokio::time::sleep(Duration::from_millis(1_003)).await;
+    sleep(Duration::from_millis(1_003)).await;
     assert!(waits.is_woken() && !second.is_woken(), "it came first");
 }
