@@ -233,7 +233,15 @@ impl Asked {
         let mut data = None;
         for (name, value) in headers {
             match name.as_str() {
-                "accept" => data = Some(data != Some(false) && is_data(value.as_bytes())),
+                "accept" => {
+                    let is_data = match value.as_bytes() {
+                        // As most requests have it.
+                        b"application/json" => true,
+                        b"*/*" => false,
+                        accepted => is_data(accepted),
+                    };
+                    data = Some(data != Some(false) && is_data);
+                }
                 "range" => asked.part = true,
                 // RFC 4918, section 10.5.
                 "lock-token" => asked.lock = true,

@@ -29,12 +29,9 @@ pub struct DeadlineAt(pub Instant);
 
 /// A timer that is created when a wait begins, so an immediate response costs none.
 ///
-/// Outside a runtime it wakes no task. Each poll then compares it with the clock.
+/// Outside a runtime there is none, and each poll compares the time with the clock.
 #[derive(Debug, Default)]
-pub(crate) struct Timer {
-    at: Option<Instant>,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
+pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 
 // === impl DeadlineAt ===
 
@@ -49,31 +46,30 @@ impl DeadlineAt {
 // === impl Timer ===
 
 impl Timer {
-    pub(crate) const fn is_set(&self) -> bool {
-        self.at.is_some()
-    }
-
     /// Whether the timer wakes the task that polls it.
     pub(crate) const fn has_clock(&self) -> bool {
-        self.sleep.is_some()
+        self.0.is_some()
     }
 
-    pub(crate) fn set(&mut self, at: Option<Instant>) {
-        self.at = at;
-        let awaited = at.filter(|_| Handle::try_current().is_ok());
-        match (&mut self.sleep, awaited) {
-            (Some(sleep), Some(at)) => sleep.as_mut().reset(at),
-            (sleep, awaited) => *sleep = awaited.map(|at| Box::pin(sleep_until(at))),
+    /// Waits until `at`, and for ever if there is no such time.
+    pub(crate) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = at else {
+            return Poll::Pending;
+        };
+        // The clock decides, because the timer of a layer above may fire before this one.
+        if at <= now() {
+            return Poll::Ready(());
         }
-    }
-
-    /// Polls the timer. One that is not set stays pending.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match (&mut self.sleep, self.at) {
-            (Some(sleep), _) => sleep.as_mut().poll(cx),
-            (None, Some(at)) if at <= now() => Poll::Ready(()),
-            (None, _) => Poll::Pending,
+        if self.0.is_none() && Handle::try_current().is_ok() {
+            self.0 = Some(Box::pin(sleep_until(at)));
         }
+        let Some(sleep) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        if sleep.deadline() != at {
+            sleep.as_mut().reset(at);
+        }
+        sleep.as_mut().poll(cx)
     }
 }
 

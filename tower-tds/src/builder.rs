@@ -483,7 +483,18 @@ impl Builder {
             Schemes::HttpsOnly => Origin::from_uri(base),
             Schemes::LoopbackHttp => Origin::loopback(base),
         }
-        .map_err(|error| BuildError::because("the base URL is not usable", error))
+        .map_err(|error| {
+            let why: BoxError = self
+                .https_only(base)
+                .map_or_else(|| error.into(), Into::into);
+            BuildError::because("the base URL is not usable", why)
+        })
+    }
+
+    /// The reason against a plain http address, if there is one.
+    fn https_only(&self, uri: &Uri) -> Option<&'static str> {
+        let is_refused = self.schemes == Schemes::HttpsOnly && uri.scheme() == Some(&Scheme::HTTP);
+        is_refused.then_some(HTTPS_ONLY)
     }
 
     fn endpoint(&self) -> Result<TokenEndpoint, BuildError> {
@@ -493,7 +504,11 @@ impl Builder {
             Schemes::LoopbackHttp => endpoint,
         }
         .map_err(|error: ConfigError| {
-            BuildError::because("the authentication URL is not usable", error)
+            let uri = self.auth_url.0.parse().unwrap_or_default();
+            let why: BoxError = self
+                .https_only(&uri)
+                .map_or_else(|| error.into(), Into::into);
+            BuildError::because("the authentication URL is not usable", why)
         })
     }
 }
@@ -594,6 +609,9 @@ fn variable(name: &'static str) -> Result<String, BuildError> {
 /// Long for a token endpoint, which responds within milliseconds, and short against a call's
 /// deadline.
 const TOKEN_ANSWER: Duration = Duration::from_secs(10);
+
+const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address, or \
+    Builder::loopback_http for a server on this machine";
 
 /// The reply of the token endpoint of a fake.
 const FAKE_TOKEN: &str = r#"{"access_token":"fake","token_type":"Bearer","expires_in":86400}"#;

@@ -76,9 +76,7 @@ impl fmt::Debug for BuildError {
 
 impl error::Error for BuildError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match &self.source {
-            Some(source) => Some(&**source),
-            None => None,
-        }
+        // The line has the cause, so the chain begins below it.
+        self.source.as_ref()?.source()
     }
 }

@@ -119,8 +119,10 @@ pin_project! {
         head: response::Parts,
         #[pin]
         body: R,
-        bound: Timer,
+        timer: Timer,
         deadline: Option<Instant>,
+        // Set by the first wait.
+        until: Option<Instant>,
         left: usize,
         bytes: Vec<u8>,
     }
@@ -274,8 +276,9 @@ impl<R: Body> Drain<R> {
         Self {
             head,
             body,
-            bound: Timer::default(),
+            timer: Timer::default(),
             deadline,
+            until: None,
             left: MOST_BYTES,
             bytes: Vec::new(),
         }
@@ -286,20 +289,16 @@ impl<R: Body> Drain<R> {
         let mut this = self.project();
         while !this.body.is_end_stream() {
             let Poll::Ready(frame) = this.body.as_mut().poll_frame(cx) else {
-                if !this.bound.is_set() {
+                if this.until.is_none() {
                     let bound = clock::now().checked_add(LONGEST);
-                    this.bound
-                        .set(bound.into_iter().chain(*this.deadline).min());
+                    *this.until = bound.into_iter().chain(*this.deadline).min();
                 }
-                // Without a runtime there is no timer. The clock is compared as well, because the
-                // timer may fire after that of a layer above.
-                let is_over = this
-                    .deadline
-                    .is_some_and(|deadline| deadline <= clock::now());
-                if this.bound.has_clock() && !is_over {
-                    ready!(this.bound.poll(cx));
+                let is_over = this.timer.poll(*this.until, cx).is_ready();
+                // Without a runtime nothing would wake it.
+                if is_over || !this.timer.has_clock() {
+                    return Poll::Ready(false);
                 }
-                return Poll::Ready(false);
+                return Poll::Pending;
             };
             let Some(Ok(frame)) = frame else {
                 return Poll::Ready(frame.is_none());

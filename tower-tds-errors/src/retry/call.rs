@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, request};
+use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use tokio::time::Instant;
 
 use super::request::{Attempt, Replay};
@@ -27,10 +27,14 @@ pub(super) struct Call<B, P> {
     past: Option<Box<Past>>,
 }
 
-/// The request of the next attempt, or the parts that an error needs if there is none.
+/// The copy of the request for the next attempt. Its head is also for errors.
 struct Copied<B> {
-    head: request::Parts,
-    /// The copy of the body. Without it there is no further attempt.
+    method: Method,
+    uri: Uri,
+    version: Version,
+    headers: HeaderMap,
+    extensions: Extensions,
+    /// Without a body there is no further attempt.
     body: Option<B>,
 }
 
@@ -71,35 +75,38 @@ impl<B, P> Call<B, P> {
         self.deadline
     }
 
-    /// The request of the next attempt. The first one is copied for the next.
+    /// Prepares the request of the next attempt in `next`, which holds the caller's for the first.
     #[inline]
-    pub(super) fn request(&mut self, first: &mut Option<Request<B>>) -> Result<Request<B>, Error>
+    pub(super) fn prepare(&mut self, next: &mut Option<Request<B>>) -> Result<(), Error>
     where
         P: Replay<B>,
     {
-        let mut request = match first.take() {
-            Some(request) => self.first(request),
-            None => self.again()?,
-        };
-        if let Some(deadline) = self.deadline {
+        match next {
+            Some(request) => self.copy(request),
+            None => *next = Some(self.again()?),
+        }
+        if let (Some(request), Some(deadline)) = (next, self.deadline) {
             request.extensions_mut().insert(DeadlineAt(deadline));
         }
-        Ok(request)
+        Ok(())
     }
 
+    /// Copies the first request. Copied by parts, because a head is large to move.
     #[inline]
-    fn first(&mut self, request: Request<B>) -> Request<B>
+    fn copy(&mut self, request: &Request<B>)
     where
         P: Replay<B>,
     {
         let shared = &self.shared;
         let replay = (shared.settings.attempts.get() > 1).then_some(&shared.replay);
-        let (head, body) = request.into_parts();
         self.copy = Some(Copied {
-            head: head.clone(),
-            body: replay.and_then(|replay| replay.replay(&body)),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            headers: request.headers().clone(),
+            extensions: request.extensions().clone(),
+            body: replay.and_then(|replay| replay.replay(request.body())),
         });
-        Request::from_parts(head, body)
     }
 
     #[cold]
@@ -130,7 +137,7 @@ impl<B, P> Call<B, P> {
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
             let copy = self.copy.as_ref();
-            let asked = copy.map_or_else(Asked::default, |copy| Asked::of(&copy.head.headers));
+            let asked = copy.map_or_else(Asked::default, |copy| Asked::of(&copy.headers));
             let error = error_of(asked, response.status(), response.headers(), b"");
             if let Some(error) = error {
                 return Err(error);
@@ -282,7 +289,7 @@ impl<B, P> Call<B, P> {
     fn note(&mut self, mut error: Error, stop: GiveUp) -> Error {
         if let Some(copy) = &self.copy {
             let facts = error.facts_mut();
-            facts.note_request(&copy.head.method, &copy.head.uri);
+            facts.note_request(&copy.method, &copy.uri);
         }
         let elapsed = self.elapsed();
         let sent = u32::from(self.copy.is_some());
@@ -323,8 +330,8 @@ impl At {
 
 impl<B> Copied<B> {
     fn repeats(&self) -> Repeats {
-        let repeat = self.head.extensions.get().copied();
-        Repeats::of(&self.head.method, repeat)
+        let repeat = self.extensions.get().copied();
+        Repeats::of(&self.method, repeat)
     }
 
     /// The request of an attempt, with a copy of its body if that is `wanted`.
@@ -333,8 +340,13 @@ impl<B> Copied<B> {
         attempt: Attempt,
         wanted: Option<&P>,
     ) -> Option<Request<B>> {
-        let mut request = Request::from_parts(self.head.clone(), self.body.take()?);
+        let mut request = Request::new(self.body.take()?);
         self.body = wanted.and_then(|replay| replay.replay(request.body()));
+        request.method_mut().clone_from(&self.method);
+        request.uri_mut().clone_from(&self.uri);
+        *request.version_mut() = self.version;
+        request.headers_mut().clone_from(&self.headers);
+        request.extensions_mut().clone_from(&self.extensions);
         request.extensions_mut().insert(attempt);
         Some(request)
     }

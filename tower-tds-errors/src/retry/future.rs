@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::call::{At, Call};
@@ -27,7 +28,7 @@ pin_project! {
         // a spawned task cannot prove for boxed errors.
         #[pin]
         state: State<F, B>,
-        // Set for the deadline, or for a backoff.
+        // For the deadline, or for a backoff.
         timer: Timer,
         service: S,
         call: Call<B, P>,
@@ -41,7 +42,7 @@ pin_project! {
                 // The waits of an attempt that is dropped are recorded in its span.
                 let _call = this.trace.enter_call();
                 let _attempt = this.trace.enter_attempt();
-                this.state.set(State::Sleeping);
+                this.state.set(State::Sleeping { until: None });
             }
         }
     }
@@ -60,7 +61,7 @@ pin_project! {
         },
         // ## Sleeping => (Readying | done)
         // The attempt was dropped, with all that it held.
-        Sleeping,
+        Sleeping { until: Option<Instant> },
     }
 }
 
@@ -90,6 +91,9 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.trace.is_open() {
+            return self.poll_call(cx);
+        }
         let entered = self.trace.enter_call();
         let polled = self.as_mut().poll_call(cx);
         drop(entered);
@@ -118,10 +122,7 @@ where
                             ready.map_err(|error| this.call.not_ready(error.into()))
                         }
                         Poll::Pending => {
-                            if !this.timer.is_set() {
-                                this.timer.set(this.call.deadline());
-                            }
-                            ready!(this.timer.poll(cx));
+                            ready!(this.timer.poll(this.call.deadline(), cx));
                             Ok(())
                         }
                     };
@@ -133,10 +134,10 @@ where
                     if let Err(error) = ready {
                         return Poll::Ready(Err(named(error, first.as_ref())));
                     }
-                    if this.timer.is_set() {
-                        this.timer.set(None);
-                    }
-                    let request = this.call.request(first)?;
+                    this.call.prepare(first)?;
+                    let Some(request) = first.take() else {
+                        return Poll::Pending;
+                    };
                     this.trace.attempt(&request);
                     let entered = this.trace.enter_attempt();
                     let attempt = this.service.call(request);
@@ -147,10 +148,7 @@ where
                     let entered = this.trace.enter_attempt();
                     let mut polled = attempt.as_mut().poll(cx);
                     if polled.is_pending() {
-                        if !this.timer.is_set() {
-                            this.timer.set(this.call.deadline());
-                        }
-                        ready!(this.timer.poll(cx));
+                        ready!(this.timer.poll(this.call.deadline(), cx));
                         // A layer below that reads the deadline ends with the cause of its wait, or
                         // with a status.
                         polled = attempt.poll(cx);
@@ -170,23 +168,23 @@ where
                         Poll::Pending => None,
                     };
                     // Dropped before the wait, so that the wait holds nothing.
-                    this.state.set(State::Sleeping);
+                    this.state.set(State::Sleeping { until: None });
                     drop(entered);
                     this.trace.attempt_ended::<()>(error.as_ref().map(Err));
-                    this.timer.set(match error {
+                    let until = match error {
                         Some(error) => this.call.failed(error)?,
                         None => return Poll::Ready(Err(this.call.late(At::Calling))),
-                    });
+                    };
+                    this.state.set(State::Sleeping { until });
                 }
-                StateProj::Sleeping => {
-                    if this.timer.is_set() && this.timer.poll(cx).is_pending() {
+                StateProj::Sleeping { until } => {
+                    if until.is_some() && this.timer.poll(*until, cx).is_pending() {
                         if this.timer.has_clock() {
                             return Poll::Pending;
                         }
                         // Outside a runtime nothing would wake it.
                         return Poll::Ready(Err(this.call.give_up(GiveUp::NotReady)));
                     }
-                    this.timer.set(None);
                     this.state.set(State::Readying { first: None });
                 }
             }
