@@ -9,7 +9,7 @@
 -- "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since. Later versions only add numbers.
 -- Times are milliseconds of the server's clock.
 
-local ENDS, SOCKETS, TURN, WEEK = 5000, 75000, 2000, 604800000
+local ENDS, SOCKETS, TURN, WEEK = 5000, 75000, 4000, 604800000
 local IDLE, WAITS, HOLDS = 0, 1, 2
 
 local function numbers(text) return cjson.decode('[' .. text .. ']') end
@@ -70,7 +70,7 @@ taken[3] = taken[3] + math.min(abandoned, math.floor(total[3] / 2))
 local most = {}
 for k = 1, 3 do most[k] = total[k] - math.min(2, math.floor(total[k] / 10)) end
 
--- Who may hold a share now: as many as there are units, in turns.
+-- Who may hold a share now, in turns. With two places each, a holder need not wait for one request to end.
 local function is_active(member) return member.wanted[1] > 0 end
 local function turn(member)
   if member.state ~= HOLDS then return member.since end
@@ -92,7 +92,7 @@ table.sort(holders, function(a, b)
   local x, y = turn(a), turn(b)
   return x < y or x == y and a.id < b.id
 end)
-local places = math.max(1, math.min(math.floor(most[1] / unit), most[2], most[3]))
+local places = math.max(1, math.min(math.floor(most[1] / unit), math.floor(most[2] / 2), most[3]))
 while #holders > places do table.remove(holders) end
 local holds = false
 for _, member in ipairs(holders) do holds = holds or member == me end
@@ -130,6 +130,9 @@ for k = 1, 3 do
     target[k] = fair(idle, k, left)
   end
 end
+
+-- Places go first, because a bucket drains at the rate of the requests.
+if total[2] < total[1] and me.claim[2] > target[2] then target[1] = math.max(target[1], me.claim[1]) end
 
 -- Growth comes from what is free alone. A new holder may take one unit from the reserve.
 local share, record = {}, {}

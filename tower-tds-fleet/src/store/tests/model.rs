@@ -165,23 +165,29 @@ impl Division {
             };
             (turn, (*id).to_owned())
         });
-        let places = (most[0] / unit).min(most[1]).min(most[2]).max(1);
+        let places = (most[0] / unit).min(most[1] / 2).min(most[2]).max(1);
         holders.truncate(usize::try_from(places).unwrap());
         let holds = holders.iter().any(|(other, _)| *other == id);
         holders.sort_by_key(|(id, _)| (*id).to_owned());
         idle.sort_by_key(|(id, _)| (*id).to_owned());
 
-        let (mut share, mut record) = ([0; 3], [0; 3]);
-        for k in 0..3 {
+        let target = [0, 1, 2].map(|k| {
             let mut left = most[k];
             let parts = fill(&holders, k, &mut left);
-            let target = if holds {
+            if holds {
                 parts[id] + left / u64::try_from(holders.len()).unwrap()
             } else if k == 2 && !leaves && !is_active(&me) {
                 fill(&idle, k, &mut left)[id]
             } else {
                 0
-            };
+            }
+        });
+        let mut target = target;
+        if total[1] < total[0] && claim[1] > target[1] {
+            target[0] = target[0].max(claim[0]);
+        }
+        let (mut share, mut record) = ([0; 3], [0; 3]);
+        for k in 0..3 {
             let free = |all: u64| all.saturating_sub(taken[k]);
             let first = free(total[k]).min(if k == 0 { unit } else { 1 });
             let grows = match (&before, holds && me.state != State::Holds) {
@@ -190,7 +196,7 @@ impl Division {
                 (Some(_), true) => first.max(free(most[k])),
                 (_, false) => free(most[k]),
             };
-            share[k] = target.min(claim[k].max(grows));
+            share[k] = target[k].min(claim[k].max(grows));
             record[k] = claim[k].max(share[k]);
         }
         let state = if share[0] >= unit && share[1] > 0 && share[2] > 0 {
@@ -250,4 +256,4 @@ fn fill(list: &[(&str, &Record)], k: usize, left: &mut u64) -> BTreeMap<String, 
 
 const ENDS: u64 = 5_000;
 const SOCKETS: u64 = 75_000;
-const TURN: u64 = 2_000;
+const TURN: u64 = 4_000;
