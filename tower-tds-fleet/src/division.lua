@@ -1,7 +1,8 @@
 -- Divides the limits of one fleet among its members. One question of one member, one answer.
 --
 -- KEYS[1]  the hash of the fleet
--- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text
+-- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
+--          ARGV[5] the run that answered its last question, while its share goes on
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
 --          memory, silence, pause, leaves
 --
@@ -40,8 +41,9 @@ end
 if before and me.number <= before.number then
   return redis.error_reply('LATE a later question was answered')
 end
-local began = hash.run == run and tonumber(hash.began) or now
-local grows_at = began + ENDS + me.memory
+-- Another server may have answered since: then its members have what this one does not remember.
+local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run)
+local began, memory = is_known and tonumber(hash.began) or now, me.memory
 
 -- What the others have, or may still have. The silent ones count until nothing of theirs can.
 local taken, abandoned = {0, 0, 0}, 0
@@ -49,7 +51,7 @@ local total, members, unit, live = three(me.total, 1), {me}, me.unit, 1
 for _, other in ipairs(others) do
   local ends, record = other.seen + ENDS, other.record
   local drains = math.max(0, record[2] / math.max(1, record[1]) - 2) * other.hold
-  grows_at = math.max(grows_at, began + ENDS + other.memory)
+  memory = math.max(memory, other.memory)
   if now < ends + other.memory + drains then
     taken[1], taken[2] = taken[1] + record[1], taken[2] + record[2]
   elseif now >= ends + SOCKETS then
@@ -66,6 +68,9 @@ end
 if live > 1 and hash.quotas ~= ARGV[4] then 
   return redis.error_reply('QUOTAS the other members have ' .. hash.quotas)
 end
+-- The first of new members waits until older ones, if this server is theirs again, have asked.
+if not before and live == 1 and #others > 0 then began = math.max(began, now + 2000 - ENDS - memory) end
+local grows_at = began + ENDS + memory
 taken[3] = taken[3] + math.min(abandoned, math.floor(total[3] / 2))
 local most = {}
 for k = 1, 3 do most[k] = total[k] - math.min(2, math.floor(total[k] / 10)) end
@@ -169,4 +174,4 @@ local answer = {now, math.max(0, hash.silent - now), math.max(0, hash.paused - n
 for _, list in ipairs({share, total, taken, record}) do
   for k = 1, 3 do answer[#answer + 1] = list[k] end
 end
-return answer
+return {answer, run}

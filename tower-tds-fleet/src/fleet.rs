@@ -258,6 +258,8 @@ impl Driver {
             link = Some(asked.await.0);
         }
         self.limiter.set_share(Share::default(), Instant::now());
+        self.status
+            .send_modify(|status| status.share = Share::default());
         if let Some(link) = link {
             let question: Question = self
                 .member
@@ -265,10 +267,7 @@ impl Driver {
             // Without an answer, the share ends by itself.
             let (_, _answer) = link.ask(question).await;
         }
-        self.status.send_modify(|status| {
-            status.share = Share::default();
-            status.has_left = true;
-        });
+        self.status.send_modify(|status| status.has_left = true);
     }
 
     fn answered(&mut self, number: u64, answer: Result<Reply, FleetError>) {

@@ -6,12 +6,12 @@ use redis::{
     AsyncConnectionConfig, Client, RedisError, RedisResult, Script, aio::MultiplexedConnection,
     cluster::ClusterClient, cluster_async::ClusterConnection, sentinel::SentinelClient,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tower_tds_limits::{Limits, Quota, Share};
 
 use crate::{
     error::FleetError,
-    member::{Answer, GIVE_UP, Question},
+    member::{Answer, ENDS, GIVE_UP, Question},
     tls,
 };
 
@@ -58,6 +58,8 @@ pub(crate) struct Link {
     key: String,
     id: String,
     terms: Terms,
+    /// The server that gave the last answer, and when.
+    run: Option<(String, Instant)>,
 }
 
 enum Open {
@@ -152,6 +154,7 @@ impl Link {
             key: format!("{{{name}}}:shares"),
             id,
             terms,
+            run: None,
         }
     }
 
@@ -165,10 +168,13 @@ impl Link {
         asks.key(&self.key).arg(&self.id).arg(question.number);
         asks.arg(numbers(&question, &self.terms))
             .arg(&self.terms.quotas);
-        let values: Vec<u64> = match open {
+        let run = self.run.as_ref().filter(|(_, at)| at.elapsed() < ENDS);
+        asks.arg(run.map_or("", |(run, _)| run));
+        let (values, run): (Vec<u64>, String) = match open {
             Open::One(connection) => asks.invoke_async(connection).await?,
             Open::Cluster(connection) => asks.invoke_async(connection).await?,
         };
+        self.run = Some((run, Instant::now()));
         reply(&values).ok_or_else(|| RedisError::from((redis::ErrorKind::Parse, "not an answer")))
     }
 }

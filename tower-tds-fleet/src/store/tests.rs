@@ -70,15 +70,17 @@ fn the_script_answers_as_the_model_does() {
                           id: &str,
                           number: u64,
                           asked: &[u64],
-                          quotas: &str| {
+                          quotas: &str,
+                          last: &str| {
             let numbers: Vec<_> = asked.iter().map(u64::to_string).collect();
             let mut asks = script.prepare_invoke();
             asks.key(&key)
                 .arg(id)
                 .arg(number)
                 .arg(numbers.join(","))
-                .arg(quotas);
-            let answer: redis::RedisResult<Vec<u64>> = asks.invoke(connection);
+                .arg(quotas)
+                .arg(last);
+            let answer: redis::RedisResult<(Vec<u64>, String)> = asks.invoke(connection);
             answer
         };
         for step in 0..200 {
@@ -94,7 +96,16 @@ fn the_script_answers_as_the_model_does() {
             let next = if is_late { *number } else { *number + 1 };
             let quotas = if rng.u8(..50) == 0 { "2000" } else { "1000" };
             let id = format!("{at:016x}");
-            let answer = ask_server(&mut connection, &id, next, &asked, quotas);
+            let last_run = match rng.u8(..40) {
+                0 => "another",
+                1..10 => "",
+                _ => &run,
+            };
+            let answer = ask_server(&mut connection, &id, next, &asked, quotas, last_run);
+            let answer = answer.map(|(answer, by)| {
+                assert_eq!(by, run);
+                answer
+            });
             let now = match &answer {
                 Ok(answer) => answer[0],
                 Err(_) => {
@@ -102,7 +113,7 @@ fn the_script_answers_as_the_model_does() {
                     seconds * 1_000 + micros / 1_000
                 }
             };
-            let expected = model.ask(&id, next, &asked, quotas, now, &run);
+            let expected = model.ask(&id, next, &asked, quotas, now, &run, last_run);
             match (answer, expected) {
                 (Ok(answer), Ok(expected)) => {
                     assert_eq!(

@@ -87,6 +87,7 @@ impl Division {
         quotas: &str,
         now: u64,
         run: &str,
+        last_run: &str,
     ) -> Result<Vec<u64>, Refused> {
         let three = |at: usize| -> [u64; 3] { asked[at..at + 3].try_into().unwrap() };
         let (claim, leaves) = (three(0), asked[14] == 1);
@@ -109,15 +110,20 @@ impl Division {
             state: before.as_ref().map_or(State::Idle, |before| before.state),
             since: before.as_ref().map_or(now, |before| before.since),
         };
-        let began = if self.run == run { self.began } else { now };
+        let is_known = self.run == run && (last_run.is_empty() || last_run == run);
+        let mut began = if is_known { self.began } else { now };
         let is_live = |record: &Record| now < record.seen + ENDS;
         let others = || self.members.iter().filter(|(other, _)| *other != id);
         if others().any(|(_, other)| is_live(other)) && self.quotas != quotas {
             return Err(Refused::Quotas);
         }
         // All times at which nothing is known of a member of before any more.
-        let grows_at = others().map(|(_, other)| other.memory).chain([me.memory]);
-        let grows_at = grows_at.max().unwrap() + began + ENDS;
+        let memory = others().map(|(_, other)| other.memory).chain([me.memory]);
+        let memory = memory.max().unwrap();
+        if before.is_none() && others().count() > 0 && !others().any(|(_, other)| is_live(other)) {
+            began = began.max((now + 2_000).saturating_sub(ENDS + memory));
+        }
+        let grows_at = began + ENDS + memory;
 
         let live: Vec<_> = others().filter(|(_, other)| is_live(other)).collect();
         let mut total = me.total;
