@@ -30,12 +30,21 @@
 //! - A shared quota. Each process keeps its own limits; divide them by hand.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod error;
+mod fleet;
+mod member;
+mod store;
 mod tls;
 mod token;
 
 pub use redis;
 
-pub use self::token::RedisTokens;
+pub use self::{
+    error::{FleetError, FleetErrorKind},
+    fleet::{Fleet, FleetStatus},
+    store::Store,
+    token::RedisTokens,
+};
 
 #[cfg(doc)]
 #[doc = include_str!("../DESIGN.md")]

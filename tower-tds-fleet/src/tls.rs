@@ -7,9 +7,14 @@ use redis::{Client, ErrorKind, RedisError};
 /// redis uses rustls's provider of the process. rustls panics if there is none and several or no
 /// features are set, and a store must not panic.
 pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
-    if !speaks_tls(client) {
+    if !speaks_tls(client) || install() {
         return Ok(());
     }
+    Err(RedisError::from((ErrorKind::InvalidClientConfig, NONE)))
+}
+
+/// Installs a provider, if there is none and a feature names one. Returns whether there is one.
+pub(crate) fn install() -> bool {
     #[cfg(feature = "aws-lc-rs")]
     let provider = Some(rustls::crypto::aws_lc_rs::default_provider());
     #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
@@ -22,10 +27,9 @@ pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
         drop(provider.install_default());
     }
     #[cfg(feature = "tls")]
-    if rustls::crypto::CryptoProvider::get_default().is_some() {
-        return Ok(());
-    }
-    Err(RedisError::from((ErrorKind::InvalidClientConfig, NONE)))
+    return rustls::crypto::CryptoProvider::get_default().is_some();
+    #[cfg(not(feature = "tls"))]
+    false
 }
 
 fn speaks_tls(client: &Client) -> bool {

@@ -33,6 +33,8 @@ pub(crate) struct Account {
     share: Option<Share>,
     /// The end of all grants.
     closes_at: Tick,
+    /// The fault that keeps a share from being renewed.
+    store_fault: Option<&'static str>,
     /// Requests that no response will prove, ordered by the end of the time in which they can be
     /// counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
@@ -88,6 +90,7 @@ impl Account {
             ladder: Ladder::new(limits.start),
             share: None,
             closes_at: Tick::NEVER,
+            store_fault: None,
         };
         let rules = limits.quotas().iter().map(|quota| {
             let (kept, rules) = account.keeps(*quota);
@@ -238,6 +241,9 @@ impl Account {
     fn has_room(&self) -> bool {
         let lowered = self.lowered.filter(|(_, until)| self.seen < *until);
         let most = lowered.map_or(u32::MAX, |(most, _)| most);
+        // A request without a socket of the share would only hold its permit.
+        let data = |share: Share| share.connections.saturating_sub(1).max(1);
+        let most = most.min(self.share.map_or(u32::MAX, data));
         self.in_flight < self.limits.in_flight.get().min(most)
     }
 
@@ -261,6 +267,10 @@ impl Account {
             return (None, WaitCause::InFlight);
         }
         let seen = self.seen;
+        if seen >= self.closes_at {
+            let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
+            return (None, cause);
+        }
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
         let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
         rules
@@ -284,9 +294,15 @@ impl Account {
         stepped.then(|| self.ladder.rung())
     }
 
-    /// Applies a share of the limits, and grants nothing after `until`.
-    pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant) {
+    /// Applies a share of the limits, and grants nothing after `until`. Requests close their sockets
+    /// while more are open than the share allows.
+    pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant, open: u32) {
         let now = self.see(now);
+        if open > share.connections {
+            self.closes_sockets_until = self.epoch.tick(until);
+        } else if self.lowered.is_none_or(|(_, until)| until <= now) {
+            self.closes_sockets_until = Tick::ZERO;
+        }
         let until = if share.is_empty(self.limits.quotas()) {
             now
         } else {
@@ -295,6 +311,28 @@ impl Account {
         self.closes_at = until;
         self.share = Some(share);
         self.keep(now);
+    }
+
+    pub(crate) fn set_store_fault(&mut self, fault: Option<&'static str>) {
+        self.store_fault = fault;
+    }
+
+    /// The share that is all of the limits on the present rung.
+    pub(crate) fn whole(&self) -> Share {
+        let mut whole = Share {
+            requests: 0,
+            places: 0,
+            connections: self.limits.connections.get(),
+        };
+        if let Some(first) = self.limits.quotas().first() {
+            let (kept, rules) = self.ladder.keeps(*first, self.limits.rules);
+            whole.requests = kept.requests().get();
+            whole.places = match rules.bucket {
+                Some(burst) => burst.at_once().get(),
+                None => whole.requests,
+            };
+        }
+        whole
     }
 
     /// The smallest share that holds all requests sent so far.
@@ -316,15 +354,20 @@ impl Account {
 
     /// The effective quota and rules: the share of `quota`, on the ladder's rung.
     fn keeps(&self, quota: Quota) -> (Quota, Rules) {
-        let (mut rules, mut part) = (self.limits.rules, quota);
-        if let (Some(share), Some(first)) = (self.share, self.limits.quotas().first()) {
-            part = share.of(quota, *first);
+        let first = self.limits.quotas().first();
+        let part = match (self.share, first) {
+            (Some(share), Some(first)) => share.of(quota, *first),
+            _ => quota,
+        };
+        let (kept, mut rules) = self.ladder.keeps(part, self.limits.rules);
+        if let Some(share) = self.share {
+            // Last, because the ladder's bursts are those of the whole limits.
+            let most = share.places.saturating_sub(1);
             rules.bucket = rules.bucket.map(|burst| match burst {
-                Burst::Of(burst) => Burst::Of(burst.min(share.places.saturating_sub(1))),
-                Burst::Auto => Burst::Of(share.places.saturating_sub(1)),
+                Burst::Of(burst) => Burst::Of(burst.min(most)),
+                Burst::Auto => Burst::Of(most),
             });
         }
-        let (kept, rules) = self.ladder.keeps(part, rules);
         (kept, self.limits.rules_of(&quota, rules))
     }
 

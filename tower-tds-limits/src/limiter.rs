@@ -1,6 +1,6 @@
 //! The limits that layers, clients and clones share.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
@@ -113,12 +113,31 @@ impl Limiter {
     /// Applies a share of the limits from now on, and grants nothing after `until`.
     ///
     /// A share that grows is usable at once. One that shrinks holds at once for new requests, and
-    /// requests in flight keep their places until their proof. An empty share grants nothing.
+    /// requests in flight keep their places until their proof. While more sockets are open than it
+    /// allows, requests close theirs (`Connection: close`). An empty share grants nothing.
+    ///
+    /// No socket is written to after `until`. An `until` that has passed also closes all sockets.
     pub fn set_share(&self, share: Share, until: Instant) {
-        let account = &self.credential.account;
-        account.update_now(|account, now| account.set_share(share, until, now));
         let connections = &self.credential.connections;
-        connections.update(|connections| connections.set_share(share.connections, until));
+        let (open, closed) = connections.update_now(|connections, now| {
+            let closed = connections.set_share(share.connections, until, now);
+            (connections.open(now), closed)
+        });
+        closed.into_iter().for_each(Waker::wake);
+        let account = &self.credential.account;
+        account.update_now(|account, now| account.set_share(share, until, now, open));
+    }
+
+    /// Names the fault of the store that gives shares, for the errors of calls that wait for one.
+    pub fn set_store_fault(&self, fault: Option<&'static str>) {
+        let account = &self.credential.account;
+        account.read(|account, _| account.set_store_fault(fault));
+    }
+
+    /// The share that is all of the limits, on the present rung of the ladder.
+    #[must_use]
+    pub fn whole(&self) -> Share {
+        self.credential.account.read(|account, _| account.whole())
     }
 
     /// The smallest share that holds all requests sent so far.

@@ -327,11 +327,28 @@ impl Limits {
 
     /// How many requests a leaky bucket takes at once: its burst, and the one that fills it.
     fn at_once(&self) -> Option<NonZeroU32> {
-        let burst = match self.rules.bucket? {
-            Burst::Of(burst) => burst,
-            Burst::Auto => LEAST_BURST,
-        };
-        Some(NonZeroU32::MIN.saturating_add(burst))
+        self.rules.bucket.map(Burst::at_once)
+    }
+
+    /// How long after its end a share may still be in use: the longest time in which a request that
+    /// was given up can be counted, and two intervals, after which no rule remembers it.
+    #[must_use]
+    pub fn memory(&self) -> Duration {
+        let longest = self.quotas.iter().map(Quota::hold).max();
+        let counted = self.lost_after.max(self.timed_out());
+        counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
+    }
+}
+
+// === impl Burst ===
+
+impl Burst {
+    /// How many requests a bucket with this burst takes at once, the one that fills it included.
+    pub(crate) fn at_once(self) -> NonZeroU32 {
+        NonZeroU32::MIN.saturating_add(match self {
+            Self::Of(burst) => burst,
+            Self::Auto => LEAST_BURST,
+        })
     }
 }
 

@@ -110,6 +110,10 @@ pub enum WaitCause {
     Connection,
     /// The response head, after the request was sent.
     Response,
+    /// A [`Share`](crate::Share) of the limits: it is empty, or it has ended.
+    Share,
+    /// The same, because the store that gives shares has a fault, which is named.
+    Store(&'static str),
 }
 
 // === impl Waiter ===
@@ -202,6 +206,8 @@ impl WaitCause {
             Self::Pause => "pause",
             Self::Connection => "connection",
             Self::Response => "response",
+            Self::Share => "share",
+            Self::Store(_) => "store",
         }
     }
 }
@@ -209,6 +215,8 @@ impl WaitCause {
 impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Store(fault) => return write!(f, "the store of the fleet, with a fault: {fault}"),
+            Self::Share => "a share of the fleet's limits",
             Self::Readiness => "the inner service, such as a token",
             Self::Window | Self::Counter | Self::Bucket => "the rate limit",
             Self::InFlight => "another response body to end",

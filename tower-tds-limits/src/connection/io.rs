@@ -56,15 +56,31 @@ impl<T> LimitedIo<T> {
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
+
+    /// Whether the socket may still be written to.
+    fn check(&self) -> io::Result<()> {
+        self.open
+            .as_ref()
+            .map_or(Ok(()), |(_, permit)| permit.check())
+    }
 }
 
 impl<T: Read + Unpin> Read for LimitedIo<T> {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_read(cx, buf))
+        let read = self.as_mut().with(|socket| socket.poll_read(cx, buf));
+        let Some((_, permit)) = self.open.as_mut().filter(|_| read.is_pending()) else {
+            return read;
+        };
+        // Registered before the check, so that no end is missed.
+        permit.register(cx.waker());
+        match permit.check() {
+            Ok(()) => Poll::Pending,
+            Err(over) => Poll::Ready(Err(over)),
+        }
     }
 }
 
@@ -74,6 +90,7 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.check()?;
         self.with(|socket| socket.poll_write(cx, buf))
     }
 
@@ -95,6 +112,7 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check()?;
         self.with(|socket| socket.poll_write_vectored(cx, bufs))
     }
 }

@@ -1,11 +1,17 @@
 //! The account of the sockets: whether one more may be opened. Arithmetic on `now`.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    io, mem,
+    sync::Arc,
+    task::Waker,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 use crate::{
-    Limits, WaitCause,
+    Limits, WaitCause, clock,
     wait::{Limit, Line, Opens, Shared},
 };
 
@@ -24,6 +30,12 @@ pub(crate) struct Connections {
     lowered: Option<(u32, Instant)>,
     /// When the share of a fleet's limits ends.
     closes_at: Option<Instant>,
+    /// The number of the next socket.
+    next: u64,
+    /// Sockets before this number are closed, because a share has ended.
+    closed: u64,
+    /// The wakers of the open sockets that wait to be read.
+    readers: HashMap<u64, Waker>,
 }
 
 /// A permit of one socket.
@@ -35,6 +47,9 @@ pub(super) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// There until it is released.
     line: Option<Line>,
+    number: u64,
+    /// The waker that is registered.
+    reader: Option<Waker>,
 }
 
 // === impl Connections ===
@@ -49,14 +64,22 @@ impl Connections {
             silent_until: None,
             lowered: None,
             closes_at: None,
+            next: 0,
+            closed: 0,
+            readers: HashMap::new(),
         }
     }
 
     /// Changes the limit, and opens nothing from `until` on. Open sockets stay, and new ones are opened
-    /// below it.
-    pub(crate) fn set_share(&mut self, most: u32, until: Instant) {
+    /// below it. If `until` has passed, all are closed, and the wakers of their readers are returned.
+    pub(crate) fn set_share(&mut self, most: u32, until: Instant, now: Instant) -> Vec<Waker> {
         self.most = most;
         self.closes_at = Some(until);
+        if until > now {
+            return Vec::new();
+        }
+        self.closed = self.next;
+        mem::take(&mut self.readers).into_values().collect()
     }
 
     /// How many sockets have a permit at `now`.
@@ -144,6 +167,7 @@ impl Limit for Connections {
 
     fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
         match self.silent_until(now) {
+            _ if self.closes_at.is_some_and(|at| at <= now) => WaitCause::Share,
             Some(_) => WaitCause::Silence,
             None => WaitCause::Connection,
         }
@@ -154,14 +178,60 @@ impl Limit for Connections {
 
 impl ConnectionPermit {
     pub(super) fn new(shared: &Arc<Shared<Connections>>, line: Line) -> Self {
+        let number = shared.read(|connections, _| {
+            connections.next += 1;
+            connections.next - 1
+        });
         Self {
             shared: Arc::clone(shared),
             line: Some(line),
+            number,
+            reader: None,
+        }
+    }
+
+    /// Whether the socket may still be used: not after the end of the share that it was opened in.
+    ///
+    /// # Errors
+    /// If that share has ended.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let is_over = self.shared.read(|connections, _| {
+            let ends = connections.closes_at;
+            self.number < connections.closed || ends.is_some_and(|at| at <= clock::now())
+        });
+        if is_over {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, OVER));
+        }
+        Ok(())
+    }
+
+    /// Has this waker woken when the share ends.
+    pub(super) fn register(&mut self, reader: &Waker) {
+        let known = self.reader.as_ref();
+        if known.is_some_and(|known| known.will_wake(reader)) {
+            return;
+        }
+        self.reader = Some(reader.clone());
+        let (number, reader) = (self.number, reader.clone());
+        let replaced = self
+            .shared
+            .read(|connections, _| connections.readers.insert(number, reader));
+        drop(replaced);
+    }
+
+    fn unregister(&mut self) {
+        if self.reader.take().is_some() {
+            let number = self.number;
+            let waker = self
+                .shared
+                .read(|connections, _| connections.readers.remove(&number));
+            drop(waker);
         }
     }
 
     /// Gives it back at once: there is no connection at the server.
     pub(super) fn release(mut self) {
+        self.unregister();
         if let Some(line) = self.line.take() {
             self.shared.update(|connections| connections.release(line));
         }
@@ -170,6 +240,7 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
+        self.unregister();
         if let Some(line) = self.line.take() {
             let linger = |connections: &mut Connections, now| connections.linger(line, now);
             self.shared.update_now(linger);
@@ -184,6 +255,8 @@ const LINGERS: Duration = Duration::from_secs(1);
 /// Gateways that count the refused over a second (`HAProxy`, `http_req_rate(1s)`) lock out a client
 /// that goes on at once: 394 to 550 of 600 requests in the study.
 const SILENCE: Duration = Duration::from_secs(1);
+
+const OVER: &str = "closed at the end of its share of the fleet's limits";
 
 /// Longer than a packet filter counts a half-closed connection (Linux conntrack: 120 s in
 /// `FIN_WAIT`).

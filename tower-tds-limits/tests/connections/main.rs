@@ -11,6 +11,7 @@ mod net;
 mod refused;
 mod reset;
 mod server;
+mod share;
 mod stranger;
 mod timeouts;
 mod tls;

@@ -66,7 +66,7 @@ impl Fleet {
 
     fn set(&mut self, member: usize, share: Share, now: Instant) {
         self.shares[member] = share;
-        self.members[member].set_share(share, now + ms(600_000), now);
+        self.members[member].set_share(share, now + ms(600_000), now, 0);
     }
 }
 
@@ -158,10 +158,10 @@ fn an_empty_share_grants_nothing_and_none_grants_after_its_time() {
         connections: 5,
     };
     for share in [empty(0, 5), empty(5, 0)] {
-        account.set_share(share, until, now);
+        account.set_share(share, until, now, 0);
         assert_eq!(account.opens(Line::Front, now), Opens::OnReturn);
     }
-    account.set_share(empty(2, 2), until, now);
+    account.set_share(empty(2, 2), until, now, 0);
     for _ in 0..2 {
         assert_eq!(account.opens(Line::Back, now), Opens::Now);
         let grant = granted(&mut account, now);
@@ -177,7 +177,7 @@ fn an_empty_share_grants_nothing_and_none_grants_after_its_time() {
     );
     // The next permit would be back after the share's end.
     assert_eq!(account.opens(Line::Back, now), Opens::OnReturn);
-    account.set_share(empty(3, 11), until, now);
+    account.set_share(empty(3, 11), until, now, 0);
     assert_eq!(account.opens(Line::Back, now), Opens::Now);
     assert_eq!(account.opens(Line::Back, until), Opens::OnReturn);
     let later = now + ms(2_100);

@@ -81,16 +81,16 @@ fn a_lower_limit_leaves_open_sockets_and_a_higher_one_opens_at_once() {
     let now = Instant::now();
     let mut connections = connections(4);
     assert_eq!(fill(&mut connections, now), 3);
-    connections.set_share(0, now + SECOND);
+    connections.set_share(0, now + SECOND, now);
     assert_eq!(connections.open(now), 3);
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
     for _ in 0..3 {
         connections.release(Line::Back);
     }
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
-    connections.set_share(2, now + SECOND);
+    connections.set_share(2, now + SECOND, now);
     assert_eq!(fill(&mut connections, now), 1);
-    connections.set_share(4, now + SECOND);
+    connections.set_share(4, now + SECOND, now);
     assert_eq!(
         fill(&mut connections, now + SECOND),
         0,

@@ -1,0 +1,372 @@
+//! A member of a fleet: its limiter keeps within a share of the limits, which a task renews.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use chacha20poly1305::aead::Generate as _;
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+use tower_tds_limits::{Limiter, Share, WaitCause};
+
+use crate::{
+    error::{FleetError, FleetErrorKind},
+    member::{Action, Event, LOOK, Load, Member, Question},
+    store::{Ask, Link, Reply, Store, Terms},
+};
+
+/// One member of a fleet: processes behind one address that keep one set of limits together.
+///
+/// The limiter that joins keeps within a share of its limits. A task on the current runtime asks the
+/// store about once a second, and no call waits for it. Give the limiter the limits of the whole
+/// fleet; all members need the same intervals.
+///
+/// Calls wait from `join` until there is a share. If the store has no memory of the fleet, because it
+/// is new or was restarted, that takes 17 s at the limits of the default.
+///
+/// # Cancel safety
+/// Dropping the last clone leaves as [`leave`](Self::leave) does, while the runtime goes on.
+///
+/// # Examples
+/// ```no_run
+/// use tower_tds_fleet::{Fleet, redis};
+/// use tower_tds_limits::{Limiter, Limits};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::new(Limits::default()); // of all members together
+/// let redis = redis::Client::open("redis://127.0.0.1/")?;
+/// let fleet = Fleet::join(redis, "buses", &limiter)?;
+/// fleet.ready().await?;
+/// // Layers and clients with this limiter keep within its share.
+/// fleet.leave().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fleet {
+    status: watch::Receiver<FleetStatus>,
+    leaving: Arc<AtomicBool>,
+}
+
+/// The state of a fleet as one member sees it, at its last look.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct FleetStatus {
+    /// This member's share of the limits.
+    pub share: Share,
+    /// The smallest share that holds this member's requests and sockets.
+    pub held: Share,
+    /// Calls of this member that wait.
+    pub waiting: u32,
+    /// Members with a share or a wish for one, this one included.
+    pub members: u32,
+    /// Members that call or have calls that wait.
+    pub active: u32,
+    /// The limits that the members divide.
+    pub total: Share,
+    /// The sum of what the members have or may still have in use.
+    pub recorded: Share,
+    /// How long no share grows, because the store has no memory of the fleet.
+    pub grows_in: Duration,
+    /// How long nothing is sent, because a member was refused.
+    pub silent_for: Duration,
+    /// The time of the last answer.
+    pub answered: Option<Instant>,
+    /// The error of the last question.
+    pub fault: Option<FleetError>,
+    /// Whether this member has left.
+    pub has_left: bool,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// Joins the fleet of this name, and keeps the limiter within its share from now on.
+    ///
+    /// The name is 1 to 100 letters, digits, `-`, `_` and `.`; the fleet's key is `{name}:shares`.
+    ///
+    /// # Errors
+    /// If the name or the limits cannot be used, or outside of a tokio runtime. A store that cannot
+    /// be reached is an error of [`ready`](Self::ready).
+    pub fn join(
+        store: impl Into<Store>,
+        name: &str,
+        limiter: &Limiter,
+    ) -> Result<Self, FleetError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > 100 || !name.chars().all(is_plain) {
+            return Err(FleetError::settings(
+                "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
+            ));
+        }
+        let terms = Terms::new(limiter.limits())?;
+        let id = <[u8; 8]>::try_generate();
+        let id = id.map_err(|_| FleetError::settings("the system has no random numbers"))?;
+        let id = format!("{:016x}", u64::from_be_bytes(id));
+        let link = Link::new(store.into(), name, id, terms.clone());
+        Self::join_by(link, terms.unit, limiter)
+    }
+
+    pub(crate) fn join_by(
+        link: impl Ask,
+        unit: u32,
+        limiter: &Limiter,
+    ) -> Result<Self, FleetError> {
+        let runtime = Handle::try_current();
+        let runtime = runtime.map_err(|_| FleetError::settings("join inside a tokio runtime"))?;
+        let (sender, status) = watch::channel(FleetStatus::default());
+        let leaving = Arc::new(AtomicBool::new(false));
+        let now = Instant::now();
+        limiter.set_share(Share::default(), now);
+        let driver = Driver {
+            member: Member::new(now),
+            limiter: limiter.clone(),
+            unit,
+            leaving: Arc::clone(&leaving),
+            status: sender,
+        };
+        drop(runtime.spawn(driver.run(link)));
+        Ok(Self { status, leaving })
+    }
+
+    /// Waits until the store answers, and knows what the members have.
+    ///
+    /// # Errors
+    /// At once for errors of the configuration, and after ten seconds for others.
+    pub async fn ready(&self) -> Result<(), FleetError> {
+        let mut status = self.status.clone();
+        let until = Instant::now() + READY;
+        let mut last = None;
+        loop {
+            {
+                let now = status.borrow_and_update();
+                if now.fault.is_none() && now.answered.is_some() && now.grows_in.is_zero() {
+                    return Ok(());
+                }
+                last = now
+                    .fault
+                    .clone()
+                    .or(last.filter(|_| now.answered.is_none()));
+            }
+            let lasting = last.as_ref().is_some_and(|e| e.kind().is_lasting());
+            let is_late = Instant::now() >= until;
+            if let Some(error) = last.take_if(|_| lasting || is_late) {
+                return Err(error);
+            }
+            // The task ends only after a departure or with its runtime.
+            if let Ok(Err(_closed)) =
+                timeout_at(until.max(Instant::now() + LOOK), status.changed()).await
+            {
+                return Err(FleetError::settings("this member has left the fleet"));
+            }
+        }
+    }
+
+    /// The state at the last look.
+    #[must_use]
+    pub fn status(&self) -> FleetStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Leaves the fleet, and returns when the store has freed the share.
+    ///
+    /// No further request is sent. Requests in flight have five seconds; then their sockets are
+    /// closed. What is proven by then is free for the others at once.
+    ///
+    /// # Cancel safety
+    /// The departure goes on if this is dropped.
+    pub async fn leave(&self) {
+        // Relaxed: the flag publishes nothing.
+        self.leaving.store(true, Ordering::Relaxed);
+        let mut status = self.status.clone();
+        let left = status.wait_for(|status| status.has_left).await;
+        // An error means that the task has ended.
+        drop(left);
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet")
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Carries events to the member, and its actions to the limiter and the store.
+struct Driver {
+    member: Member,
+    limiter: Limiter,
+    unit: u32,
+    leaving: Arc<AtomicBool>,
+    status: watch::Sender<FleetStatus>,
+}
+
+/// A question under way, which owns the connection.
+type Asking<A> = (
+    u64,
+    Pin<Box<dyn Future<Output = (A, Result<Reply, FleetError>)> + Send>>,
+);
+
+// === impl Driver ===
+
+impl Driver {
+    async fn run<A: Ask>(mut self, link: A) {
+        let mut link = Some(link);
+        let mut asking: Option<Asking<A>> = None;
+        loop {
+            let now = Instant::now();
+            let is_leaving = self.leaving.load(Ordering::Relaxed) || self.status.is_closed();
+            let load = load(&self.limiter, self.unit);
+            if is_leaving && self.member.has_left(load, now) {
+                break;
+            }
+            match self.member.on(Event::Seen(load), now) {
+                Action::Apply(share, until) => self.limiter.set_share(share, until),
+                Action::CloseIdle(share, until) => self.close_idle(share, until, now),
+                Action::Ask(question) => {
+                    if let Some(link) = link.take() {
+                        let asked = link.ask(question);
+                        asking = Some((question.number, Box::pin(asked)));
+                    }
+                }
+                Action::Wait => {
+                    self.look(load, now);
+                    let Some((number, asked)) = &mut asking else {
+                        sleep(LOOK).await;
+                        continue;
+                    };
+                    if let Ok((back, answer)) = timeout(LOOK, asked).await {
+                        let number = *number;
+                        (link, asking) = (Some(back), None);
+                        self.answered(number, answer);
+                    }
+                }
+            }
+        }
+        if let Some((_, asked)) = asking {
+            link = Some(asked.await.0);
+        }
+        self.limiter.set_share(Share::default(), Instant::now());
+        self.status
+            .send_modify(|status| status.share = Share::default());
+        if let Some(link) = link {
+            let question: Question = self
+                .member
+                .leave(load(&self.limiter, self.unit), Instant::now());
+            // Without an answer, the share ends by itself.
+            let (_, _answer) = link.ask(question).await;
+        }
+        self.status.send_modify(|status| status.has_left = true);
+    }
+
+    fn answered(&mut self, number: u64, answer: Result<Reply, FleetError>) {
+        let now = Instant::now();
+        let event = match &answer {
+            Ok(reply) => Event::Answered(number, reply.answer),
+            Err(_) => Event::Failed(number),
+        };
+        if let Action::Apply(share, until) = self.member.on(event, now) {
+            self.limiter.set_share(share, until);
+        }
+        let fault = answer.as_ref().err().filter(|error| !error.is_late());
+        let kind = fault.map(FleetError::kind);
+        self.limiter
+            .set_store_fault(kind.map(FleetErrorKind::as_str));
+        let before = self.status.borrow().fault.as_ref().map(FleetError::kind);
+        match fault {
+            Some(error) if kind != before => {
+                tracing::warn!(error = %error, "no share of the fleet's limits")
+            }
+            None if before.is_some() => tracing::info!("the fleet's store answers again"),
+            _ => {}
+        }
+        #[cfg(feature = "metrics")]
+        metrics::counter!("tds_fleet_questions_total", "answered" => if fault.is_none() { "yes" } else { "no" }).increment(1);
+        let share = self.member.share(now);
+        self.status.send_modify(|status| {
+            status.share = share;
+            status.fault = fault.cloned();
+            if let Ok(reply) = answer {
+                status.members = reply.members;
+                status.active = reply.active;
+                status.total = reply.total;
+                status.recorded = reply.recorded;
+                status.grows_in = reply.grows_in;
+                status.silent_for = reply.answer.silence;
+                status.answered = Some(now);
+            }
+        });
+    }
+
+    /// Records the state of the member.
+    fn look(&mut self, load: Load, now: Instant) {
+        let share = self.member.share(now);
+        self.status.send_if_modified(|status| {
+            let is_new =
+                (status.share, status.held, status.waiting) != (share, load.held, load.waiting);
+            (status.share, status.held, status.waiting) = (share, load.held, load.waiting);
+            is_new
+        });
+        #[cfg(feature = "metrics")]
+        {
+            metrics::gauge!("tds_fleet_share_requests").set(share.requests);
+            metrics::gauge!("tds_fleet_share_connections").set(share.connections);
+            metrics::gauge!("tds_fleet_waiting").set(load.waiting);
+        }
+    }
+
+    /// Closes idle sockets beyond the share, while no request is in flight.
+    fn close_idle(&self, share: Share, until: Instant, now: Instant) {
+        // No request begins between the look and the close.
+        let none = Share {
+            requests: 0,
+            ..share
+        };
+        self.limiter.set_share(none, until);
+        if self.limiter.snapshot().in_flight == 0 {
+            self.limiter.set_share(Share::default(), now);
+        }
+        self.limiter.set_share(share, until);
+    }
+}
+
+/// Reads the limiter.
+fn load(limiter: &Limiter, unit: u32) -> Load {
+    let snapshot = limiter.snapshot();
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let (waiting, connects) = (count(snapshot.waiting), count(snapshot.connects_waiting));
+    let wants_socket = matches!(
+        snapshot.waits_for,
+        Some(WaitCause::InFlight | WaitCause::Connection)
+    );
+    let whole = limiter.whole();
+    let mut held = limiter.held();
+    if whole.places >= whole.requests {
+        // Without a bucket there are as many places as requests.
+        held.places = held.requests;
+    }
+    Load {
+        held,
+        in_flight: snapshot.in_flight,
+        waiting,
+        without_socket: connects.max(if wants_socket { waiting } else { 0 }),
+        silence: snapshot.silent_for.unwrap_or_default(),
+        pause: snapshot.paused_for.unwrap_or_default(),
+        whole,
+        unit,
+    }
+}
+
+/// Longer than a restart of a server, and shorter than an operator waits.
+const READY: Duration = Duration::from_secs(10);

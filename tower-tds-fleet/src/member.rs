@@ -1,0 +1,293 @@
+//! One member of a fleet: when it asks the store, and which share it has. Arithmetic on `now`.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_tds_limits::Share;
+
+/// The member's share, and its questions to the store.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// The number of the last question. It only grows, and the store refuses an older one.
+    number: u64,
+    /// The last question, while its answer may come.
+    asked: Option<Instant>,
+    /// When the last question was sent.
+    last: Option<Instant>,
+    share: Share,
+    /// The end of the share.
+    until: Instant,
+    /// Until when nothing is sent, because another member was refused.
+    silent_until: Instant,
+    was: Was,
+    is_over: bool,
+    /// When it began to leave.
+    leaves_at: Option<Instant>,
+}
+
+/// What a member compares with at its next look.
+#[derive(Debug, Default)]
+struct Was {
+    waiting: bool,
+    shrinking: bool,
+    refused: bool,
+    silenced: bool,
+    closing: bool,
+}
+
+/// The state of the member's limiter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Load {
+    pub(crate) held: Share,
+    pub(crate) in_flight: u32,
+    pub(crate) waiting: u32,
+    /// Calls that wait for a socket.
+    pub(crate) without_socket: u32,
+    /// The rests of the silence after a 423, and of the pause after a 429.
+    pub(crate) silence: Duration,
+    pub(crate) pause: Duration,
+    /// All of the limits, on the rung of this member.
+    pub(crate) whole: Share,
+    /// The fewest requests of which each quota gets one.
+    pub(crate) unit: u32,
+}
+
+/// A question to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) number: u64,
+    /// The larger one of share and held.
+    pub(crate) claim: Share,
+    pub(crate) wanted: Share,
+    pub(crate) whole: Share,
+    pub(crate) unit: u32,
+    pub(crate) silence: Duration,
+    pub(crate) pause: Duration,
+    pub(crate) leaves: bool,
+}
+
+/// The store's answer, as far as the member needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) share: Share,
+    /// The rest of a silence or a pause of any member.
+    pub(crate) silence: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A look at the limiter.
+    Seen(Load),
+    /// The answer to the question with this number.
+    Answered(u64, Answer),
+    /// The question with this number has no answer.
+    Failed(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Apply this share, until then. A time that has passed also closes all sockets.
+    Apply(Share, Instant),
+    /// The same, and close all sockets before, if no request is in flight.
+    CloseIdle(Share, Instant),
+    Ask(Question),
+    /// Look again after [`LOOK`].
+    Wait,
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            number: 0,
+            asked: None,
+            last: None,
+            share: Share::default(),
+            until: now,
+            silent_until: now,
+            was: Was::default(),
+            is_over: true,
+            leaves_at: None,
+        }
+    }
+
+    /// The share that it has now.
+    pub(crate) fn share(&self, now: Instant) -> Share {
+        if now < self.until {
+            self.share
+        } else {
+            Share::default()
+        }
+    }
+
+    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Action {
+        match event {
+            Event::Seen(load) => self.look(load, now),
+            Event::Answered(number, answer) if self.is_awaited(number, now) => {
+                if let Some(asked) = self.asked.take() {
+                    self.share = answer.share;
+                    self.until = asked + ENDS;
+                    self.is_over = false;
+                    self.silent_until = now + answer.silence;
+                }
+                self.apply(now)
+            }
+            Event::Failed(number) if self.is_awaited(number, now) => {
+                self.asked = None;
+                Action::Wait
+            }
+            Event::Answered(..) | Event::Failed(..) => Action::Wait,
+        }
+    }
+
+    /// Whether a member that leaves may go: it holds nothing, or its time is over. From the first
+    /// call on it wants nothing.
+    pub(crate) fn has_left(&mut self, load: Load, now: Instant) -> bool {
+        let since = *self.leaves_at.get_or_insert(now);
+        load.held == Share::default() || since + ENDS <= now
+    }
+
+    /// The last question of a member that leaves, with what it still holds.
+    pub(crate) fn leave(&mut self, load: Load, now: Instant) -> Question {
+        self.until = now;
+        self.question(load, now, true)
+    }
+
+    /// Whether the answer to this question still counts: the last one, within its time.
+    fn is_awaited(&self, number: u64, now: Instant) -> bool {
+        number == self.number && self.asked.is_some_and(|asked| now < asked + GIVE_UP)
+    }
+
+    fn apply(&mut self, now: Instant) -> Action {
+        self.was.silenced = now < self.silent_until;
+        Action::Apply(self.usable(), self.until)
+    }
+
+    /// The share, without requests while it is silent or leaves.
+    fn usable(&self) -> Share {
+        let is_usable = !self.was.silenced && self.leaves_at.is_none();
+        Share {
+            requests: if is_usable { self.share.requests } else { 0 },
+            ..self.share
+        }
+    }
+
+    fn look(&mut self, load: Load, now: Instant) -> Action {
+        if !self.is_over && self.until <= now {
+            self.is_over = true;
+            self.share = Share::default();
+            return Action::Apply(self.share, now);
+        }
+        if !self.is_over && self.was.silenced && self.silent_until <= now {
+            return self.apply(now);
+        }
+        let share = self.share(now);
+        let closing = load.in_flight == 0 && load.held.connections > share.connections;
+        if closing != self.was.closing && !self.is_over {
+            self.was.closing = closing;
+            if closing {
+                return Action::CloseIdle(self.usable(), self.until);
+            }
+        }
+        if self.asked.is_some_and(|asked| asked + GIVE_UP <= now) {
+            self.asked = None;
+        }
+        let shrinking = larger(load.held, share) != share;
+        let refused = !load.silence.is_zero() || !load.pause.is_zero();
+        let at_once = (self.was.waiting && load.waiting == 0)
+            || (self.was.shrinking && !shrinking)
+            || (!self.was.refused && refused);
+        let cadence = if at_once {
+            AT_LEAST
+        } else if load.waiting > 0 || self.leaves_at.is_some() {
+            WAITING
+        } else {
+            USUAL
+        };
+        let is_due = self.last.is_none_or(|last| last + cadence <= now);
+        if self.asked.is_some() || !is_due {
+            // Compared with again: what happened meanwhile is still to be told.
+            return Action::Wait;
+        }
+        self.was.waiting = load.waiting > 0;
+        self.was.shrinking = shrinking;
+        self.was.refused = refused;
+        Action::Ask(self.question(load, now, false))
+    }
+
+    fn question(&mut self, load: Load, now: Instant, leaves: bool) -> Question {
+        self.number += 1;
+        self.asked = Some(now);
+        self.last = Some(now);
+        let whole = load.whole;
+        let Load { held, waiting, .. } = load;
+        let is_active = load.in_flight > 0 || waiting > 0 || held.requests > 0;
+        let more = |held: u32, waiting: u32, whole: u32| held.saturating_add(waiting).min(whole);
+        let unit = load.unit;
+        let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
+        let places = more(held.places, waiting, whole.places);
+        // One socket is for token requests.
+        let sockets = more(
+            held.connections,
+            load.without_socket.max(1),
+            whole.connections,
+        );
+        let wanted = if self.leaves_at.is_some() {
+            Share::default()
+        } else if is_active {
+            Share {
+                requests: requests.max(unit),
+                places: places.max(1),
+                connections: sockets.max(2),
+            }
+        } else {
+            Share {
+                connections: held.connections,
+                ..Share::default()
+            }
+        };
+        Question {
+            number: self.number,
+            claim: larger(held, self.share(now)),
+            wanted,
+            whole,
+            unit,
+            silence: load.silence,
+            pause: load.pause,
+            leaves,
+        }
+    }
+}
+
+/// The larger one of each.
+pub(crate) fn larger(one: Share, other: Share) -> Share {
+    Share {
+        requests: one.requests.max(other.requests),
+        places: one.places.max(other.places),
+        connections: one.connections.max(other.connections),
+    }
+}
+
+/// The life of a share, from the sending of its question. The store counts from its answer, so the
+/// member's end comes first. Four questions can be lost before it ends.
+pub(crate) const ENDS: Duration = Duration::from_secs(5);
+
+/// An answer that comes later than this does not count.
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
+
+/// How often a member looks at its limiter. A tenth of a second is the least time between questions,
+/// and the first call after an idle time waits for a look.
+pub(crate) const LOOK: Duration = Duration::from_millis(25);
+
+/// The time between two questions, at least.
+const AT_LEAST: Duration = Duration::from_millis(100);
+
+/// The time between two questions while calls wait.
+const WAITING: Duration = Duration::from_millis(250);
+
+/// The time between two questions otherwise.
+const USUAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

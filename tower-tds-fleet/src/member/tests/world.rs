@@ -1,0 +1,506 @@
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Share};
+
+use crate::{
+    Fleet, FleetError,
+    member::{GIVE_UP, Question},
+    store::{Ask, Reply, Terms, numbers, reply, tests::model::Division},
+};
+
+/// Delays of the way to the service and to the store, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Network {
+    /// Answers after 100 ms, a store next door.
+    Quick,
+    /// Stalls, a store that is sometimes slow, one answer or question of twenty lost.
+    Rough,
+    /// A store half a second away.
+    Far,
+}
+
+/// A service, a store and their members.
+#[derive(Clone)]
+pub(crate) struct World {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    limits: Limits,
+    network: Network,
+    began: Instant,
+    rng: Mutex<fastrand::Rng>,
+    division: Mutex<Division>,
+    run: Mutex<u64>,
+    members: Mutex<Vec<Process>>,
+    /// When requests were counted.
+    counted: Mutex<Vec<Duration>>,
+    broken: Mutex<Option<String>>,
+}
+
+/// One member's process.
+#[derive(Clone)]
+pub(crate) struct Process {
+    world: World,
+    limiter: Limiter,
+    fleet: Option<Fleet>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    stopped: Gate,
+    cut: AtomicBool,
+    refuses: AtomicBool,
+    is_late: AtomicBool,
+    callers: Mutex<JoinSet<()>>,
+}
+
+/// Stopped processes poll nothing.
+#[derive(Default)]
+struct Gate {
+    closed: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+/// The way to the model of the store.
+struct Wire {
+    world: World,
+    id: String,
+    terms: Terms,
+    state: Arc<State>,
+    run: Option<(String, Instant)>,
+}
+
+/// The service, as one process reaches it.
+#[derive(Clone)]
+struct Api {
+    world: World,
+    state: Arc<State>,
+}
+
+// === impl World ===
+
+impl World {
+    pub(crate) fn new(seed: u64, limits: Limits, network: Network) -> Self {
+        let shared = Shared {
+            limits,
+            network,
+            began: Instant::now(),
+            rng: Mutex::new(fastrand::Rng::with_seed(seed)),
+            division: Mutex::default(),
+            run: Mutex::default(),
+            members: Mutex::default(),
+            counted: Mutex::default(),
+            broken: Mutex::default(),
+        };
+        let world = Self {
+            shared: Arc::new(shared),
+        };
+        let weak = Arc::downgrade(&world.shared);
+        tokio::spawn(async move {
+            while let Some(shared) = weak.upgrade() {
+                Self { shared }.check();
+                sleep(Duration::from_millis(7)).await;
+            }
+        });
+        world
+    }
+
+    pub(crate) fn join(&self) {
+        let limiter = Limiter::new(self.shared.limits.clone());
+        let terms = Terms::new(&self.shared.limits).unwrap();
+        let state = Arc::new(State::default());
+        let wire = Wire {
+            world: self.clone(),
+            id: format!("{:016x}", self.shared.rng.lock().unwrap().u64(..)),
+            terms: terms.clone(),
+            state: Arc::clone(&state),
+            run: None,
+        };
+        let fleet = Fleet::join_by(wire, terms.unit, &limiter).unwrap();
+        self.add(limiter, Some(fleet), state);
+    }
+
+    pub(crate) fn join_alone(&self) {
+        let limiter = Limiter::new(self.shared.limits.clone());
+        self.add(limiter, None, Arc::default());
+    }
+
+    fn add(&self, limiter: Limiter, fleet: Option<Fleet>, state: Arc<State>) {
+        let world = self.clone();
+        self.shared.members.lock().unwrap().push(Process {
+            world,
+            limiter,
+            fleet,
+            state,
+        });
+    }
+
+    pub(crate) fn members(&self) -> Vec<Process> {
+        self.shared.members.lock().unwrap().clone()
+    }
+
+    /// The store forgets everything, as after a restart.
+    pub(crate) fn forget(&self) {
+        *self.shared.division.lock().unwrap() = Division::default();
+        *self.shared.run.lock().unwrap() += 1;
+    }
+
+    pub(crate) fn counted(&self) -> usize {
+        self.shared.counted.lock().unwrap().len()
+    }
+
+    /// The invariant: the sum of the larger one of share and held.
+    fn check(&self) {
+        let mut sum = Share::default();
+        let members = self.members();
+        if members.iter().any(|member| member.fleet.is_none()) {
+            return;
+        }
+        for member in &members {
+            let taken = member.taken();
+            sum.requests += taken.requests;
+            sum.places += taken.places;
+        }
+        let places = match self.shared.limits.rules.bucket {
+            Some(_) => 11,
+            None => u32::MAX,
+        };
+        if sum.requests > 50 || sum.places > places {
+            let at = self.shared.began.elapsed();
+            let all: Vec<_> = members
+                .iter()
+                .map(|member| {
+                    let status = member.fleet.as_ref().unwrap().status();
+                    let age = status.answered.map(|at| at.elapsed());
+                    let stopped = member.state.stopped.closed.load(SeqCst);
+                    (status.share, member.limiter.held(), age, stopped)
+                })
+                .filter(|all| (all.0, all.1) != Default::default())
+                .collect();
+            let text = format!("{sum:?} at {at:?}: {all:?}");
+            self.shared.broken.lock().unwrap().get_or_insert(text);
+        }
+    }
+
+    /// Returns the number of requests, if no sum and no rule was ever exceeded.
+    pub(crate) fn audit(&self) -> usize {
+        let broken = self.shared.broken.lock().unwrap().clone();
+        assert_eq!(broken, None);
+        let mut counted = self.shared.counted.lock().unwrap().clone();
+        counted.sort_unstable();
+        let second = largest_second(&counted);
+        assert!(second <= 50, "{second} in a second");
+        let rules = self.shared.limits.rules;
+        if rules.bucket.is_some() {
+            let level = largest_level(&counted);
+            assert!(level <= 10.0 + 1e-6, "a level of {level}");
+        }
+        if rules.counter {
+            let weighted = largest_weighted_second(&counted);
+            assert!(weighted <= 50.0 + 1e-6, "{weighted} by a sliding counter");
+        }
+        counted.len()
+    }
+
+    /// Delays to the service and back.
+    fn delays(&self) -> (Duration, Duration) {
+        let rng = &mut *self.shared.rng.lock().unwrap();
+        let (there, back) = match self.shared.network {
+            Network::Quick | Network::Far => (rng.u64(45..55), rng.u64(45..55)),
+            Network::Rough => {
+                let mut one = || match rng.u8(..40) {
+                    0 => rng.u64(300..3_000),
+                    1..5 => rng.u64(50..300),
+                    _ => rng.u64(5..50),
+                };
+                (one(), one())
+            }
+        };
+        (Duration::from_millis(there), Duration::from_millis(back))
+    }
+
+    /// A delay of the way to the store, or none if the message is lost.
+    fn store_delay(&self) -> Option<Duration> {
+        let rng = &mut *self.shared.rng.lock().unwrap();
+        let delay = match self.shared.network {
+            Network::Quick => rng.u64(..2),
+            Network::Far => rng.u64(240..260),
+            Network::Rough => match rng.u8(..20) {
+                0 => return None,
+                1 => rng.u64(500..4_000),
+                2..6 => rng.u64(50..500),
+                _ => rng.u64(..20),
+            },
+        };
+        Some(Duration::from_millis(delay))
+    }
+
+    /// The store's clock, which is not the members'.
+    fn store_now(&self) -> u64 {
+        let now = self.shared.began.elapsed().as_millis();
+        1_700_000_000_000 + u64::try_from(now).unwrap()
+    }
+}
+
+// === impl Process ===
+
+impl Process {
+    /// The larger one of share and held.
+    ///
+    /// A process that was stopped for long reads late that its requests were counted, so its account
+    /// holds them for longer than the service can count them. They are left out until it is settled.
+    fn taken(&self) -> Share {
+        let status = self.fleet.as_ref().unwrap().status();
+        let held = self.limiter.held();
+        let both = super::super::larger(status.share, held);
+        let is_old = |at: Instant| at.elapsed() > SILENT;
+        let is_stopped = self.state.stopped.closed.load(SeqCst);
+        if is_stopped && status.answered.is_some_and(is_old) {
+            self.state.is_late.store(true, SeqCst);
+        } else if both == status.share {
+            self.state.is_late.store(false, SeqCst);
+        }
+        if self.state.is_late.load(SeqCst) {
+            status.share
+        } else {
+            both
+        }
+    }
+
+    /// Calls from now on with so many callers.
+    pub(crate) fn call(&self, callers: usize) {
+        let mut running = self.state.callers.lock().unwrap();
+        running.abort_all();
+        let api = Api {
+            world: self.world.clone(),
+            state: Arc::clone(&self.state),
+        };
+        let service = ServiceBuilder::new()
+            .layer(RequestLimitLayer::new(self.limiter.clone()))
+            .service(api);
+        for _ in 0..callers {
+            let service = service.clone();
+            running.spawn(async move {
+                loop {
+                    let call = service.clone().oneshot(Request::new(()));
+                    drop(call.await);
+                }
+            });
+        }
+    }
+
+    /// The process is gone, and says nothing.
+    pub(crate) fn kill(&self) {
+        self.state.cut.store(true, SeqCst);
+        self.state.stopped.close();
+        self.call(0);
+    }
+
+    /// Stops for a time.
+    pub(crate) fn stop(&self, lasts: Duration) {
+        self.state.stopped.close();
+        let state = Arc::clone(&self.state);
+        tokio::spawn(async move {
+            sleep(lasts).await;
+            state.stopped.open();
+        });
+    }
+
+    /// Loses the way to the store for a time.
+    pub(crate) fn cut(&self, lasts: Duration) {
+        let state = Arc::clone(&self.state);
+        if !state.cut.swap(true, SeqCst) {
+            tokio::spawn(async move {
+                sleep(lasts).await;
+                state.cut.store(false, SeqCst);
+            });
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        if let Some(fleet) = self.fleet.clone() {
+            tokio::spawn(async move { fleet.leave().await });
+        }
+    }
+
+    /// The next response is a 423.
+    pub(crate) fn refused(&self) {
+        self.state.refuses.store(true, SeqCst);
+    }
+}
+
+// === impl Wire ===
+
+impl Ask for Wire {
+    async fn ask(mut self, question: Question) -> (Self, Result<Reply, FleetError>) {
+        let (sender, receiver) = oneshot::channel();
+        let (world, id, terms) = (self.world.clone(), self.id.clone(), self.terms.clone());
+        let state = Arc::clone(&self.state);
+        let last = self
+            .run
+            .clone()
+            .filter(|(_, at)| at.elapsed() < super::super::ENDS);
+        // The question is on its way even if it is given up.
+        tokio::spawn(async move {
+            let (there, back) = (world.store_delay(), world.store_delay());
+            if state.cut.load(SeqCst) || state.stopped.closed.load(SeqCst) {
+                return;
+            }
+            let Some(there) = there else { return };
+            sleep(there).await;
+            let asked = numbers(&question, &terms);
+            let asked: Vec<u64> = asked.split(',').map(|n| n.parse().unwrap()).collect();
+            let run = world.shared.run.lock().unwrap().to_string();
+            let now = world.store_now();
+            let answer = world.shared.division.lock().unwrap().ask(
+                &id,
+                question.number,
+                &asked,
+                &terms.quotas,
+                now,
+                &run,
+                last.as_ref().map_or("", |(run, _)| run),
+            );
+            let Some(back) = back else { return };
+            sleep(back).await;
+            if !state.cut.load(SeqCst) {
+                drop(sender.send((answer, run)));
+            }
+        });
+        let answer = match timeout(GIVE_UP, receiver).await {
+            Ok(Ok((Ok(values), run))) => {
+                self.run = Some((run, Instant::now()));
+                Ok(reply(&values).unwrap())
+            }
+            Ok(Ok((Err(_), _))) => Err(FleetError::settings("refused")),
+            // A lost message is waited for, as on a real wire.
+            Ok(Err(_lost)) => {
+                sleep(GIVE_UP).await;
+                Err(FleetError::unanswered())
+            }
+            Err(_elapsed) => Err(FleetError::unanswered()),
+        };
+        (self, answer)
+    }
+}
+
+// === impl Api ===
+
+impl Service<Request<()>> for Api {
+    type Response = Response<http_body_util::Empty<bytes::Bytes>>;
+    type Error = Infallible;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.state.stopped.poll(cx).map(Ok)
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let (there, back) = self.world.delays();
+        let (world, state) = (self.world.clone(), Arc::clone(&self.state));
+        let (sender, receiver) = oneshot::channel();
+        // A request on its way is counted, whatever becomes of its caller.
+        tokio::spawn(async move {
+            sleep(there).await;
+            let at = world.shared.began.elapsed();
+            world.shared.counted.lock().unwrap().push(at);
+            sleep(back).await;
+            let _dropped = sender.send(());
+        });
+        Box::pin(async move {
+            drop(receiver.await);
+            std::future::poll_fn(|cx| state.stopped.poll(cx)).await;
+            let status = if state.refuses.swap(false, SeqCst) {
+                423
+            } else {
+                200
+            };
+            let response = Response::builder().status(status);
+            Ok(response.body(http_body_util::Empty::new()).unwrap())
+        })
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.closed.load(SeqCst) {
+            self.wakers.lock().unwrap().push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    fn close(&self) {
+        self.closed.store(true, SeqCst);
+    }
+
+    fn open(&self) {
+        self.closed.store(false, SeqCst);
+        let wakers = std::mem::take(&mut *self.wakers.lock().unwrap());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// When the store forgets a member: the end of its share, and the memory of the default limits.
+const SILENT: Duration = Duration::from_millis(5_000 + 12_004);
+
+/// The most in any second, its end excluded.
+fn largest_second(counted: &[Duration]) -> usize {
+    let second = Duration::from_secs(1);
+    let until = |from: usize| counted.partition_point(|at| *at < counted[from] + second);
+    (0..counted.len())
+        .map(|from| until(from) - from)
+        .max()
+        .unwrap_or(0)
+}
+
+/// The largest level of a bucket that drains fifty a second, before each request.
+fn largest_level(counted: &[Duration]) -> f64 {
+    let (mut level, mut last, mut largest) = (0.0_f64, Duration::ZERO, 0.0_f64);
+    for at in counted {
+        level = (level - (*at - last).as_secs_f64() * 50.0).max(0.0);
+        largest = largest.max(level);
+        (level, last) = (level + 1.0, *at);
+    }
+    largest
+}
+
+/// The largest sum of a sliding counter, at forty phases of its windows.
+fn largest_weighted_second(counted: &[Duration]) -> f64 {
+    let mut largest = 0.0_f64;
+    for phase in 0..40_u64 {
+        let (mut window, mut before, mut now) = (0, 0.0, 0.0);
+        for at in counted {
+            let at = at.as_nanos() + u128::from(phase) * 25_000_000;
+            let (number, into) = (at / 1_000_000_000, at % 1_000_000_000);
+            if number != window {
+                before = if number == window + 1 { now } else { 0.0 };
+                (window, now) = (number, 0.0);
+            }
+            now += 1.0;
+            let left = 1.0 - into as f64 / 1e9;
+            largest = largest.max(before * left + now);
+        }
+    }
+    largest
+}

@@ -1,0 +1,277 @@
+//! The store of a fleet: one script, one question at a time.
+
+use std::{fmt, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Client, RedisError, RedisResult, Script, aio::MultiplexedConnection,
+    cluster::ClusterClient, cluster_async::ClusterConnection, sentinel::SentinelClient,
+};
+use tokio::time::{Instant, timeout};
+use tower_tds_limits::{Limits, Quota, Share};
+
+use crate::{
+    error::FleetError,
+    member::{Answer, ENDS, GIVE_UP, Question},
+    tls,
+};
+
+/// The server or servers of a fleet's store, as clients of the `redis` crate.
+///
+/// Addresses, users, certificates and time bounds are the client's. Each converts into a store.
+#[non_exhaustive]
+pub enum Store {
+    /// One server.
+    Node(Client),
+    /// The master that Sentinels name.
+    Sentinel(SentinelClient),
+    /// A cluster.
+    Cluster(ClusterClient),
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    /// For so long no share grows, because the store may have forgotten some.
+    pub(crate) grows_in: Duration,
+    pub(crate) members: u32,
+    pub(crate) active: u32,
+    pub(crate) total: Share,
+    /// The sum of the records.
+    pub(crate) recorded: Share,
+}
+
+/// Answers questions. In tests it is a model.
+pub(crate) trait Ask: Send + Sized + 'static {
+    /// Asks, and returns itself. A question without an answer ends after [`GIVE_UP`].
+    fn ask(
+        self,
+        question: Question,
+    ) -> impl Future<Output = (Self, Result<Reply, FleetError>)> + Send;
+}
+
+/// One member's connection to the store.
+pub(crate) struct Link {
+    store: Store,
+    open: Option<Open>,
+    script: Script,
+    key: String,
+    id: String,
+    terms: Terms,
+    /// The server that gave the last answer, and when.
+    run: Option<(String, Instant)>,
+}
+
+enum Open {
+    One(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+/// What the script needs to know of the limits.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    /// The intervals of the quotas, and the numbers of all but the first.
+    pub(crate) quotas: String,
+    pub(crate) hold: u64,
+    pub(crate) memory: u64,
+    pub(crate) unit: u32,
+}
+
+// === impl Store ===
+
+impl From<Client> for Store {
+    fn from(client: Client) -> Self {
+        Self::Node(client)
+    }
+}
+
+impl From<SentinelClient> for Store {
+    fn from(client: SentinelClient) -> Self {
+        Self::Sentinel(client)
+    }
+}
+
+impl From<ClusterClient> for Store {
+    fn from(client: ClusterClient) -> Self {
+        Self::Cluster(client)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Clients show their passwords.
+        f.write_str(match self {
+            Self::Node(_) => "Node",
+            Self::Sentinel(_) => "Sentinel",
+            Self::Cluster(_) => "Cluster",
+        })
+    }
+}
+
+// === impl Terms ===
+
+impl Terms {
+    /// # Errors
+    /// If an interval is longer than a minute.
+    pub(crate) fn new(limits: &Limits) -> Result<Self, FleetError> {
+        let quotas = limits.quotas();
+        if quotas.iter().any(|quota| quota.per() > LONGEST) {
+            return Err(FleetError::settings(
+                "a quota's interval is at most a minute",
+            ));
+        }
+        let first = quotas.first().map_or(1, |first| first.requests().get());
+        let text = |(n, quota): (usize, &Quota)| {
+            let per = quota.per().as_millis();
+            if n == 0 {
+                per.to_string()
+            } else {
+                format!("{}/{per}", quota.requests())
+            }
+        };
+        let unit = quotas
+            .iter()
+            .map(|quota| first.div_ceil(quota.requests().get()));
+        let quotas_text: Vec<_> = quotas.iter().enumerate().map(text).collect();
+        let hold = quotas.first().map(Quota::hold);
+        Ok(Self {
+            quotas: quotas_text.join(" "),
+            hold: millis(hold.unwrap_or_default()),
+            memory: millis(limits.memory()),
+            unit: unit.max().unwrap_or(1),
+        })
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(crate) fn new(store: Store, name: &str, id: String, terms: Terms) -> Self {
+        Self {
+            store,
+            open: None,
+            script: Script::new(DIVISION),
+            key: format!("{{{name}}}:shares"),
+            id,
+            terms,
+            run: None,
+        }
+    }
+
+    async fn answer(&mut self, question: Question) -> RedisResult<Reply> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => self.store.open().await?,
+        };
+        let open = self.open.insert(open);
+        let mut asks = self.script.prepare_invoke();
+        asks.key(&self.key).arg(&self.id).arg(question.number);
+        asks.arg(numbers(&question, &self.terms))
+            .arg(&self.terms.quotas);
+        let run = self.run.as_ref().filter(|(_, at)| at.elapsed() < ENDS);
+        asks.arg(run.map_or("", |(run, _)| run));
+        let (values, run): (Vec<u64>, String) = match open {
+            Open::One(connection) => asks.invoke_async(connection).await?,
+            Open::Cluster(connection) => asks.invoke_async(connection).await?,
+        };
+        self.run = Some((run, Instant::now()));
+        reply(&values).ok_or_else(|| RedisError::from((redis::ErrorKind::Parse, "not an answer")))
+    }
+}
+
+impl Ask for Link {
+    async fn ask(mut self, question: Question) -> (Self, Result<Reply, FleetError>) {
+        let asked = timeout(GIVE_UP, self.answer(question)).await;
+        let answer = match asked {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_elapsed) => Err(FleetError::unanswered()),
+        };
+        // A connection without an answer may be one to a server that is gone, or the wrong one.
+        if answer.is_err() {
+            self.open = None;
+        }
+        (self, answer)
+    }
+}
+
+impl Store {
+    async fn open(&mut self) -> RedisResult<Open> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(GIVE_UP))
+            .set_response_timeout(Some(GIVE_UP));
+        Ok(match self {
+            Self::Node(client) => {
+                tls::provide(client)?;
+                let opened = client.get_multiplexed_async_connection_with_config(&config);
+                Open::One(opened.await?)
+            }
+            Self::Sentinel(client) => {
+                tls::install();
+                Open::One(client.get_async_connection_with_config(&config).await?)
+            }
+            Self::Cluster(client) => {
+                tls::install();
+                Open::Cluster(client.get_async_connection().await?)
+            }
+        })
+    }
+}
+
+/// The numbers of a question, as the script reads them.
+pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
+    let three = |share: Share| [share.requests, share.places, share.connections].map(u64::from);
+    let shares = [question.claim, question.wanted, question.whole];
+    let rest = [
+        question.unit.into(),
+        terms.hold,
+        terms.memory,
+        millis(question.silence),
+        millis(question.pause),
+        question.leaves.into(),
+    ];
+    let all = shares.into_iter().flat_map(three).chain(rest);
+    let all: Vec<_> = all.map(|number| number.to_string()).collect();
+    all.join(",")
+}
+
+/// The reply in the script's numbers.
+pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
+    let count = |at: usize| u32::try_from(*values.get(at)?).ok();
+    let time = |at: usize| values.get(at).copied().map(Duration::from_millis);
+    let three = |at| {
+        Some(Share {
+            requests: count(at)?,
+            places: count(at + 1)?,
+            connections: count(at + 2)?,
+        })
+    };
+    let (taken, record) = (three(12)?, three(15)?);
+    Some(Reply {
+        answer: Answer {
+            share: three(6)?,
+            silence: time(1)?.max(time(2)?),
+        },
+        grows_in: time(3)?,
+        members: count(4)?,
+        active: count(5)?,
+        total: three(9)?,
+        recorded: Share {
+            requests: taken.requests + record.requests,
+            places: taken.places + record.places,
+            connections: taken.connections + record.connections,
+        },
+    })
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+pub(crate) const DIVISION: &str = include_str!("division.lua");
+
+/// Longer ones hold a dead member's permits for too long, and need no division by the second.
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,175 @@
+//! The script beside its model, on a real server.
+
+pub(crate) mod model;
+#[expect(dead_code, reason = "the faults are for other tests")]
+#[path = "../../tests/support/redis_server.rs"]
+mod redis_server;
+
+use redis::{Script, cmd};
+
+use self::{
+    model::{Division, Refused},
+    redis_server::RedisServer,
+};
+use super::DIVISION;
+
+/// A random question of a random member: `[claim, wanted, total; 3 each], unit, hold, memory, silence,
+/// pause, leaves`.
+fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
+    let idle = rng.u8(..4) == 0;
+    let claim = last.map(|last| rng.u64(..=last));
+    let mut wanted = [60, 20, 70].map(|most| rng.u64(..most));
+    if idle {
+        (wanted[0], wanted[1]) = (0, 0);
+    }
+    let mut total = [50, 11, 60];
+    if rng.u8(..8) == 0 {
+        total = [rng.u64(1..60), rng.u64(1..20), rng.u64(1..70)];
+    }
+    let unit = if rng.u8(..10) == 0 { rng.u64(1..6) } else { 1 };
+    let mut rare = |most: u64| {
+        if rng.u8(..20) == 0 {
+            rng.u64(..most)
+        } else {
+            0
+        }
+    };
+    let rest = [
+        unit,
+        1_002,
+        12_004,
+        rare(1_000),
+        rare(60_000),
+        rare(20).min(1),
+    ];
+    [claim, wanted, total]
+        .concat()
+        .into_iter()
+        .chain(rest)
+        .collect()
+}
+
+#[test]
+fn the_script_answers_as_the_model_does() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let mut connection = server.connection();
+    let script = Script::new(DIVISION);
+    let info: String = cmd("INFO").arg("server").query(&mut connection).unwrap();
+    let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    let run = run.unwrap().to_owned();
+    let (mut late, mut grown) = (0, 0);
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut model = Division::default();
+        let key = format!("{{test-{seed}}}:shares");
+        let members = rng.usize(1..24);
+        let mut known = vec![([0; 3], 0_u64); members];
+        let ask_server = |connection: &mut redis::Connection,
+                          id: &str,
+                          number: u64,
+                          asked: &[u64],
+                          quotas: &str,
+                          last: &str| {
+            let numbers: Vec<_> = asked.iter().map(u64::to_string).collect();
+            let mut asks = script.prepare_invoke();
+            asks.key(&key)
+                .arg(id)
+                .arg(number)
+                .arg(numbers.join(","))
+                .arg(quotas)
+                .arg(last);
+            let answer: redis::RedisResult<(Vec<u64>, String)> = asks.invoke(connection);
+            answer
+        };
+        for step in 0..200 {
+            if step == 0 || rng.u8(..40) == 0 {
+                // What the store remembers is from long ago, and times of members differ.
+                age(&mut connection, &key, &mut rng);
+                model = read(&mut connection, &key);
+            }
+            let at = rng.usize(..members);
+            let (last, number) = &mut known[at];
+            let is_late = rng.u8(..20) == 0;
+            let asked = question(&mut rng, *last);
+            let next = if is_late { *number } else { *number + 1 };
+            let quotas = if rng.u8(..50) == 0 { "2000" } else { "1000" };
+            let id = format!("{at:016x}");
+            let last_run = match rng.u8(..40) {
+                0 => "another",
+                1..10 => "",
+                _ => &run,
+            };
+            let answer = ask_server(&mut connection, &id, next, &asked, quotas, last_run);
+            let answer = answer.map(|(answer, by)| {
+                assert_eq!(by, run);
+                answer
+            });
+            let now = match &answer {
+                Ok(answer) => answer[0],
+                Err(_) => {
+                    let (seconds, micros): (u64, u64) = cmd("TIME").query(&mut connection).unwrap();
+                    seconds * 1_000 + micros / 1_000
+                }
+            };
+            let expected = model.ask(&id, next, &asked, quotas, now, &run, last_run);
+            match (answer, expected) {
+                (Ok(answer), Ok(expected)) => {
+                    assert_eq!(
+                        answer, expected,
+                        "seed {seed}, step {step}: {asked:?}, {model:?}"
+                    );
+                    grown += u32::from(answer[6] > last[0]);
+                    *last = [answer[6], answer[7], answer[8]];
+                    *number = next;
+                    assert_eq!(
+                        read(&mut connection, &key),
+                        model,
+                        "seed {seed}, step {step}"
+                    );
+                }
+                (Err(error), Err(Refused::Late)) => {
+                    late += 1;
+                    assert!(error.to_string().contains("LATE"), "{error}");
+                }
+                (Err(error), Err(Refused::Quotas)) => {
+                    assert!(error.to_string().contains("QUOTAS"), "{error}");
+                }
+                (answer, expected) => panic!("seed {seed}, step {step}: {answer:?} {expected:?}"),
+            }
+        }
+    }
+    assert!(late > 50 && grown > 500, "{late} {grown}");
+}
+
+/// Moves the times of the hash into the past, each by another time.
+fn age(connection: &mut redis::Connection, key: &str, rng: &mut fastrand::Rng) {
+    let fields: Vec<(String, String)> = cmd("HGETALL").arg(key).query(connection).unwrap();
+    for (name, value) in fields {
+        let by = [0, 1_000, 3_000, 6_000, 19_000, 90_000][rng.usize(..6)];
+        let aged = if name.starts_with("member:") {
+            let mut numbers: Vec<u64> = value.split(',').map(|n| n.parse().unwrap()).collect();
+            numbers[12] -= by;
+            numbers[15] -= by;
+            let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+            numbers.join(",")
+        } else if name == "began" {
+            (value.parse::<u64>().unwrap() - 60_000).to_string()
+        } else {
+            continue;
+        };
+        cmd("HSET")
+            .arg(key)
+            .arg(name)
+            .arg(aged)
+            .exec(connection)
+            .unwrap();
+    }
+}
+
+/// The hash as the model has it.
+fn read(connection: &mut redis::Connection, key: &str) -> Division {
+    let fields: Vec<(String, String)> = cmd("HGETALL").arg(key).query(connection).unwrap();
+    Division::from_fields(&fields)
+}

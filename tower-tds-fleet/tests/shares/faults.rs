@@ -1,0 +1,292 @@
+//! Faults of the store, while four members call.
+
+use std::{fs, time::Duration};
+
+use redis::{Client, cmd};
+use tds_sim::{Rule, Server};
+use tokio::{task::JoinSet, time::sleep};
+use tower_tds::Limits;
+
+use crate::{Member, RedisServer, assert_clean, on_a_port, remember, service};
+
+/// Four busy members through a fault. Prints the longest time without a request, and the time from
+/// the fault until the rate is back at three quarters.
+pub(crate) async fn through(
+    name: &str,
+    store: Client,
+    rule: Rule,
+    lasts: u64,
+    fault: impl AsyncFnOnce(),
+) -> Server {
+    let server = service(rule).await;
+    let members: Vec<_> = (0..4)
+        .map(|_| Member::join(store.clone(), &server, Limits::default()))
+        .collect();
+    let mut running = JoinSet::new();
+    for member in &members {
+        member.call(8, &mut running);
+    }
+    sleep(Duration::from_secs(6)).await;
+    let before = server.ledger().arrivals().len();
+    fault().await;
+    let after = server.ledger().arrivals().len();
+    sleep(Duration::from_secs(lasts)).await;
+    running.shutdown().await;
+    assert_clean(&server);
+    report(name, &server, before, after);
+    server
+}
+
+fn report(name: &str, server: &Server, before: usize, after: usize) {
+    let arrivals: Vec<_> = server.ledger().arrivals().iter().map(|a| a.at).collect();
+    let gaps = arrivals[before..].windows(2).map(|pair| pair[1] - pair[0]);
+    let longest = gaps.max().unwrap_or_default();
+    let began = arrivals[before.saturating_sub(1)];
+    let rate = |from: usize| {
+        let until = arrivals[from] + Duration::from_secs(2);
+        arrivals[from..]
+            .iter()
+            .take_while(|at| **at < until)
+            .count()
+    };
+    let back = (after..arrivals.len()).find(|from| rate(*from) >= 60);
+    let back = back.map(|from| arrivals[from].saturating_sub(began));
+    println!(
+        "{name}: longest gap {longest:.1?}, three quarters of the rate again after {back:.1?}"
+    );
+    assert!(back.is_some(), "{name}: it does not recover");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_killed_and_restarted_empty_refuses_nothing() {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    through(
+        "kill -9 and restart",
+        store.client(),
+        Rule::SlidingCounter,
+        25,
+        async || {
+            store.kill();
+            sleep(Duration::from_secs(1)).await;
+            store.restart();
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_hangs_for_nine_seconds_refuses_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    through(
+        "SIGSTOP for 9 s",
+        store.client(),
+        Rule::SlidingLogAll,
+        12,
+        async || {
+            store.hang();
+            sleep(Duration::from_secs(9)).await;
+            store.go_on();
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_flushed_refuses_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    through(
+        "FLUSHALL",
+        store.client(),
+        Rule::SlidingCounter,
+        12,
+        async || {
+            cmd("FLUSHALL").exec(&mut store.connection()).unwrap();
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hash_that_is_evicted_refuses_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    through(
+        "eviction",
+        store.client(),
+        Rule::LeakyBucket { burst: 10 },
+        12,
+        async || {
+            let mut connection = store.connection();
+            let mut set = |name: &str, value: &str| {
+                let mut config = cmd("CONFIG");
+                config.arg("SET").arg(name).arg(value);
+                config.exec(&mut connection).unwrap();
+            };
+            set("maxmemory-policy", "allkeys-random");
+            set("maxmemory", "1");
+            let mut connection = store.connection();
+            drop(cmd("SET").arg("other").arg("value").exec(&mut connection));
+            let there: u32 = cmd("EXISTS")
+                .arg("{test}:shares")
+                .query(&mut connection)
+                .unwrap();
+            assert_eq!(there, 0, "it is evicted");
+            let mut set = cmd("CONFIG");
+            set.arg(&["SET", "maxmemory", "0"])
+                .exec(&mut connection)
+                .unwrap();
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_flushed_cost_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let server = through(
+        "SCRIPT FLUSH",
+        store.client(),
+        Rule::SlidingCounter,
+        5,
+        async || {
+            cmd("SCRIPT")
+                .arg("FLUSH")
+                .exec(&mut store.connection())
+                .unwrap();
+        },
+    )
+    .await;
+    assert!(assert_clean(&server) > 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_changed_refuses_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    through(
+        "password changed for 9 s",
+        store.client(),
+        Rule::SlidingLogAll,
+        12,
+        async || {
+            let mut connection = store.connection();
+            let mut user = |password: &str| {
+                let mut set = cmd("CONFIG");
+                set.arg(&["SET", "requirepass", password])
+                    .exec(&mut connection)
+                    .unwrap();
+            };
+            user("another");
+            let kill = ["KILL", "TYPE", "normal", "SKIPME", "yes"];
+            let mut admin = Client::open(format!("{}?pass=another", store.url()))
+                .unwrap()
+                .get_connection()
+                .unwrap();
+            cmd("CLIENT").arg(&kill).exec(&mut admin).unwrap();
+            sleep(Duration::from_secs(9)).await;
+            cmd("CONFIG")
+                .arg(&["SET", "requirepass", ""])
+                .exec(&mut admin)
+                .unwrap();
+        },
+    )
+    .await;
+}
+
+/// The times of the hash move back as those of a server do whose clock is set forward.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_of_the_store_that_jumps_forward_refuses_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    through(
+        "clock 1.5 s forward",
+        store.client(),
+        Rule::SlidingCounter,
+        8,
+        async || {
+            let shift = "local h = redis.call('HGETALL', 'KEY')
+            for i = 1, #h, 2 do
+              if h[i]:match('^member:') then
+                local n = cjson.decode('[' .. h[i + 1] .. ']')
+                n[13], n[16] = n[13] - 1500, n[16] - 1500
+                redis.call('HSET', 'KEY', h[i], table.concat(n, ','))
+              end
+            end";
+            let shift = shift.replace("KEY", "{test}:shares");
+            cmd("EVAL")
+                .arg(shift)
+                .arg(0)
+                .exec(&mut store.connection())
+                .unwrap();
+        },
+    )
+    .await;
+}
+
+/// From now on, each one is reached where the other one was.
+fn change_places(this: &RedisServer, that: &RedisServer) {
+    let mut connections = [this, that].map(RedisServer::connection);
+    let (this, that) = (this.socket(), that.socket());
+    let aside = this.with_extension("aside");
+    for (from, to) in [(&this, &aside), (&that, &this), (&aside, &that)] {
+        fs::rename(from, to).unwrap();
+    }
+    for connection in &mut connections {
+        let kill = ["KILL", "TYPE", "normal", "SKIPME", "yes"];
+        cmd("CLIENT").arg(&kill).exec(connection).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_replica_that_is_promoted_refuses_nothing_nor_does_its_master_when_led_back() {
+    let Some((master, address)) = on_a_port() else {
+        return;
+    };
+    let replica = RedisServer::start().unwrap();
+    remember(&master);
+    let (host, port) = address.split_once(':').unwrap();
+    let follow = |of: &[&str]| {
+        cmd("REPLICAOF")
+            .arg(of)
+            .exec(&mut replica.connection())
+            .unwrap()
+    };
+    follow(&[host, port]);
+    through(
+        "replica promoted, and led back",
+        master.client(),
+        Rule::SlidingCounter,
+        20,
+        async || {
+            // It lags: what is written in the last three seconds is lost.
+            cmd("CONFIG")
+                .arg(&["SET", "repl-timeout", "600"])
+                .exec(&mut replica.connection())
+                .unwrap();
+            follow(&["NO", "ONE"]);
+            sleep(Duration::from_secs(3)).await;
+            change_places(&master, &replica);
+            sleep(Duration::from_secs(20)).await;
+            change_places(&master, &replica);
+        },
+    )
+    .await;
+}

@@ -1,0 +1,104 @@
+//! A fleet over a real store and real sockets. The ledger of the simulated service judges.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::print_stdout, reason = "recovery times are printed")]
+
+mod faults;
+mod network;
+mod operators;
+mod process;
+mod rate;
+#[path = "../support/redis_server.rs"]
+mod redis_server;
+
+use std::{net::TcpListener, time::Duration};
+
+use redis::cmd;
+use redis_server::RedisServer;
+use tds_sim::{Config, Delay, Rule, Server};
+use tokio::{task::JoinSet, time::sleep};
+use tower_tds::{Client, Credentials, Limits};
+use tower_tds_fleet::{Fleet, Store};
+
+pub(crate) struct Member {
+    pub(crate) client: Client,
+    pub(crate) fleet: Fleet,
+    url: String,
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(crate) fn join(store: impl Into<Store>, server: &Server, limits: Limits) -> Self {
+        let client = client(server, limits);
+        let fleet = Fleet::join(store, "test", client.limiter()).unwrap();
+        let url = format!("{}/v1/live/bus", server.base_url());
+        Self { client, fleet, url }
+    }
+
+    /// Calls with so many callers until the set is dropped.
+    pub(crate) fn call(&self, callers: usize, running: &mut JoinSet<()>) {
+        call(&self.client, &self.url, callers, running);
+    }
+}
+
+pub(crate) fn client(server: &Server, limits: Limits) -> Client {
+    let id = Credentials::new(server.client_id(), server.client_secret());
+    let client = Client::builder(server.auth_url(), server.base_url(), id.unwrap());
+    client.loopback_http().limits(limits).build().unwrap()
+}
+
+pub(crate) fn call(client: &Client, url: &str, callers: usize, running: &mut JoinSet<()>) {
+    for _ in 0..callers {
+        let (client, url) = (client.clone(), url.to_owned());
+        running.spawn(async move {
+            loop {
+                if let Ok(response) = client.get(&url).await {
+                    drop(response.text().await);
+                } else {
+                    sleep(Duration::from_millis(20)).await;
+                }
+            }
+        });
+    }
+}
+
+/// A service that counts by this rule, and answers after 100 ms.
+pub(crate) async fn service(rule: Rule) -> Server {
+    let mut config = Config::default();
+    config.rule = rule;
+    config.faults.before_head = Delay::Constant(Duration::from_millis(100));
+    Server::start(config).await.unwrap()
+}
+
+/// Lets the store remember that there was no member for long.
+pub(crate) fn remember(store: &RedisServer) {
+    let mut connection = store.connection();
+    let info: String = cmd("INFO").arg("server").query(&mut connection).unwrap();
+    let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    let mut set = cmd("HSET");
+    set.arg("{test}:shares")
+        .arg(&["run", run.unwrap(), "began", "0", "quotas", "1000"]);
+    set.exec(&mut connection).unwrap();
+}
+
+/// A store on a port of 127.0.0.1, with its address.
+pub(crate) fn on_a_port() -> Option<(RedisServer, String)> {
+    let mut port = 0;
+    let store = RedisServer::start_with(|_| {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        port = free.local_addr().unwrap().port();
+        vec!["--port".to_owned(), port.to_string()]
+    });
+    Some((store?, format!("127.0.0.1:{port}")))
+}
+
+/// Nothing was refused, by the ledger.
+pub(crate) fn assert_clean(server: &Server) -> u64 {
+    let seen = server.ledger().summary();
+    for refused in [416, 423] {
+        assert_eq!(seen.by_status.get(&refused), None, "{seen:?}");
+    }
+    assert!(seen.peak_sockets <= 60, "{seen:?}");
+    seen.by_status.get(&200).copied().unwrap_or(0)
+}

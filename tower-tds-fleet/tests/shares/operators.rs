@@ -1,0 +1,229 @@
+//! What an operator reads: rights, faults by kind, the table, the compose file.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use redis::{Client, cmd};
+use tds_sim::Rule;
+use tokio::time::timeout;
+use tower_tds::{Limits, Quota};
+use tower_tds_fleet::{Fleet, FleetErrorKind, Store};
+use tower_tds_limits::Limiter;
+
+use crate::{Member, RedisServer, assert_clean, on_a_port, remember, service};
+
+async fn kind(store: impl Into<Store>) -> FleetErrorKind {
+    let limiter = Limiter::new(Limits::default());
+    let fleet = Fleet::join(store, "test", &limiter).unwrap();
+    let ready = timeout(Duration::from_secs(11), fleet.ready()).await;
+    let error = ready.unwrap().unwrap_err();
+    println!("{error}");
+    error.kind()
+}
+
+/// F1 and F5.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ready_names_the_fault_within_ten_seconds() {
+    let (Some((store, address)), Some(plain)) = (on_a_port(), RedisServer::start()) else {
+        return;
+    };
+    let admin = || store.connection();
+    let open = |url: String| Client::open(url).unwrap();
+    // Nothing listens there, and no such host.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = free.local_addr().unwrap();
+    drop(free);
+    let (refused, unknown, tls) = tokio::join!(
+        kind(open(format!("redis://{refused}"))),
+        kind(open("redis://no-such-host.invalid:6379".to_owned())),
+        // A server without TLS.
+        kind(open(format!("rediss://{address}"))),
+    );
+    assert_eq!(refused, FleetErrorKind::Unreachable);
+    assert_eq!(unknown, FleetErrorKind::Unreachable);
+    assert!(
+        matches!(tls, FleetErrorKind::Tls | FleetErrorKind::Unreachable),
+        "{tls:?}"
+    );
+    // A user with a wrong password, and one without a right.
+    let user = ["SETUSER", "member", "on", ">right", "~*", "+@all", "-hset"];
+    cmd("ACL").arg(&user).exec(&mut admin()).unwrap();
+    let with = |password: &str| open(format!("redis://member:{password}@{address}"));
+    assert_eq!(kind(with("wrong")).await, FleetErrorKind::Credentials);
+    assert_eq!(kind(with("right")).await, FleetErrorKind::MissingRight);
+    // A server at its limit, and a replica.
+    cmd("CONFIG")
+        .arg(&["SET", "maxmemory", "1"])
+        .exec(&mut admin())
+        .unwrap();
+    assert_eq!(kind(store.client()).await, FleetErrorKind::OutOfMemory);
+    cmd("CONFIG")
+        .arg(&["SET", "maxmemory", "0"])
+        .exec(&mut admin())
+        .unwrap();
+    let (host, port) = address.split_once(':').unwrap();
+    cmd("REPLICAOF")
+        .arg(host)
+        .arg(port)
+        .exec(&mut plain.connection())
+        .unwrap();
+    assert_eq!(kind(plain.client()).await, FleetErrorKind::ReadOnly);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_with_other_intervals_get_an_error_and_the_others_go_on() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let one = Limiter::new(Limits::default());
+    let first = Fleet::join(store.client(), "test", &one).unwrap();
+    first.ready().await.unwrap();
+    let quota = Quota::per_minute(NonZeroU32::MIN);
+    let other = Limiter::new(Limits::default().also(quota));
+    let second = Fleet::join(store.client(), "test", &other).unwrap();
+    let error = second.ready().await.unwrap_err();
+    assert_eq!(error.kind(), FleetErrorKind::OtherQuotas, "{error}");
+    first.ready().await.unwrap();
+    let long = Quota::new(NonZeroU32::MIN, Duration::from_secs(61)).unwrap();
+    for (name, limits) in [("a fleet", Limits::default()), ("test", Limits::new(long))] {
+        let error = Fleet::join(store.client(), name, &Limiter::new(limits)).unwrap_err();
+        assert_eq!(error.kind(), FleetErrorKind::Settings, "{error}");
+    }
+}
+
+/// F1: the error of a call names the store's fault.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_error_says_that_the_store_is_away() {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    store.kill();
+    let server = service(Rule::SlidingLog).await;
+    let member = Member::join(store.client(), &server, Limits::default());
+    let url = format!("{}/v1/live/bus", server.base_url());
+    let call = member.client.get(&url).deadline(Duration::from_secs(4));
+    let error = call.await.unwrap_err();
+    let error: &dyn std::error::Error = &error;
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    let text: Vec<_> = chain.map(ToString::to_string).collect();
+    assert!(text.join(": ").contains("unreachable"), "{text:?}");
+}
+
+/// The rights of OPERATORS.md and no others, with two members and the shared token's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_that_the_documentation_names_are_enough() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let page = include_str!("../../OPERATORS.md");
+    let rights = page
+        .lines()
+        .find(|line| line.starts_with("resetkeys"))
+        .unwrap();
+    let rights = rights.replace("buses", "test");
+    let mut user = cmd("ACL");
+    user.arg(&["SETUSER", "member", "on", ">password"]);
+    user.arg(rights.split(' ').collect::<Vec<_>>());
+    user.exec(&mut store.connection()).unwrap();
+    let url = format!("{}?user=member&pass=password", store.url());
+    let server = service(Rule::SlidingCounter).await;
+    let members = [(); 2].map(|()| {
+        let store = Client::open(url.as_str()).unwrap();
+        Member::join(store, &server, Limits::default())
+    });
+    for member in &members {
+        member.fleet.ready().await.unwrap();
+        let url = format!("{}/v1/live/bus", server.base_url());
+        member.client.get(&url).await.unwrap();
+    }
+    for member in &members {
+        member.fleet.leave().await;
+    }
+    let left: Vec<String> = cmd("HKEYS")
+        .arg("{test}:shares")
+        .query(&mut store.connection())
+        .unwrap();
+    assert!(
+        left.iter().all(|field| !field.starts_with("member:")),
+        "{left:?}"
+    );
+    assert_eq!(assert_clean(&server), 2);
+}
+
+/// F2: new limits hold for all from the next question on, and nothing stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_limits_hold_beside_old_ones() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let server = service(Rule::SlidingCounter).await;
+    let mut running = tokio::task::JoinSet::new();
+    let old = Member::join(store.client(), &server, Limits::default());
+    old.call(8, &mut running);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let twenty = NonZeroU32::new(20).unwrap();
+    let new = Member::join(
+        store.client(),
+        &server,
+        Limits::new(Quota::per_second(twenty)),
+    );
+    new.call(8, &mut running);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let before = assert_clean(&server);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let rate = (assert_clean(&server) - before) as f64 / 4.0;
+    running.shutdown().await;
+    assert_eq!(old.fleet.status().total.requests, 20);
+    assert!((10.0..=20.0).contains(&rate), "{rate}");
+}
+
+/// An orderly departure: the other member has the whole limits within five seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_leaves_frees_its_share_within_seconds() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let server = service(Rule::SlidingCounter).await;
+    let [mut stays, mut goes] = [(); 2].map(|()| tokio::task::JoinSet::new());
+    let members = [(); 2].map(|()| Member::join(store.client(), &server, Limits::default()));
+    members[0].call(30, &mut stays);
+    members[1].call(10, &mut goes);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let left = members[1].fleet.leave();
+    timeout(Duration::from_secs(6), left).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let share = members[0].fleet.status().share;
+    stays.shutdown().await;
+    goes.shutdown().await;
+    assert_clean(&server);
+    assert!(share.requests >= 40, "{share:?}");
+}
+
+#[test]
+fn the_compose_file_has_two_clients_and_a_store() {
+    let text = include_str!("../../compose.yaml");
+    let file = &yaml_rust2::YamlLoader::load_from_str(text).unwrap()[0];
+    let services = &file["services"];
+    for client in ["buses", "metros"] {
+        let variables = &services[client]["environment"];
+        let variables = if variables.is_badvalue() {
+            &services[client]["<<"]["environment"]
+        } else {
+            variables
+        };
+        assert_eq!(
+            variables["TDS_FLEET_STORE"].as_str(),
+            Some("redis://store:6379"),
+            "{client}"
+        );
+    }
+    assert!(
+        services["store"]["image"]
+            .as_str()
+            .unwrap()
+            .starts_with("valkey/")
+    );
+}

@@ -1,0 +1,131 @@
+//! Members that are processes: killed, stopped, started in a loop.
+
+use std::{
+    env,
+    io::Read as _,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use redis::Client;
+use tds_sim::{Rule, Server};
+use tokio::{task::JoinSet, time::sleep};
+use tower_tds::{Credentials, Limits};
+use tower_tds_fleet::Fleet;
+
+use crate::{RedisServer, assert_clean, call, remember, service};
+
+/// A process that calls with ten callers until it is ended.
+struct Process(Child);
+
+// === impl Process ===
+
+impl Process {
+    fn start(store: &RedisServer, server: &Server) -> Self {
+        let process = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "process::a_process", "--nocapture"])
+            .env("FLEET_STORE", store.url())
+            .env("FLEET_AUTH", server.auth_url())
+            .env("FLEET_DATA", server.base_url())
+            .env("FLEET_ID", server.client_id())
+            .env("FLEET_SECRET", server.client_secret())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn();
+        Self(process.unwrap())
+    }
+
+    fn signal(&self, signal: &str) {
+        let mut kill = Command::new("kill");
+        kill.arg(signal).arg(self.0.id().to_string());
+        assert!(kill.status().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Not a test by itself: what a process does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_process() {
+    let Ok(store) = env::var("FLEET_STORE") else {
+        return;
+    };
+    let var = |name: &str| env::var(name).unwrap();
+    let id = Credentials::new(var("FLEET_ID"), var("FLEET_SECRET")).unwrap();
+    let client = tower_tds::Client::builder(&var("FLEET_AUTH"), &var("FLEET_DATA"), id);
+    let client = client
+        .loopback_http()
+        .limits(Limits::default())
+        .build()
+        .unwrap();
+    let store = Client::open(store).unwrap();
+    let _fleet = Fleet::join(store, "test", client.limiter()).unwrap();
+    let mut running = JoinSet::new();
+    call(
+        &client,
+        &format!("{}/v1/live/bus", var("FLEET_DATA")),
+        10,
+        &mut running,
+    );
+    let ended = tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]));
+    drop(ended.await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_are_killed_and_started_in_a_loop_refuse_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let server = service(Rule::SlidingCounter).await;
+    let stays = Process::start(&store, &server);
+    for _ in 0..10 {
+        let killed = Process::start(&store, &server);
+        sleep(Duration::from_millis(1_500)).await;
+        drop(killed);
+    }
+    sleep(Duration::from_secs(18)).await;
+    let before = assert_clean(&server);
+    sleep(Duration::from_secs(5)).await;
+    let rate = (assert_clean(&server) - before) / 5;
+    drop(stays);
+    println!("18 s after ten processes were killed, one reaches {rate} a second");
+    assert!(rate >= 30, "{rate}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_are_stopped_for_seconds_or_a_minute_refuse_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let server = service(Rule::SlidingCounter).await;
+    let processes: Vec<_> = (0..4).map(|_| Process::start(&store, &server)).collect();
+    sleep(Duration::from_secs(5)).await;
+    let mut stops = JoinSet::new();
+    for (process, seconds) in processes.iter().zip([5, 20, 60]) {
+        let id = process.0.id();
+        process.signal("-STOP");
+        stops.spawn(async move {
+            sleep(Duration::from_secs(seconds)).await;
+            let mut kill = Command::new("kill");
+            assert!(
+                kill.arg("-CONT")
+                    .arg(id.to_string())
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        });
+    }
+    while stops.join_next().await.is_some() {}
+    sleep(Duration::from_secs(5)).await;
+    let seen = assert_clean(&server);
+    drop(processes);
+    assert!(seen > 1_000, "{seen}");
+}
