@@ -13,9 +13,11 @@ pub struct FleetError {
     detail: String,
 }
 
-/// The kinds of [`FleetError`]. All but [`Unreachable`](Self::Unreachable), [`ReadOnly`](Self::ReadOnly)
-/// and [`OutOfMemory`](Self::OutOfMemory) are errors of the configuration: they last until an
-/// operator acts.
+/// The kinds of [`FleetError`].
+///
+/// All but [`Unreachable`](Self::Unreachable), [`ReadOnly`](Self::ReadOnly) and
+/// [`OutOfMemory`](Self::OutOfMemory) are errors of the configuration: they last until an operator
+/// acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FleetErrorKind {

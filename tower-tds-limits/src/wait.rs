@@ -215,7 +215,9 @@ impl WaitCause {
 impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Store(fault) => return write!(f, "the store of the fleet, with a fault: {fault}"),
+            Self::Store(fault) => {
+                return write!(f, "the store of the fleet, with a fault: {fault}");
+            }
             Self::Share => "a share of the fleet's limits",
             Self::Readiness => "the inner service, such as a token",
             Self::Window | Self::Counter | Self::Bucket => "the rate limit",
