@@ -556,8 +556,7 @@ async fn a_deadline_of_the_whole_ends_a_body_that_drips_coded_or_not() {
         assert_eq!(error.kind(), Kind::Timeout, "{error}");
         assert_eq!(error.waited_for(), Some("the rest of the body"));
         assert!(error.received() > Some(0), "{error}");
-        let nothing_left = tokio::time::timeout(HANGS, client.limiter().idle());
-        nothing_left.await.expect("its place comes back");
+        assert!(client.shutdown(HANGS).await, "its place comes back");
     }
     let seen = server.ledger().summary();
     assert_eq!((seen.data_calls, seen.complete), (2, 0));
