@@ -1,6 +1,6 @@
-//! The points at which a driver, a caller or a runtime ends, by name. The cell is
-//! `futures_util::future::Shared`, whose locks loom cannot see, so a paused clock and real threads
-//! stand in for a model.
+//! The points at which a driver, a caller or a runtime ends, by name. The flight is a
+//! `futures_util::future::Shared` and the driver a task of tokio, and loom can see inside neither. So a
+//! paused clock and real threads stand in for a model.
 
 use std::{
     convert::Infallible,
@@ -175,9 +175,8 @@ fn a_driver_that_ends_on_threads_leaves_each_waiter_a_token() {
                 waiter.await.unwrap().unwrap();
             }
         });
-        // Another driver starts another request, and one alone.
+        // Another driver starts another request, and one alone. Both may bring a token.
         assert!(requests.load(Ordering::SeqCst) <= 2, "{spins}");
-        assert_eq!(source.health().generation, 1, "{spins}");
     }
 }
 
