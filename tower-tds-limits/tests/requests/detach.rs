@@ -195,7 +195,7 @@ async fn after_a_hang_the_rate_is_back_within_the_interval_and_the_time_of_a_los
 
 /// A body that never ends.
 #[derive(Debug)]
-struct Endless;
+struct Endless(Arc<AtomicUsize>);
 
 impl http_body::Body for Endless {
     type Data = Bytes;
@@ -205,6 +205,7 @@ impl http_body::Body for Endless {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.fetch_add(1, SeqCst);
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 1024])))))
     }
 }
@@ -212,17 +213,39 @@ impl http_body::Body for Endless {
 #[tokio::test(start_paused = true)]
 async fn an_endless_body_is_let_go() {
     let limiter = Limiter::new(Limits::default());
-    let endless = service_fn(async |_: Request<Empty<Bytes>>| {
-        sleep(ms(50)).await;
-        Ok::<_, Infallible>(Response::new(Endless))
+    let frames = Arc::new(AtomicUsize::new(0));
+    let endless = service_fn({
+        let frames = Arc::clone(&frames);
+        move |request: Request<Empty<Bytes>>| {
+            // It is sent.
+            drop(request);
+            let body = Endless(Arc::clone(&frames));
+            async move {
+                sleep(ms(50)).await;
+                Ok::<_, Infallible>(Response::new(body))
+            }
+        }
     });
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()).detached())
         .map_future(Box::pin)
         .service(endless);
     drop(timeout(ms(10), service.oneshot(request())).await);
+    assert_eq!(limiter.snapshot().in_flight, 1);
     sleep(ms(100)).await;
     assert_eq!(limiter.snapshot().in_flight, 0);
+    // 256 KiB, and the frame that is too much.
+    assert_eq!(frames.load(SeqCst), 257);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_its_response_leaves_no_task() {
+    let limiter = Limiter::new(Limits::default());
+    let service = RequestLimitLayer::new(limiter).detached();
+    let service = service.layer(Scripted::new(ms(20), |_| Answer::ok()));
+    drop(service.oneshot(request()).await);
+    let metrics = tokio::runtime::Handle::current().metrics();
+    assert_eq!(metrics.num_alive_tasks(), 0);
 }
 
 #[test]

@@ -126,6 +126,27 @@ fn what_another_limit_kept_back_is_unsent() {
     );
 }
 
+/// The head was sent, whatever the source of the error is.
+#[tokio::test(start_paused = true)]
+async fn an_error_of_a_connection_is_no_failed_connect() {
+    let io = tokio_test::io::Builder::new()
+        .write(b"GET / HTTP/1.1\r\n\r\n")
+        .read_error(io::ErrorKind::ConnectionRefused.into())
+        .build();
+    let io = hyper_util::rt::TokioIo::new(io);
+    let (mut send, connection) = hyper::client::conn::http1::handshake(io)
+        .await
+        .expect("a connection");
+    tokio::spawn(connection);
+    let answer = send.send_request(http::Request::new(String::new()));
+    let answer = tokio::time::timeout(Duration::from_secs(1), answer).await;
+    let error = answer.expect("in time").expect_err("a broken connection");
+    let source = error.source().expect("a source");
+    assert!(source.is::<io::Error>(), "{source:?}");
+    let read = ReadStatus.read(Err::<&Response<()>, _>(&error));
+    assert_eq!(read, Outcome::Lost);
+}
+
 proptest! {
     /// A 429 pauses for a second to a minute, whatever its headers are, and announces a year at
     /// most.
