@@ -12,6 +12,7 @@ mod connections;
 mod deadline;
 mod first_minute;
 mod front;
+mod hangs;
 mod hints;
 mod hostile;
 mod limits;

@@ -88,3 +88,33 @@ async fn a_request_that_says_once_is_sent_once_by_the_servers_count() {
     let came = came.lock().expect("no panic under it");
     assert_eq!(came.get("/once").map(Vec::len), Some(1));
 }
+
+#[tokio::test]
+async fn a_post_whose_token_was_refused_is_sent_once_unless_its_caller_allows_more() {
+    for (allowed, sends, kind, stop) in [
+        (false, 1, Kind::InvalidToken, GiveUp::NotIdempotent),
+        (true, 2, Kind::Rejected, GiveUp::Fatal),
+    ] {
+        let server = Server::start(Config::default()).await.expect("free ports");
+        let credentials = Credentials::new(server.client_id(), server.client_secret());
+        let credentials = credentials.expect("usable");
+        let client = Client::builder(server.auth_url(), server.base_url(), credentials);
+        let client = client.loopback_http().build().expect("loopback");
+        client.tokens().ready().await.expect("a token");
+        server.sim().revoke_all();
+        let mut post = Request::post("/v1/live/bus").body("{}").expect("a request");
+        if allowed {
+            post.extensions_mut().insert(Repeat::Allowed);
+        }
+        let error = client
+            .request(post)
+            .await
+            .expect_err("the service has no POST");
+        assert_eq!(server.ledger().summary().data_calls, sends, "{error}");
+        assert_eq!(
+            (error.kind(), error.gave_up()),
+            (kind, Some(stop)),
+            "{error}"
+        );
+    }
+}

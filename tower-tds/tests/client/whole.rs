@@ -373,5 +373,18 @@ async fn plain_http_needs_to_be_let_through_and_only_on_this_machine() {
     assert!(build("http://127.0.0.1:1", false).is_err());
     assert!(build("http://127.0.0.1:1", true).is_ok());
     let error = build("http://data.example.org", true).expect_err("not this machine");
-    assert!(error.to_string().contains("https"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("https"), "{text}");
+    // The line has its cause, and the chain does not have it again.
+    let mut causes =
+        std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+    assert!(
+        causes.all(|cause| !text.contains(&cause.to_string())),
+        "{text}"
+    );
+    let error = build("http://data.example.org", false).expect_err("no plain http");
+    assert!(
+        error.to_string().contains("Builder::loopback_http"),
+        "{error}"
+    );
 }

@@ -1,0 +1,202 @@
+//! A call that hangs ends at its deadline, wherever it hangs, and sends nothing after it: over pipes to the
+//! simulator, under paused time.
+
+use std::{
+    future::pending,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroU32,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Request, Uri};
+use hyper::{
+    body::Incoming,
+    rt::{Read, ReadBufCursor, Write},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use tds_sim::{Config, DataFault, Delay, Faults, Scripted, Sim, TokenFault, When};
+use tokio::{
+    io::{DuplexStream, duplex},
+    time::{Instant, sleep},
+};
+use tower::{ServiceExt, service_fn as connector};
+use tower_tds::{
+    Client, Credentials, Kind, Limits, Quota,
+    layers::errors::{GiveUp, Sent},
+};
+
+/// A connection in this process.
+struct Pipe(TokioIo<DuplexStream>);
+
+impl Connection for Pipe {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Pipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Pipe {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Where a call hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Token,
+    Permit,
+    InFlight,
+    Socket,
+    Head,
+    ErrorBody,
+    Body,
+}
+
+/// A client of the simulator whose data connections are never made if `no_socket`.
+fn client(sim: &Sim, limits: Limits, no_socket: bool) -> Client {
+    let sim_of = sim.clone();
+    let pipes = connector(move |target: Uri| {
+        let sim = sim_of.clone();
+        async move {
+            if no_socket && target.host() == Some("data.example.org") {
+                return pending().await;
+            }
+            let (here, there) = duplex(64 * 1024);
+            tokio::spawn(async move {
+                let _counted = sim.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+                let answer = service_fn(|request: Request<Incoming>| sim.clone().oneshot(request));
+                let there = TokioIo::new(there);
+                drop(http1::Builder::new().serve_connection(there, answer).await);
+            });
+            Ok::<_, io::Error>(Pipe(TokioIo::new(here)))
+        }
+    });
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
+    let (auth, data) = ("https://auth.example.org", "https://data.example.org");
+    let client = Client::builder(auth, data, credentials).limits(limits);
+    client.connector(pipes).build().expect("a connector")
+}
+
+const TWO: Duration = Duration::from_secs(2);
+const HOURS: Duration = Duration::from_secs(100_000);
+
+fn faults(place: Place) -> Faults {
+    let mut faults = Faults::default();
+    match place {
+        Place::Token => {
+            let slow = TokenFault::Slow(HOURS);
+            faults.token.push(Scripted::new(slow, When::Always));
+        }
+        Place::Head => faults.before_head = Delay::Constant(HOURS),
+        Place::ErrorBody | Place::Body | Place::InFlight => {
+            let stall = DataFault::Stall(HOURS);
+            faults.data.push(Scripted::new(stall, When::Always));
+        }
+        Place::Permit | Place::Socket => {}
+    }
+    faults
+}
+
+#[tokio::test(start_paused = true)]
+async fn wherever_a_call_hangs_it_ends_at_its_deadline_and_sends_nothing_after() {
+    for (place, kind, sent, waited) in [
+        (
+            Place::Token,
+            Kind::Timeout,
+            Sent::Never,
+            "a token from https://auth.example.org",
+        ),
+        (Place::Permit, Kind::Timeout, Sent::Never, "the rate limit"),
+        (
+            Place::InFlight,
+            Kind::Timeout,
+            Sent::Never,
+            "another response body to end",
+        ),
+        (Place::Socket, Kind::Timeout, Sent::Never, "a connection"),
+        (Place::Head, Kind::Timeout, Sent::Unknown, "response"),
+        (Place::ErrorBody, Kind::NotFound, Sent::Answered, ""),
+        (
+            Place::Body,
+            Kind::Timeout,
+            Sent::Answered,
+            "the rest of the body",
+        ),
+    ] {
+        let sim = Sim::new(Config::default());
+        let limits = match place {
+            Place::Permit => Limits::new(Quota::new(NonZeroU32::MIN, HOURS).expect("long")),
+            Place::InFlight => Limits::default().in_flight(NonZeroU32::MIN),
+            _ => Limits::default(),
+        };
+        let client = client(&sim, limits, place == Place::Socket);
+        if place != Place::Token {
+            client.tokens().ready().await.expect("a token");
+        }
+        sim.set_faults(faults(place));
+        // The token request took the one permit. This takes the one place in flight.
+        let before = match place {
+            Place::InFlight => Some(client.get("/v1/live/bus").await.expect("a head")),
+            _ => None,
+        };
+        let calls = sim.ledger().summary().data_calls;
+        let path = match place {
+            Place::ErrorBody => "/no/such/thing",
+            _ => "/v1/live/bus",
+        };
+        let start = Instant::now();
+        let call = async { client.get(path).deadline(TWO).await?.bytes().await };
+        let error = call.await.expect_err("it hangs");
+        assert!(start.elapsed() <= TWO, "{place:?}: {:?}", start.elapsed());
+        assert_eq!(
+            (error.kind(), error.sent()),
+            (kind, sent),
+            "{place:?}: {error}"
+        );
+        if kind == Kind::Timeout {
+            assert_eq!(start.elapsed(), TWO, "{place:?}");
+            assert_eq!(error.gave_up(), Some(GiveUp::Deadline), "{place:?}");
+            let waited_for = error.waited_for().unwrap_or_default();
+            assert!(waited_for.contains(waited), "{place:?}: {waited_for}");
+        }
+        drop(before);
+        let sent = u64::from(error.sent() != Sent::Never);
+        sleep(Duration::from_secs(60)).await;
+        let seen = sim.ledger().summary().data_calls;
+        assert_eq!(
+            seen,
+            calls + sent,
+            "{place:?}: nothing is sent after the deadline"
+        );
+    }
+}
