@@ -39,7 +39,7 @@ pub(crate) struct Cache {
 /// The terms for users.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// How long a response is fresh whose headers do not say it.
+    /// Freshness of a response whose headers do not set it.
     pub(crate) fresh: Duration,
     /// How much longer a response is served while the service fails.
     pub(crate) stale: Duration,
