@@ -10,6 +10,7 @@ mod check;
 mod download;
 mod ending;
 mod exit;
+mod fleet;
 mod get;
 mod list;
 mod manifest;
@@ -55,6 +56,8 @@ enum Job {
     Poll(poll::Poll),
     Backend(backend::Backend),
     Check(check::Check),
+    #[command(subcommand)]
+    Fleet(fleet::Fleet),
 }
 
 fn main() -> ExitCode {
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
 async fn run() -> ExitCode {
     let cli = Cli::parse();
     // The other jobs end in order by a signal.
-    let ended = if let Job::Get(_) | Job::Check(_) = cli.job {
+    let ended = if let Job::Get(_) | Job::Check(_) | Job::Fleet(_) = cli.job {
         tokio::select! {
             ended = job(cli) => ended,
             signal = stop::asked_as_the_first() => return ExitCode::from(signal + 128),
@@ -102,6 +105,7 @@ async fn job(cli: Cli) -> Result<Exit, Failure> {
         Job::Poll(job) => poll::run(job, &settings).await,
         Job::Backend(job) => backend::run(job, &settings).await,
         Job::Check(job) => check::run(job, &settings).await,
+        Job::Fleet(job) => fleet::run(job).await,
     }
 }
 

@@ -3,44 +3,15 @@
 use std::{error, fmt};
 
 use redis::RedisError;
+use tower_tds_limits::StoreFault;
 
 /// A fault of a fleet's store, or of the fleet's settings.
 ///
 /// Its text names the next step, and includes the store's own message. It holds no password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetError {
-    kind: FleetErrorKind,
+    kind: StoreFault,
     detail: String,
-}
-
-/// The kinds of [`FleetError`].
-///
-/// All but [`Unreachable`](Self::Unreachable), [`ReadOnly`](Self::ReadOnly) and
-/// [`OutOfMemory`](Self::OutOfMemory) are errors of the configuration: they last until an operator
-/// acts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FleetErrorKind {
-    /// No answer within two seconds: no such host, no server, a cut network.
-    Unreachable,
-    /// Wrong user or password.
-    Credentials,
-    /// The user may not run a command that the script needs.
-    MissingRight,
-    /// The certificate of either side is not accepted, or there is no cryptography.
-    Tls,
-    /// A replica, or a server that refuses writes.
-    ReadOnly,
-    /// The server is at its `maxmemory`.
-    OutOfMemory,
-    /// A node of a cluster without the fleet's slot.
-    WrongNode,
-    /// The other members have quotas with other intervals.
-    OtherQuotas,
-    /// The settings of this member cannot be used.
-    Settings,
-    /// Any other error of the server.
-    Other,
 }
 
 // === impl FleetError ===
@@ -48,23 +19,31 @@ pub enum FleetErrorKind {
 impl FleetError {
     /// The kind, by which a program decides.
     #[must_use]
-    pub fn kind(&self) -> FleetErrorKind {
+    pub fn kind(&self) -> StoreFault {
         self.kind
     }
 
     pub(crate) fn settings(detail: &str) -> Self {
-        let (kind, detail) = (FleetErrorKind::Settings, detail.to_owned());
+        let (kind, detail) = (StoreFault::Settings, detail.to_owned());
         Self { kind, detail }
     }
 
     pub(crate) fn unanswered() -> Self {
         Self {
-            kind: FleetErrorKind::Unreachable,
+            kind: StoreFault::Unreachable,
             detail: "no answer within 2 s".to_owned(),
         }
     }
 
-    /// Whether the question of this error has a later one, which was answered.
+    /// A question that waited too long for its connection: the next one has it.
+    pub(crate) fn late() -> Self {
+        Self {
+            kind: StoreFault::Unreachable,
+            detail: "LATE: the connection took long".to_owned(),
+        }
+    }
+
+    /// Whether the question is only to be asked again.
     pub(crate) fn is_late(&self) -> bool {
         self.detail.contains("LATE")
     }
@@ -78,8 +57,8 @@ impl From<RedisError> for FleetError {
         let named = KINDS.iter().find(|(text, _)| detail.contains(text));
         let kind = match named {
             Some((_, kind)) => *kind,
-            None if error.is_io_error() => FleetErrorKind::Unreachable,
-            None => FleetErrorKind::Other,
+            None if error.is_io_error() => StoreFault::Unreachable,
+            None => StoreFault::Other,
         };
         Self { kind, detail }
     }
@@ -87,58 +66,54 @@ impl From<RedisError> for FleetError {
 
 impl fmt::Display for FleetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind.as_str(), self.detail)
+        write!(f, "{}: {}", self.kind, self.detail)?;
+        if self.kind == StoreFault::MissingRight {
+            f.write_str(RIGHTS)?;
+        }
+        Ok(())
     }
 }
 
 impl error::Error for FleetError {}
 
-// === impl FleetErrorKind ===
-
-impl FleetErrorKind {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreachable => "the store is unreachable",
-            Self::Credentials => "the store refuses the user or the password",
-            Self::MissingRight => "the store's user lacks a right",
-            Self::Tls => "no TLS to the store: check the certificates",
-            Self::ReadOnly => "the store refuses writes",
-            Self::OutOfMemory => "the store is out of memory",
-            Self::WrongNode => "this node does not have the fleet's slot: use a cluster client",
-            Self::OtherQuotas => "other members have quotas with other intervals",
-            Self::Settings => "the fleet's settings cannot be used",
-            Self::Other => "the store failed",
-        }
-    }
-
-    pub(crate) const fn is_lasting(self) -> bool {
-        !matches!(
-            self,
-            Self::Unreachable | Self::ReadOnly | Self::OutOfMemory | Self::Other
-        )
-    }
+/// Whether the fault lasts until an operator acts.
+pub(crate) const fn is_lasting(fault: StoreFault) -> bool {
+    !matches!(
+        fault,
+        StoreFault::Unreachable
+            | StoreFault::ReadOnly
+            | StoreFault::OutOfMemory
+            | StoreFault::Other
+    )
 }
 
+/// Redis 7.0 does not name the command that a script may not run.
+const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
+
 /// Parts of messages, the first that is found decides.
-const KINDS: [(&str, FleetErrorKind); 17] = [
-    ("QUOTAS", FleetErrorKind::OtherQuotas),
-    ("WRONGPASS", FleetErrorKind::Credentials),
-    ("NOAUTH", FleetErrorKind::Credentials),
-    ("AuthenticationFailed", FleetErrorKind::Credentials),
-    ("authentication failed", FleetErrorKind::Credentials),
-    ("NOPERM", FleetErrorKind::MissingRight),
-    ("can't run this command", FleetErrorKind::MissingRight),
+const KINDS: [(&str, StoreFault); 21] = [
+    ("QUOTAS", StoreFault::OtherQuotas),
+    ("WRONGPASS", StoreFault::Credentials),
+    ("NOAUTH", StoreFault::Credentials),
+    ("AuthenticationFailed", StoreFault::Credentials),
+    ("authentication failed", StoreFault::Credentials),
+    ("NOPERM", StoreFault::MissingRight),
+    ("can't run this command", StoreFault::MissingRight),
     (
         "can't access at least one of the keys",
-        FleetErrorKind::MissingRight,
+        StoreFault::MissingRight,
     ),
-    ("ertificate", FleetErrorKind::Tls),
-    ("there is no cryptography", FleetErrorKind::Tls),
-    ("READONLY", FleetErrorKind::ReadOnly),
-    ("MISCONF", FleetErrorKind::ReadOnly),
-    ("OOM", FleetErrorKind::OutOfMemory),
-    ("MOVED", FleetErrorKind::WrongNode),
-    ("CROSSSLOT", FleetErrorKind::WrongNode),
-    ("CLUSTERDOWN", FleetErrorKind::Unreachable),
-    ("InvalidClientConfig", FleetErrorKind::Settings),
+    ("ertificate", StoreFault::Tls),
+    ("there is no cryptography", StoreFault::Tls),
+    ("READONLY", StoreFault::ReadOnly),
+    ("ReadOnly", StoreFault::ReadOnly),
+    ("MISCONF", StoreFault::ReadOnly),
+    ("OOM", StoreFault::OutOfMemory),
+    ("MOVED", StoreFault::WrongNode),
+    ("CROSSSLOT", StoreFault::WrongNode),
+    ("Moved", StoreFault::WrongNode),
+    ("CrossSlot", StoreFault::WrongNode),
+    ("ClusterDown", StoreFault::Unreachable),
+    ("CLUSTERDOWN", StoreFault::Unreachable),
+    ("InvalidClientConfig", StoreFault::Settings),
 ];

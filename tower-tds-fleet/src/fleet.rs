@@ -19,7 +19,7 @@ use tokio::{
 use tower_tds_limits::{Limiter, Share, WaitCause};
 
 use crate::{
-    error::{FleetError, FleetErrorKind},
+    error::{FleetError, is_lasting},
     member::{Action, Event, LOOK, Load, Member, Question},
     store::{Ask, Link, Reply, Store, Terms},
 };
@@ -158,7 +158,7 @@ impl Fleet {
                     .clone()
                     .or(last.filter(|_| now.answered.is_none()));
             }
-            let lasting = last.as_ref().is_some_and(|e| e.kind().is_lasting());
+            let lasting = last.as_ref().is_some_and(|e| is_lasting(e.kind()));
             let is_late = Instant::now() >= until;
             if let Some(error) = last.take_if(|_| lasting || is_late) {
                 return Err(error);
@@ -238,6 +238,9 @@ impl Driver {
                     if let Some(link) = link.take() {
                         let asked = link.ask(question);
                         asking = Some((question.number, Box::pin(asked)));
+                    } else {
+                        // The one before is still connecting.
+                        self.member.on(Event::Failed(question.number), now);
                     }
                 }
                 Action::Wait => {
@@ -273,16 +276,15 @@ impl Driver {
     fn answered(&mut self, number: u64, answer: Result<Reply, FleetError>) {
         let now = Instant::now();
         let event = match &answer {
-            Ok(reply) => Event::Answered(number, reply.answer),
-            Err(_) => Event::Failed(number),
+            Ok(reply) if !self.limiter.was_suspended() => Event::Answered(number, reply.answer),
+            Ok(_) | Err(_) => Event::Failed(number),
         };
         if let Action::Apply(share, until) = self.member.on(event, now) {
             self.limiter.set_share(share, until);
         }
         let fault = answer.as_ref().err().filter(|error| !error.is_late());
         let kind = fault.map(FleetError::kind);
-        self.limiter
-            .set_store_fault(kind.map(FleetErrorKind::as_str));
+        self.limiter.set_store_fault(kind);
         let before = self.status.borrow().fault.as_ref().map(FleetError::kind);
         match fault {
             Some(error) if kind != before => {
@@ -365,6 +367,7 @@ fn load(limiter: &Limiter, unit: u32) -> Load {
         pause: snapshot.paused_for.unwrap_or_default(),
         whole,
         unit,
+        suspended: limiter.was_suspended(),
     }
 }
 

@@ -1,33 +1,36 @@
-//! One access token for several processes, kept sealed in Redis.
+//! One rate limit and one token for several processes behind one address.
 //!
 //! ```text
-//! process 1 --+
-//! process 2 --+--> Redis or Valkey: one sealed token, one lease for its refresh
-//! process 3 --+
-//!      |
-//!      +---------> token endpoint: asked by the process that has the lease
+//! process 1: Limiter with a share --+
+//! process 2: Limiter with a share --+--> Redis or Valkey: one hash of shares, one sealed token
+//! process 3: Limiter with a share --+
 //! ```
 //!
-//! [`RedisTokens`] is a [`TokenStore`] for a [`TokenSource`]. Processes that share it make one token request between
-//! them, at the start and at each renewal.
-//!
-//! [`TokenSource`]: tower_oidc_cc::TokenSource
-//! [`TokenStore`]: tower_oidc_cc::TokenStore
+//! [`Fleet`] divides the limits of a [`Limiter`](tower_tds_limits::Limiter) among its members. Each
+//! member keeps within a share, and a task renews it about once a second. [`RedisTokens`] is a
+//! [`TokenStore`](tower_oidc_cc::TokenStore): members make one token request together.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `ring`, `aws-lc-rs` | no | `rediss://`, with this cryptography; with both it is aws-lc |
 //! | `tls` | no | `rediss://`, with the `CryptoProvider` that the program has installed |
+//! | `metrics` | no | gauges of the share, and a count of questions |
 //!
 //! # Guarantees
-//! - A store that is unreachable, hangs or is empty costs each process a token request, and fails
-//!   no call.
-//! - A reader of the store learns neither the token nor the secret. A writer cannot inject a token of its own.
+//! - The sum over all members of what they may use or still have in use is at most the limit: of
+//!   requests, of a bucket's places, and of sockets.
+//! - No call waits for the store. A store that is away stops a member when its share ends, after
+//!   five seconds.
+//! - A token store that is unreachable costs each process a token request, and fails no call.
+//! - A reader of the store learns neither the token nor the secret. A writer cannot inject a token
+//!   of its own.
 //!
-//! The reasons: [`_design`].
+//! The reasons, and what is assumed: [`_design`].
 //!
 //! # Non-goals
-//! - A shared quota. Each process keeps its own limits; divide them by hand.
+//! - Two masters, or a virtual machine that is paused with a request half written.
+//! - Quotas whose intervals are longer than a minute, or differ between members.
+//! - Speed of more than eight busy members on default rules.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
@@ -38,9 +41,10 @@ mod tls;
 mod token;
 
 pub use redis;
+pub use tower_tds_limits::StoreFault;
 
 pub use self::{
-    error::{FleetError, FleetErrorKind},
+    error::FleetError,
     fleet::{Fleet, FleetStatus},
     store::Store,
     token::RedisTokens,

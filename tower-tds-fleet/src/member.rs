@@ -50,6 +50,8 @@ pub(crate) struct Load {
     pub(crate) whole: Share,
     /// The fewest requests of which each quota gets one.
     pub(crate) unit: u32,
+    /// Whether the machine was suspended since the share was applied.
+    pub(crate) suspended: bool,
 }
 
 /// A question to the store.
@@ -174,6 +176,10 @@ impl Member {
     }
 
     fn look(&mut self, load: Load, now: Instant) -> Action {
+        if load.suspended {
+            // The clock of the end stood still.
+            (self.until, self.asked) = (now, None);
+        }
         if !self.is_over && self.until <= now {
             self.is_over = true;
             self.share = Share::default();

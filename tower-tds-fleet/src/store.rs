@@ -158,12 +158,22 @@ impl Link {
         }
     }
 
+    /// Connects, and loads the script.
+    async fn open(&mut self) -> RedisResult<()> {
+        let mut open = self.store.open().await?;
+        if let Open::One(connection) = &mut open {
+            let loaded: RedisResult<String> =
+                self.script.prepare_invoke().load_async(connection).await;
+            loaded?;
+        }
+        self.open = Some(open);
+        Ok(())
+    }
+
     async fn answer(&mut self, question: Question) -> RedisResult<Reply> {
-        let open = match self.open.take() {
-            Some(open) => open,
-            None => self.store.open().await?,
+        let Some(open) = &mut self.open else {
+            return Err(RedisError::from((redis::ErrorKind::Io, "not connected")));
         };
-        let open = self.open.insert(open);
         let mut asks = self.script.prepare_invoke();
         asks.key(&self.key).arg(&self.id).arg(question.number);
         asks.arg(numbers(&question, &self.terms))
@@ -181,6 +191,19 @@ impl Link {
 
 impl Ask for Link {
     async fn ask(mut self, question: Question) -> (Self, Result<Reply, FleetError>) {
+        let began = Instant::now();
+        if self.open.is_none() {
+            let opened = timeout(CONNECT, self.open()).await;
+            let opened =
+                opened.map_or_else(|_| Err(FleetError::unanswered()), |opened| Ok(opened?));
+            if let Err(error) = opened {
+                return (self, Err(error));
+            }
+        }
+        // A share ends by the time of its question, so one that waited for a connection is late.
+        if began.elapsed() > GIVE_UP / 4 {
+            return (self, Err(FleetError::late()));
+        }
         let asked = timeout(GIVE_UP, self.answer(question)).await;
         let answer = match asked {
             Ok(Ok(reply)) => Ok(reply),
@@ -198,8 +221,8 @@ impl Ask for Link {
 impl Store {
     async fn open(&mut self) -> RedisResult<Open> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(GIVE_UP))
-            .set_response_timeout(Some(GIVE_UP));
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(CONNECT));
         Ok(match self {
             Self::Node(client) => {
                 tls::provide(client)?;
@@ -269,6 +292,9 @@ pub(crate) fn millis(time: Duration) -> u64 {
 }
 
 pub(crate) const DIVISION: &str = include_str!("division.lua");
+
+/// For the handshakes of a connection, which are several round trips.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// Longer ones hold a dead member's permits for too long, and need no division by the second.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -6,15 +6,15 @@
 
 mod ladder;
 
-use std::{cmp::Reverse, collections::BinaryHeap, mem};
+use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Duration};
 
 use tokio::time::Instant;
 
 pub use self::ladder::Rung;
 use self::ladder::{Crowd, Ladder};
 use crate::{
-    Burst, Limits, Outcome, Proof, Quota, Rules, Share, WaitCause,
-    clock::{Epoch, Tick, nanos},
+    Burst, Limits, Outcome, Proof, Quota, Rules, Share, StoreFault, WaitCause,
+    clock::{self, Epoch, Tick, nanos},
     rule::{Rule, later},
     wait::{Limit, Line, Opens},
 };
@@ -33,8 +33,10 @@ pub(crate) struct Account {
     share: Option<Share>,
     /// The end of all grants.
     closes_at: Tick,
+    /// How long the machine was suspended when the share was set.
+    suspended: Duration,
     /// The fault that keeps a share from being renewed.
-    store_fault: Option<&'static str>,
+    store_fault: Option<StoreFault>,
     /// Requests that no response will prove, ordered by the end of the time in which they can be
     /// counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
@@ -91,6 +93,7 @@ impl Account {
             share: None,
             closes_at: Tick::NEVER,
             store_fault: None,
+            suspended: Duration::ZERO,
         };
         let rules = limits.quotas().iter().map(|quota| {
             let (kept, rules) = account.keeps(*quota);
@@ -310,10 +313,17 @@ impl Account {
         };
         self.closes_at = until;
         self.share = Some(share);
+        self.suspended = clock::suspended();
         self.keep(now);
     }
 
-    pub(crate) fn set_store_fault(&mut self, fault: Option<&'static str>) {
+    /// Whether the machine was suspended since the share was set. Such a share is over: the clock of
+    /// its end stood still.
+    pub(crate) fn was_suspended(&self, suspended: Duration) -> bool {
+        self.share.is_some() && suspended > self.suspended + SHORT
+    }
+
+    pub(crate) fn set_store_fault(&mut self, fault: Option<StoreFault>) {
         self.store_fault = fault;
     }
 
@@ -474,6 +484,9 @@ impl Limit for Account {
     #[inline]
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
         self.see(now);
+        if self.share.is_some() && self.was_suspended(clock::suspended()) {
+            self.closes_at = Tick::ZERO;
+        }
         if self.is_open(line) {
             return Opens::Now;
         }
@@ -526,6 +539,9 @@ const STALL: u64 = 5_000_000_000;
 
 /// Long enough for each socket of a busy pool to carry a request after the silence of a second.
 const CLOSING: u64 = 3_000_000_000;
+
+/// Two clocks are read one after the other, and a task may be preempted in between.
+const SHORT: Duration = Duration::from_millis(200);
 
 /// As long as the connection limit is lowered. A packet filter counts a half-closed connection for
 /// less time.

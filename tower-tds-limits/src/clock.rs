@@ -16,6 +16,24 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// The time that the machine was suspended so far, where the system counts it. A suspended machine
+/// finds its [share](crate::Share) over.
+#[cfg(target_os = "linux")]
+pub(crate) fn suspended() -> Duration {
+    use rustix::time::{ClockId, Timespec, clock_gettime};
+    let at = |Timespec { tv_sec, tv_nsec }: Timespec| {
+        Duration::from_secs(u64::try_from(tv_sec).unwrap_or_default())
+            + Duration::from_nanos(u64::try_from(tv_nsec).unwrap_or_default())
+    };
+    let running = at(clock_gettime(ClockId::Monotonic));
+    at(clock_gettime(ClockId::Boottime)).saturating_sub(running)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn suspended() -> Duration {
+    Duration::ZERO
+}
+
 /// Nanoseconds since a limiter's first event. They last for 584 years, and arithmetic on them is
 /// one instruction where an `Instant` takes ten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -95,7 +95,7 @@ pub use self::{
         Attached, Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
         RequestLimitLayer,
     },
-    wait::WaitCause,
+    wait::{StoreFault, WaitCause},
 };
 
 /// The future of this crate's services.

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, task::Waker, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, Share, WaitCause, clock,
+    Limits, Rung, Share, StoreFault, WaitCause, clock,
     credential::Credential,
     wait::{Limit as _, Line},
 };
@@ -128,8 +128,16 @@ impl Limiter {
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }
 
+    /// Whether the machine was suspended since the last [`set_share`](Self::set_share). Such a share is
+    /// over, whatever its end.
+    #[must_use]
+    pub fn was_suspended(&self) -> bool {
+        let account = &self.credential.account;
+        account.read(|account, _| account.was_suspended(clock::suspended()))
+    }
+
     /// Names the fault of the store that gives shares, for the errors of calls that wait for one.
-    pub fn set_store_fault(&self, fault: Option<&'static str>) {
+    pub fn set_store_fault(&self, fault: Option<StoreFault>) {
         let account = &self.credential.account;
         account.read(|account, _| account.set_store_fault(fault));
     }

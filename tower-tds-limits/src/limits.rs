@@ -33,7 +33,8 @@ pub struct Limits {
     /// The rung to begin on.
     pub start: Rung,
     pub(crate) proof: Proof,
-    pub(crate) lost_after: Duration,
+    /// How long a request whose response never came may still be counted.
+    pub lost_after: Duration,
     /// How long after a gateway's own response a request may be counted behind it.
     pub(crate) behind: Option<Duration>,
     pub(crate) max_wait: Option<Duration>,

@@ -197,6 +197,9 @@ pub(crate) fn connector(
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    // A request that was given up arrives no later than the limiter assumes.
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after));
     let tls = HttpsConnectorBuilder::new().with_tls_config(tls);
     let tls = match schemes {
         Schemes::HttpsOnly => tls.https_only(),

@@ -113,7 +113,7 @@ fn the_script_answers_as_the_model_does() {
                     seconds * 1_000 + micros / 1_000
                 }
             };
-            let expected = model.ask(&id, next, &asked, quotas, now, &run, last_run);
+            let expected = model.ask(&id, next, &asked, quotas, now, (&run, last_run));
             match (answer, expected) {
                 (Ok(answer), Ok(expected)) => {
                     assert_eq!(

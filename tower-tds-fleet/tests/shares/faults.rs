@@ -6,6 +6,7 @@ use redis::{Client, cmd};
 use tds_sim::{Rule, Server};
 use tokio::{task::JoinSet, time::sleep};
 use tower_tds::Limits;
+use tower_tds_fleet::Store;
 
 use crate::{Member, RedisServer, assert_clean, on_a_port, remember, service};
 
@@ -13,7 +14,7 @@ use crate::{Member, RedisServer, assert_clean, on_a_port, remember, service};
 /// the fault until the rate is back at three quarters.
 pub(crate) async fn through(
     name: &str,
-    store: Client,
+    store: impl Into<Store> + Clone,
     rule: Rule,
     lasts: u64,
     fault: impl AsyncFnOnce(),

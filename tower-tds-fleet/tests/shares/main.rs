@@ -1,8 +1,14 @@
 //! A fleet over a real store and real sockets. The ledger of the simulated service judges.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
 #![expect(clippy::print_stdout, reason = "recovery times are printed")]
 
+mod cluster;
 mod faults;
 mod network;
 mod operators;
@@ -10,6 +16,7 @@ mod process;
 mod rate;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
+mod tls;
 
 use std::{net::TcpListener, time::Duration};
 

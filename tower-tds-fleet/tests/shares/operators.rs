@@ -6,12 +6,12 @@ use redis::{Client, cmd};
 use tds_sim::Rule;
 use tokio::time::timeout;
 use tower_tds::{Limits, Quota};
-use tower_tds_fleet::{Fleet, FleetErrorKind, Store};
+use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
 
 use crate::{Member, RedisServer, assert_clean, on_a_port, remember, service};
 
-async fn kind(store: impl Into<Store>) -> FleetErrorKind {
+pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
     let limiter = Limiter::new(Limits::default());
     let fleet = Fleet::join(store, "test", &limiter).unwrap();
     let ready = timeout(Duration::from_secs(11), fleet.ready()).await;
@@ -38,24 +38,24 @@ async fn ready_names_the_fault_within_ten_seconds() {
         // A server without TLS.
         kind(open(format!("rediss://{address}"))),
     );
-    assert_eq!(refused, FleetErrorKind::Unreachable);
-    assert_eq!(unknown, FleetErrorKind::Unreachable);
+    assert_eq!(refused, StoreFault::Unreachable);
+    assert_eq!(unknown, StoreFault::Unreachable);
     assert!(
-        matches!(tls, FleetErrorKind::Tls | FleetErrorKind::Unreachable),
+        matches!(tls, StoreFault::Tls | StoreFault::Unreachable),
         "{tls:?}"
     );
     // A user with a wrong password, and one without a right.
     let user = ["SETUSER", "member", "on", ">right", "~*", "+@all", "-hset"];
     cmd("ACL").arg(&user).exec(&mut admin()).unwrap();
     let with = |password: &str| open(format!("redis://member:{password}@{address}"));
-    assert_eq!(kind(with("wrong")).await, FleetErrorKind::Credentials);
-    assert_eq!(kind(with("right")).await, FleetErrorKind::MissingRight);
+    assert_eq!(kind(with("wrong")).await, StoreFault::Credentials);
+    assert_eq!(kind(with("right")).await, StoreFault::MissingRight);
     // A server at its limit, and a replica.
     cmd("CONFIG")
         .arg(&["SET", "maxmemory", "1"])
         .exec(&mut admin())
         .unwrap();
-    assert_eq!(kind(store.client()).await, FleetErrorKind::OutOfMemory);
+    assert_eq!(kind(store.client()).await, StoreFault::OutOfMemory);
     cmd("CONFIG")
         .arg(&["SET", "maxmemory", "0"])
         .exec(&mut admin())
@@ -66,7 +66,7 @@ async fn ready_names_the_fault_within_ten_seconds() {
         .arg(port)
         .exec(&mut plain.connection())
         .unwrap();
-    assert_eq!(kind(plain.client()).await, FleetErrorKind::ReadOnly);
+    assert_eq!(kind(plain.client()).await, StoreFault::ReadOnly);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,12 +82,12 @@ async fn members_with_other_intervals_get_an_error_and_the_others_go_on() {
     let other = Limiter::new(Limits::default().also(quota));
     let second = Fleet::join(store.client(), "test", &other).unwrap();
     let error = second.ready().await.unwrap_err();
-    assert_eq!(error.kind(), FleetErrorKind::OtherQuotas, "{error}");
+    assert_eq!(error.kind(), StoreFault::OtherQuotas, "{error}");
     first.ready().await.unwrap();
     let long = Quota::new(NonZeroU32::MIN, Duration::from_secs(61)).unwrap();
     for (name, limits) in [("a fleet", Limits::default()), ("test", Limits::new(long))] {
         let error = Fleet::join(store.client(), name, &Limiter::new(limits)).unwrap_err();
-        assert_eq!(error.kind(), FleetErrorKind::Settings, "{error}");
+        assert_eq!(error.kind(), StoreFault::Settings, "{error}");
     }
 }
 
@@ -97,10 +97,13 @@ async fn a_deadline_error_says_that_the_store_is_away() {
     let Some(mut store) = RedisServer::start() else {
         return;
     };
-    store.kill();
+    remember(&store);
     let server = service(Rule::SlidingLog).await;
     let member = Member::join(store.client(), &server, Limits::default());
     let url = format!("{}/v1/live/bus", server.base_url());
+    member.client.get(&url).await.unwrap();
+    store.kill();
+    tokio::time::sleep(Duration::from_secs(6)).await;
     let call = member.client.get(&url).deadline(Duration::from_secs(4));
     let error = call.await.unwrap_err();
     let error: &dyn std::error::Error = &error;

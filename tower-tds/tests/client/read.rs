@@ -236,7 +236,7 @@ async fn over_a_socket_a_stalled_body_ends_at_the_deadline_of_call_or_client() {
         );
         // The broken body gives its permit back.
         while client.limiter().snapshot().in_flight > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            sleep(Duration::from_millis(10)).await;
         }
     }
     assert_eq!(server.ledger().summary().data_calls, 2);

@@ -375,8 +375,7 @@ impl Ask for Wire {
                 &asked,
                 &terms.quotas,
                 now,
-                &run,
-                last.as_ref().map_or("", |(run, _)| run),
+                (&run, last.as_ref().map_or("", |(run, _)| run)),
             );
             let Some(back) = back else { return };
             sleep(back).await;

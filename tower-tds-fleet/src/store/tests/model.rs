@@ -86,8 +86,7 @@ impl Division {
         asked: &[u64],
         quotas: &str,
         now: u64,
-        run: &str,
-        last_run: &str,
+        (run, last_run): (&str, &str),
     ) -> Result<Vec<u64>, Refused> {
         let three = |at: usize| -> [u64; 3] { asked[at..at + 3].try_into().unwrap() };
         let (claim, leaves) = (three(0), asked[14] == 1);

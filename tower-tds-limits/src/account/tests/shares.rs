@@ -184,3 +184,22 @@ fn an_empty_share_grants_nothing_and_none_grants_after_its_time() {
     let held = account.held(later);
     assert_eq!((held.requests, held.places), (0, 0));
 }
+
+#[test]
+fn a_share_is_over_when_the_machine_was_suspended() {
+    let now = Instant::now();
+    let mut account = Account::new(&Limits::default());
+    let share = Share {
+        requests: 10,
+        places: 5,
+        connections: 5,
+    };
+    let before = clock::suspended();
+    assert!(
+        !account.was_suspended(before + ms(60_000)),
+        "it has no share"
+    );
+    account.set_share(share, now + ms(5_000), now, 0);
+    assert!(!account.was_suspended(before));
+    assert!(account.was_suspended(before + ms(1_000)));
+}

@@ -1,0 +1,140 @@
+//! A cluster that fails over and moves the fleet's slot, and a master that Sentinels name.
+
+use std::{net::TcpListener, time::Duration};
+
+use redis::{Client, Cmd, FromRedisValue, cluster::ClusterClient};
+use tds_sim::Rule;
+use tokio::time::sleep;
+
+use crate::{RedisServer, faults::through, remember};
+
+struct Node {
+    server: RedisServer,
+    port: u16,
+    bus: u16,
+}
+
+// === impl Node ===
+
+impl Node {
+    fn start() -> Option<Self> {
+        let (mut port, mut bus) = (0, 0);
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = RedisServer::start_with(|folder| {
+            let both = [free(), free()].map(|socket| socket.local_addr().unwrap().port());
+            [port, bus] = both;
+            let file = folder.join("nodes.conf").display().to_string();
+            [
+                ("--port", port.to_string()),
+                ("--bind", "127.0.0.1".to_owned()),
+                ("--cluster-enabled", "yes".to_owned()),
+                ("--cluster-port", bus.to_string()),
+                ("--cluster-config-file", file),
+                ("--cluster-node-timeout", "2000".to_owned()),
+            ]
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_owned(), value])
+            .collect()
+        });
+        Some(Self {
+            server: server?,
+            port,
+            bus,
+        })
+    }
+
+    fn run<T: FromRedisValue>(&self, args: &[&str]) -> T {
+        let mut command = Cmd::new();
+        command.arg(args);
+        command.query(&mut self.server.connection()).unwrap()
+    }
+
+    fn id(&self) -> String {
+        self.run(&["CLUSTER", "MYID"])
+    }
+
+    fn meet(&self, other: &Self) {
+        let (port, bus) = (other.port.to_string(), other.bus.to_string());
+        let () = self.run(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+    }
+
+    async fn until(&self, command: &[&str], text: &str) {
+        for _ in 0..300 {
+            let info: String = self.run(command);
+            if info.contains(text) {
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{command:?} never has {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_fails_over_and_moves_the_slot_refuses_nothing() {
+    let (Some(a), Some(b), Some(c)) = (Node::start(), Node::start(), Node::start()) else {
+        return;
+    };
+    let slot: u16 = a.run(&["CLUSTER", "KEYSLOT", "{test}:shares"]);
+    let slot = slot.to_string();
+    let () = a.run(&["CLUSTER", "ADDSLOTSRANGE", "1", "16383"]);
+    let () = b.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "0"]);
+    a.meet(&b);
+    a.meet(&c);
+    for node in [&a, &b, &c] {
+        node.until(&["CLUSTER", "INFO"], "cluster_known_nodes:3")
+            .await;
+        node.until(&["CLUSTER", "INFO"], "cluster_state:ok").await;
+    }
+    let () = c.run(&["CLUSTER", "REPLICATE", &a.id()]);
+    c.until(&["INFO", "replication"], "master_link_status:up")
+        .await;
+    remember(&a.server);
+    let url = format!("redis://127.0.0.1:{}", a.port);
+    let client = ClusterClient::new(vec![url]).unwrap();
+    through(
+        "cluster failover, and slot moved",
+        client,
+        Rule::SlidingCounter,
+        20,
+        async || {
+            let () = c.run(&["CLUSTER", "FAILOVER"]);
+            sleep(Duration::from_secs(20)).await;
+            c.until(&["INFO", "replication"], "role:master").await;
+            let () = b.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &c.id()]);
+            let () = c.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &b.id()]);
+            let port = b.port.to_string();
+            let migrate = [
+                "MIGRATE",
+                "127.0.0.1",
+                &port,
+                "",
+                "0",
+                "5000",
+                "KEYS",
+                "{test}:shares",
+            ];
+            let _moved: String = c.run(&migrate);
+            for node in [&b, &c] {
+                let () = node.run(&["CLUSTER", "SETSLOT", &slot, "NODE", &b.id()]);
+            }
+        },
+    )
+    .await;
+}
+
+/// A single-node client at a node without the slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_the_slot_is_named_as_the_fault() {
+    let (Some(a), Some(b)) = (Node::start(), Node::start()) else {
+        return;
+    };
+    let () = a.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    a.meet(&b);
+    b.until(&["CLUSTER", "INFO"], "cluster_state:ok").await;
+    b.until(&["CLUSTER", "INFO"], "cluster_slots_assigned:16384")
+        .await;
+    let client = Client::open(format!("redis://127.0.0.1:{}", b.port)).unwrap();
+    let kind = crate::operators::kind(client).await;
+    assert_eq!(kind, tower_tds_fleet::StoreFault::WrongNode);
+}
