@@ -180,9 +180,7 @@ impl Shared {
         }
         if let Some(pause) = status.limits().paused_for {
             let pause = rough(pause);
-            troubles.push(format!(
-                "the key has used up its calls; next try in {pause}"
-            ));
+            troubles.push(format!("quota used up; next try in {pause}"));
         }
         if let Some((ago, line)) = self.cache.outage() {
             let ago = rough(ago);

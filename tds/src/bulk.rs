@@ -69,7 +69,7 @@ pub(crate) struct Bulk {
     /// Request compressed bodies, which cannot be resumed
     #[arg(long)]
     compress: bool,
-    /// Wait when the key has used up its calls
+    /// Wait when the quota is used up
     #[arg(long)]
     wait_quota: bool,
 }
@@ -451,5 +451,5 @@ const TICK: Duration = Duration::from_millis(250);
 /// Failed files, each after all of its attempts, that count as an outage.
 const OUTAGE: u32 = 20;
 
-const QUOTA_GONE: &str = "the key has used up its calls, and nobody says until when; \
+const QUOTA_GONE: &str = "quota used up, and the response has no time to wait; \
                           come back later, or wait with --wait-quota";

@@ -106,7 +106,7 @@ pub(crate) const TABLE: &str = "Exit codes:
   0  whole: everything requested is there
   1  some failed, or the job was interrupted
   2  usage or settings: correct what was given
-  3  quota: the key has used up its calls; come back later
+  3  quota used up; come back later
   4  credentials: the key or its roles have to be corrected
   5  service unreachable or failing: come back later
 A signal ends get by 128 and its number, bulk by 1 and what serves or polls by 0.";

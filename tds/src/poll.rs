@@ -53,7 +53,7 @@ pub(crate) struct Poll {
     /// End after so many rounds
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroU64>,
-    /// Wait when the key has used up its calls, and do not end
+    /// Wait when the quota is used up, and do not end
     #[arg(long)]
     wait_quota: bool,
 }
@@ -129,7 +129,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             now = tick.tick() => {
                 let paused = client.status().limits().paused_for;
                 if let Some(exit) = ending.paused(paused, now) {
-                    warn("the key has used up its calls; --wait-quota waits for more");
+                    warn("quota used up; --wait-quota waits for more");
                     break exit;
                 }
             }

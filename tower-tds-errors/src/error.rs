@@ -35,8 +35,8 @@ mod transport;
 /// assert_eq!(error.sent(), Sent::Never);
 /// assert_eq!(
 ///     error.to_string(),
-///     "no permit was free in time: waited 5 s for one of 60 permits; \
-///      send less at once, or allow a longer wait",
+///     "no permit in time: waited 5 s for one of 60 permits; \
+///      send fewer requests at once, or allow a longer wait",
 /// );
 /// ```
 pub struct Error {

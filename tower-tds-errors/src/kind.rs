@@ -127,106 +127,106 @@ kinds! {
     pub enum Kind {
         /// The request arrived without its token. No token is invalidated.
         MissingCredentials: "missing_credentials", Never, Answered,
-            "the request came without its token",
-            "see whether a proxy on the way strips the authorization header; if none was sent, send a token";
+            "request arrived without a token",
+            "check whether a proxy removes the Authorization header; if none was sent, send a token";
         /// The token is invalid, revoked or expired. The token layer gets a new one.
         InvalidToken: "invalid_token", Once, Answered,
-            "the token is invalid or expired",
-            "get a new token; if a new one fails too, check realm and clock";
+            "token invalid or expired",
+            "get a new token; if that fails too, check realm and clock";
         /// A 401 without a reason. The token layer doubts the token, and invalidates none.
         Unauthorized: "unauthorized", Once, Answered,
-            "the service refused the credentials without saying why",
-            "get a new token; if a new one fails too, check the key on the service's site";
+            "token refused without a reason",
+            "get a new token; if that fails too, check the key on the service's site";
         /// The token is valid, but lacks the role for this kind of data. A person has to grant it.
         MissingRole: "missing_role", Never, Answered,
-            "the token lacks the role for this data",
-            "have the role granted to the member that owns the key";
+            "token lacks the role for this data",
+            "request the role for the member that owns the key";
         /// No token is available at the moment. The token endpoint is at fault, not the service.
         TokenUnavailable: "token_unavailable", Backoff, Never,
-            "no token could be had",
+            "no token available",
             "try again later";
         /// No token is available until the configuration changes: the client credentials or the
         /// token endpoint are wrong. That ends a job.
         TokenRefused: "token_refused", Never, Never,
-            "no token can be had as things are set",
+            "token request refused",
             "check client id and secret";
         /// More calls than the key may make (429). The limiter pauses this key.
         Throttled: "throttled", Quota, Answered,
-            "the key has used up its calls",
+            "quota used up",
             "wait until the quota resets";
         /// The key has used up its calls for longer than a minute (429). That ends a job.
         QuotaExhausted: "quota_exhausted", Quota, Answered,
-            "the key has used up its calls for longer than a minute",
-            "come back when the quota resets";
+            "quota used up for more than a minute",
+            "retry when the quota resets";
         /// More requests a second than the address may send (423). The limiter slows the address.
         RateExceeded: "rate_exceeded", Silence, Answered,
-            "too many requests a second from this address",
-            "send nothing for a second, then slower; share one limiter";
+            "too many requests per second from this IP address",
+            "send nothing for a second, then more slowly; share one limiter";
         /// More connections than the address may hold (416 without `Range`). The limiter sheds some.
         ConnectionLimit: "connection_limit", Backoff, Answered,
-            "too many connections from this address",
+            "too many connections from this IP address",
             "close some, or share one client; another key does not help";
         /// A range outside the resource, or too many connections: a 416 to a request with `Range`,
         /// without a `Content-Range`. It is retried once, because it may be either.
         RangeUnclear: "range_unclear", OnceLater, Answered,
-            "the range lies outside the resource, or there are too many connections",
+            "range outside the resource, or too many connections",
             "check the range; share one client";
         /// A limit of this process gave no permit in time, or shed the request. This program is too
         /// fast.
         LimitTimeout: "limit_timeout", Backoff, Never,
-            "no permit was free in time",
-            "send less at once, or allow a longer wait";
+            "no permit in time",
+            "send fewer requests at once, or allow a longer wait";
         /// The service or its gateway fails, or takes too long (5xx, 408, 425; a gateway that
         /// cannot check tokens). The failure is transient.
         Unavailable: "unavailable", Backoff, Answered,
-            "the service is failing",
+            "service unavailable",
             "try again later";
         /// The connection led to a server that is not responsible (421). A retry uses another
         /// connection.
         Misdirected: "misdirected", Once, Answered,
-            "the connection led to a server that is not responsible",
-            "try again on a new connection";
+            "connection led to the wrong server",
+            "retry on a new connection";
         /// A redirect, a page or a network's login in place of data. An address is wrong.
         UnexpectedAnswer: "unexpected_answer", Never, Answered,
-            "a redirect or a page came where data was asked for",
-            "check the base url; a login page means a missing token, or a network that wants a login";
+            "redirect or HTML page instead of data",
+            "check the base URL; a login page means a missing token, or a network with a login";
         /// There is no such resource (404, 410). Programs skip it.
         NotFound: "not_found", Never, Answered,
-            "there is no such resource",
+            "no such resource",
             "check the path";
         /// Any other refusal: see the status.
         Rejected: "rejected", Never, Answered,
-            "the service rejects this request",
+            "request rejected",
             "change the request";
         /// The request is invalid and cannot be sent. The caller is at fault.
         InvalidRequest: "invalid_request", Never, Never,
-            "the call cannot be made as it is",
-            "use an absolute uri, a scheme that the client speaks, and a body that does not fail";
+            "request cannot be sent",
+            "use an absolute URI, a scheme that the client supports, and a body that does not fail";
         /// No connection, or none that took the request. The request was not sent.
         Connect: "connect", Backoff, Never,
-            "no connection could be made",
-            "check host and network, then try again";
+            "connection failed",
+            "check host and network, then retry";
         /// The TLS handshake failed: a certificate, a version, a name. A retry cannot help.
         Tls: "tls", Never, Never,
-            "the tls handshake failed",
-            "check certificates, clock and host name, and that https is spoken there";
+            "TLS handshake failed",
+            "check certificates, clock and host name, and that the server speaks https";
         /// No response in time. The service may have received the request.
         Timeout: "timeout", Backoff, Unknown,
-            "no answer came in time",
-            "try again, ask for less, or allow more time";
+            "no response in time",
+            "retry, request less, or allow more time";
         /// The connection ended before the response. If it was idle in a pool, one retry follows at
         /// once.
         Reset: "reset", Backoff, Unknown,
-            "the connection ended before an answer",
-            "try again if the request may run twice";
+            "connection closed before the response",
+            "retry if the request may run twice";
         /// The response ended early, or stalled, after its head. The caller has a part of the body.
         Truncated: "truncated", Backoff, Unknown,
-            "the answer broke off",
+            "response ended early",
             "fetch it again, and discard the part";
         /// The response is not HTTP, or not in the coding that it declares.
         Malformed: "malformed", Never, Unknown,
-            "the answer is not what it says that it is",
-            "check scheme, host and port, or ask for another coding";
+            "malformed response",
+            "check scheme, host, port and coding";
         /// An error of a type that this crate does not know.
         #[default]
         Unrecognized: "unrecognized", Never, Unknown,

@@ -168,7 +168,7 @@ async fn the_log_is_text_or_json_with_a_level() {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     let has = |text: &str| lines.iter().any(|line| line.to_string().contains(text));
-    assert!(has("there is no such resource"), "{}", err(&run));
+    assert!(has("no such resource"), "{}", err(&run));
     assert!(lines.iter().any(|line| line["level"] == "DEBUG"));
     assert!(!err(&run).contains(bench.server.client_secret()) && !err(&run).contains("eyJ"));
 

@@ -367,7 +367,7 @@ fn an_answer_in_zstd_means_what_its_status_says_and_its_line_names_the_coding() 
         (
             401,
             Kind::Unauthorized,
-            "the service refused the credentials without saying why (status 401), \
+            "token refused without a reason (status 401), \
              its body was not read as it is coded as \"zstd\"; get a new token",
         ),
         (429, Kind::Throttled, "(status 429), its body was not read"),

@@ -90,7 +90,7 @@ impl Error {
             end.push_str(facts.gave_up.map_or("", GiveUp::phrase));
         }
         let why = match &facts.message {
-            Some(message) => Some(format!(", the service says \"{message}\"")),
+            Some(message) => Some(format!(": \"{message}\"")),
             None if has_chain => None,
             None => self.root().map(|root| format!(": {root}")),
         };

@@ -62,9 +62,9 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
     facts.gave_up = Some(GiveUp::Deadline);
     assert_eq!(
         error.to_string(),
-        "GET https://api.example/v2: a redirect or a page came where data was asked for (status 302), \
+        "GET https://api.example/v2: redirect or HTML page instead of data (status 302), \
          to https://id.example/auth, 3 attempts in 2.0s, not before 5s have passed; \
-         check the base url; a login page means a missing token, or a network that wants a login; \
+         check the base URL; a login page means a missing token, or a network with a login; \
          the deadline leaves no time for more"
     );
 }
@@ -83,8 +83,8 @@ fn the_uri_is_shown_without_user_and_query() {
     assert_eq!(error.uri(), Some("https://api.example:8443/v2/rail"));
     assert_eq!(
         error.to_string(),
-        "GET https://api.example:8443/v2/rail: no answer came in time: no; \
-         try again, ask for less, or allow more time"
+        "GET https://api.example:8443/v2/rail: no response in time: no; \
+         retry, request less, or allow more time"
     );
     assert!(!format!("{error:?}").contains("CANARY"));
 }
@@ -101,7 +101,7 @@ fn a_line_is_cut_at_a_word_and_a_detail_is_whole_or_left_out() {
             let line = error.to_string();
             assert!(line.chars().count() <= 300, "{line}");
             assert!(
-                line.ends_with("; send less at once, or allow a longer wait"),
+                line.ends_with("; send fewer requests at once, or allow a longer wait"),
                 "{line}"
             );
             let detail = line.contains("not before");

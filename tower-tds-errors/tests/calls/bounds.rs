@@ -261,7 +261,7 @@ async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
     let line = error.to_string();
     assert!(
         line.starts_with(
-            r#"GET https://api.example/v2: the service is failing (status 503), the service says "busy"#
+            r#"GET https://api.example/v2: service unavailable (status 503): "busy"#
         ),
         "{line}"
     );

@@ -220,8 +220,8 @@ fn a_line_has_the_root_cause_and_what_main_prints_can_be_acted_on() {
     );
     assert_eq!(
         error.to_string(),
-        "GET https://api.example/v2: no connection could be made: failed to lookup address \
-         information; check host and network, then try again"
+        "GET https://api.example/v2: connection failed: failed to lookup address \
+         information; check host and network, then retry"
     );
     let printed = format!("{error:?}");
     assert!(printed.starts_with(&error.to_string()), "{printed}");
