@@ -109,4 +109,4 @@ pub(crate) const TABLE: &str = "Exit codes:
   3  quota used up; come back later
   4  credentials: the key or its roles have to be corrected
   5  service unreachable or failing: come back later
-A signal ends get by 128 and its number, bulk by 1 and what serves or polls by 0.";
+A signal ends get and check by 128 and its number, bulk by 1, poll and backend by 0.";

@@ -15,7 +15,7 @@ use crate::exit::Failure;
 /// Writes to the standard output.
 ///
 /// # Errors
-/// Also if the reader has closed the pipe, as `head` does: [`Written::unless_closed`] ignores it.
+/// Also if the reader has closed the pipe, as `head` does: [`unless_closed`] ignores it.
 pub(crate) fn write(data: &[u8]) -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(data).and_then(|()| out.flush())

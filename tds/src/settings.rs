@@ -223,7 +223,8 @@ impl Settings {
         let connections =
             connections.ok_or_else(|| usage(CONNECTIONS, "write a number from 1".to_owned()))?;
         let limits = limits.ok_or_else(|| usage(RATE, "it is empty".to_owned()))?;
-        Ok(limits.connections(of(CONNECTIONS, connections)?))
+        let connections = of(CONNECTIONS, connections)?;
+        Ok(limits.connections(connections).in_flight(connections))
     }
 
     /// The service of a job that sends many requests.
@@ -248,7 +249,19 @@ impl Settings {
     /// Checks the settings, or starts the simulated service.
     async fn open(&self, limits: Limits) -> Result<Service, Failure> {
         if self.simulate {
-            return simulated(limits).await;
+            let server = Server::start(Config::default()).await;
+            let unusable = |why| Failure::usage(format!("no simulated service: {why}"));
+            let server = server.map_err(|error| unusable(causes(&error)))?;
+            warn("a simulated service answers; its data is invented");
+            let key = Credentials::new(server.client_id(), server.client_secret());
+            let key = key.map_err(|error| unusable(causes(&error)))?;
+            let builder = Client::builder(server.auth_url(), server.base_url(), key);
+            return Ok(Service {
+                builder: builder.loopback_http().limits(limits),
+                base_url: SIMULATED.to_owned(),
+                state: None,
+                simulated: Some(server),
+            });
         }
         let secret = match (self.find(SECRET), self.find(SECRET_FILE)) {
             (Some(secret), Some(file)) if secret.source == file.source => {
@@ -389,23 +402,6 @@ fn check_secret(path: &Path) -> io::Result<()> {
         ));
     }
     fs::File::open(path).map(drop)
-}
-
-async fn simulated(limits: Limits) -> Result<Service, Failure> {
-    let server = Server::start(Config::default()).await;
-    let server = server
-        .map_err(|error| Failure::usage(format!("no simulated service: {}", causes(&error))))?;
-    warn("a simulated service answers; its data is invented");
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let credentials = credentials.map_err(|error| Failure::usage(causes(&error)))?;
-    let builder =
-        Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http();
-    Ok(Service {
-        builder: builder.limits(limits),
-        base_url: SIMULATED.to_owned(),
-        state: None,
-        simulated: Some(server),
-    })
 }
 
 /// Parses a limit: `5/60s`, `50/s`, `1000/1h`, or `5/60` in seconds.

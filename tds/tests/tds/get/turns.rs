@@ -54,6 +54,20 @@ async fn some_in_a_row_and_forty_at_once_ask_for_one_token() {
     assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
 }
 
+// Reproducer for starts that each waited a second, the interval of the limits, before their call.
+#[tokio::test]
+async fn a_start_does_not_wait_for_an_interval_of_the_limits() {
+    let bench = Bench::new("get-soon", Config::default()).await;
+    for _ in 0..6 {
+        assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    }
+    // A busy machine may delay some.
+    let arrivals = bench.server.ledger().arrivals();
+    let gaps = arrivals.windows(2).map(|pair| pair[1].at - pair[0].at);
+    let shortest = gaps.min().expect("six calls");
+    assert!(shortest < Duration::from_secs(1), "{shortest:?}");
+}
+
 #[tokio::test]
 async fn starts_at_once_without_a_token_ask_for_one() {
     let bench = Bench::new("get-at-once", Config::default()).await;
