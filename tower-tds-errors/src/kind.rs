@@ -144,7 +144,7 @@ kinds! {
         /// No token is available at the moment. The token endpoint is at fault, not the service.
         TokenUnavailable: "token_unavailable", Backoff, Never,
             "no token available",
-            "try again later";
+            "retry later";
         /// No token is available until the configuration changes: the client credentials or the
         /// token endpoint are wrong. That ends a job.
         TokenRefused: "token_refused", Never, Never,
@@ -180,7 +180,7 @@ kinds! {
         /// cannot check tokens). The failure is transient.
         Unavailable: "unavailable", Backoff, Answered,
             "service unavailable",
-            "try again later";
+            "retry later";
         /// The connection led to a server that is not responsible (421). A retry uses another
         /// connection.
         Misdirected: "misdirected", Once, Answered,
