@@ -266,7 +266,7 @@ async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
         "{line}"
     );
     assert!(
-        line.ends_with("; try again later; not retried as too many requests fail"),
+        line.ends_with("; retry later; not retried as too many requests fail"),
         "{line}"
     );
     assert!(!line.contains(char::is_control), "{line}");
