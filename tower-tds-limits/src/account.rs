@@ -517,6 +517,10 @@ impl Limit for Account {
         grant
     }
 
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
     #[cold]
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
         self.see(now);

@@ -110,6 +110,17 @@ impl Limiter {
         }
     }
 
+    /// Waits until no request of any credential is in flight, detached ones included. A call that
+    /// waits for a permit is not in flight.
+    ///
+    /// Use it for a graceful shutdown: stop calling, then wait for it.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing.
+    pub async fn idle(&self) {
+        self.credential.account.idle().await;
+    }
+
     /// Applies a share of the limits from now on, and grants nothing after `until`.
     ///
     /// A share that grows is usable at once. One that shrinks holds at once for new requests, and

@@ -44,6 +44,11 @@ pub(crate) trait Limit {
     /// The cause of this line's wait while `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
+    /// Whether nothing is in flight.
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// Whether a warning is due about a wait that only the caller can end. Returned once.
     fn take_warning(&mut self, _now: Instant) -> bool {
         false

@@ -14,7 +14,7 @@ use http::{
     HeaderValue, Method, Request, Response, Uri, Version,
     header::{HOST, USER_AGENT},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tower_oidc_cc::{Origin, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{DeadlineAt, Error, Kind, RetryLayer};
@@ -126,9 +126,7 @@ impl Client {
         let ended = async {
             // A call in a backoff or in the queue is not in flight for the limiter.
             self.shared.calls.ended().await;
-            while self.shared.limiter.snapshot().in_flight > 0 {
-                sleep(BACKGROUND).await;
-            }
+            self.shared.limiter.idle().await;
             // The save of a token may also be in progress.
             self.shared.tokens.idle().await;
         };
@@ -373,9 +371,6 @@ fn named(error: Error) -> Error {
 
 /// A century.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
-
-/// Between two looks at the calls that run in the background.
-const BACKGROUND: Duration = Duration::from_millis(10);
 
 const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";
 

@@ -77,7 +77,7 @@ struct Waiting<S, R> {
     wait: Wait,
 }
 
-/// What a call waited for when it was last polled.
+/// The cause of a call's wait at its last poll.
 #[derive(Debug, Clone, Copy)]
 enum Obstacle {
     /// The inner service is not ready.

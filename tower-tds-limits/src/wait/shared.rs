@@ -1,6 +1,6 @@
 use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker};
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Limit, Line, Opens, WaitCause, clock,
@@ -13,6 +13,8 @@ pub(crate) struct Shared<L> {
     /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
     /// step. It is held for arithmetic: no `.await`, no event and no waker under it.
     state: Mutex<State<L>>,
+    /// Notified when nothing is in flight.
+    idle: Notify,
     /// How often the lock was taken.
     #[cfg(test)]
     locks: std::sync::atomic::AtomicUsize,
@@ -22,6 +24,7 @@ pub(super) struct State<L> {
     limit: L,
     queue: Queue,
     timer: Timer,
+    is_idle_awaited: bool,
 }
 
 /// The timer's task as its limit sees it.
@@ -42,6 +45,7 @@ struct After {
     wake: Vec<Waker>,
     /// A waker to drop.
     replaced: Option<Waker>,
+    is_idle: bool,
     warns: bool,
 }
 
@@ -66,9 +70,11 @@ impl<L: Limit> Shared<L> {
             limit,
             queue: Queue::default(),
             timer: Timer::default(),
+            is_idle_awaited: false,
         };
         Self {
             state: Mutex::new(state),
+            idle: Notify::new(),
             #[cfg(test)]
             locks: std::sync::atomic::AtomicUsize::new(0),
         }
@@ -86,7 +92,7 @@ impl<L: Limit> Shared<L> {
         let mut state = self.lock();
         let out = event(&mut state.limit);
         // There is no waiter as a rule, and then the time does not matter.
-        if state.queue.is_free() {
+        if state.queue.is_free() && !state.is_idle_awaited {
             return out;
         }
         let now = clock::now();
@@ -167,6 +173,22 @@ impl<L: Limit> Shared<L> {
         (limit.cause(line, now), opens)
     }
 
+    /// Waits until nothing is in flight.
+    pub(crate) async fn idle(&self) {
+        loop {
+            // Created before the state is read, so that no notification is missed.
+            let notified = self.idle.notified();
+            {
+                let mut state = self.lock();
+                if state.limit.is_idle() {
+                    return;
+                }
+                state.is_idle_awaited = true;
+            }
+            notified.await;
+        }
+    }
+
     /// Makes a new timer task the current one. Returns its number.
     pub(super) fn begin_timer(&self) -> u64 {
         let timer = &mut self.lock().timer;
@@ -235,6 +257,9 @@ impl<L: Limit> Shared<L> {
 
     fn run(&self, after: After) {
         after.wake.into_iter().for_each(Waker::wake);
+        if after.is_idle {
+            self.idle.notify_waiters();
+        }
         if after.warns {
             crate::events::bodies_are_held();
         }
@@ -271,7 +296,11 @@ impl<L> fmt::Debug for Shared<L> {
 impl<L: Limit> State<L> {
     /// Gives the next waiter its turn, or the timer its time.
     fn settle(&mut self, now: Instant) -> After {
-        let mut after = After::default();
+        let mut after = After {
+            is_idle: self.is_idle_awaited && self.limit.is_idle(),
+            ..After::default()
+        };
+        self.is_idle_awaited &= !after.is_idle;
         let Self { limit, queue, .. } = self;
         let is_open = |line| limit.opens(line, now) == Opens::Now;
         let mut due = queue.give_turn(now, is_open, &mut after.wake);

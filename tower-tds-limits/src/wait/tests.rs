@@ -18,6 +18,7 @@ struct Script {
     free: usize,
     at: Vec<Instant>,
     urgent: bool,
+    busy: bool,
 }
 
 impl Limit for Script {
@@ -42,6 +43,10 @@ impl Limit for Script {
 
     fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
         WaitCause::InFlight
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.busy
     }
 }
 
@@ -454,6 +459,20 @@ fn a_limit_outlives_the_runtime_of_its_timer() {
         let passed = (&mut waits).await.expect("no panic");
         passed.expect("it has a place");
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_last_request_ends_a_wait_for_idleness() {
+    let shared = limit(0);
+    shared.update(|script| script.busy = true);
+    let other = Arc::clone(&shared);
+    let mut idle = task::spawn(async move { other.idle().await });
+    assert_pending!(idle.poll());
+    give_back(&shared);
+    assert!(!idle.is_woken());
+    shared.update(|script| script.busy = false);
+    assert!(idle.is_woken());
+    assert_ready!(idle.poll());
 }
 
 /// Records whether the limit is locked when it is woken or dropped.

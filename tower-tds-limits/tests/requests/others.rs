@@ -393,16 +393,17 @@ async fn whoever_begins_drained_lets_the_predecessors_interval_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detached_call_is_in_flight_until_it_is_answered() {
+async fn a_limiter_is_idle_when_nothing_is_in_flight_or_detached() {
     let limited = Limited::before(Scripted::new(ms(700), |_| Answer::ok()));
+    limited.limiter.idle().await;
+    let begin = Instant::now();
     let detached = RequestLimitLayer::new(limited.limiter.clone())
         .detached()
         .layer(limited.service.clone());
     drop(timeout(ms(50), detached.oneshot(request())).await);
     assert_eq!(limited.limiter.snapshot().in_flight, 1);
-    sleep(ms(649)).await;
-    assert_eq!(limited.limiter.snapshot().in_flight, 1);
-    sleep(ms(2)).await;
+    limited.limiter.idle().await;
+    assert_eq!(begin.elapsed(), ms(700));
     assert_eq!(limited.limiter.snapshot().in_flight, 0);
 }
 
