@@ -37,6 +37,7 @@ pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl DeadlineAt {
     /// The deadline in a request's extensions, for `deadline_from` of layers below.
+    #[inline]
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Instant> {
         extensions.get::<Self>().map(|deadline| deadline.0)

@@ -150,7 +150,7 @@ impl Client {
                 Ok::<_, BoxError>(boxed(marked(response)))
             })
         });
-        over(called).expect("the addresses of a fake are valid")
+        fake(|layer| stack(layer, called)).expect("the addresses of a fake are valid")
     }
 }
 
@@ -556,19 +556,8 @@ where
     Box::new(move |request| Box::pin((&stack).call(request)))
 }
 
-/// Builds a client with a token and without limits over a fake http client.
-fn over<S>(http: S) -> Result<Client, BoxError>
-where
-    S: Service<
-            Request<RequestBody>,
-            Response = Response<AnyBody>,
-            Error: Into<BoxError>,
-            Future: Send + Unpin + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static,
-{
+/// Builds a client with a token and without limits over what `stack` puts under its layers.
+fn fake(stack: impl FnOnce(&TdsLayer<ReplayBytes>) -> Stack) -> Result<Client, BoxError> {
     let url = Uri::from_static("https://localhost");
     let origin = Origin::from_uri(&url)?;
     let token = service_fn(async |_: Request<Full<Bytes>>| {
@@ -583,7 +572,7 @@ where
         .replay(ReplayBytes);
     let layer = TdsLayer::new(tokens.clone(), [origin.clone()], limiter.clone()).retry(once);
     Ok(Client::new(Shared {
-        stack: stack(&layer, http),
+        stack: stack(&layer),
         name: None,
         base: Base::new(url)?,
         user_agent: HeaderValue::from_static(USER_AGENT),

@@ -139,9 +139,7 @@ where
                         return Poll::Pending;
                     };
                     this.trace.attempt(&request);
-                    let entered = this.trace.enter_attempt();
-                    let attempt = this.service.call(request);
-                    drop(entered);
+                    let attempt = this.trace.in_attempt(|| this.service.call(request));
                     this.state.set(State::Calling { attempt });
                 }
                 StateProj::Calling { mut attempt } => {
