@@ -200,9 +200,9 @@ impl Settings {
             .filter(|(part, whole)| (1..=*whole).contains(part))
             .ok_or_else(|| usage(SHARE, "write a part such as 1/4".to_owned()))?;
         let of = |name, all: NonZeroU32| {
-            let share = u64::from(all.get()) * u64::from(part) / u64::from(whole);
-            let share = u32::try_from(share).ok().and_then(NonZeroU32::new);
-            share.ok_or_else(|| usage(name, format!("a share of {share:?} leaves none of {all}")))
+            let own = u64::from(all.get()) * u64::from(part) / u64::from(whole);
+            let own = u32::try_from(own).ok().and_then(NonZeroU32::new);
+            own.ok_or_else(|| usage(name, format!("a share of {share} leaves none of {all}")))
         };
         let mut limits: Option<Limits> = None;
         for rate in self.value(RATE).unwrap_or_default().split(',') {

@@ -50,6 +50,24 @@ fn it_says_where_it_is_and_at_the_end_of_its_input_what_it_saw() {
 }
 
 #[test]
+fn one_page_of_help_has_every_switch_and_a_plan_is_calls_and_seconds() {
+    let help = run(&["--help"]);
+    let help = text(&help.stdout);
+    assert!(help.lines().count() <= 80, "{help}");
+    let relay = "relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port PORT]";
+    for part in [
+        relay,
+        "--quota <CALLS/WINDOW>",
+        "lognormal:10ms:200ms",
+        "--bind <IP>",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    let plan = run(&["--quota", "5/60", "--bind", "127.0.0.1"]);
+    assert!(plan.status.success(), "{}", text(&plan.stderr));
+}
+
+#[test]
 fn it_can_be_a_network_in_front_of_an_address() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap().to_string();
