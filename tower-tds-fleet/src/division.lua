@@ -4,7 +4,7 @@
 -- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
 --          ARGV[5] the run that answered its last question, while its share goes on
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
---          memory, silence, pause, leaves
+--          memory, silence, pause, leaves, share (requests, places, sockets)
 --
 -- The hash is decimal text: run (of the server), began (its memory), quotas, silent, paused, and a field for each member,
 -- "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since. Later versions only add numbers.
@@ -23,6 +23,7 @@ local asked = numbers(ARGV[3])
 local me = {id = ARGV[1], number = tonumber(ARGV[2]), claim = three(asked, 1), wanted = three(asked, 4),
   total = three(asked, 7), unit = asked[10], hold = asked[11], seen = now, memory = asked[12], state = IDLE, since = now}
 local silence, pause, leaves = asked[13], asked[14], asked[15] == 1
+local have = three(asked, 16)
 
 -- What the store remembers.
 local hash, others, before, forgotten = {}, {}, nil, {}
@@ -139,7 +140,7 @@ end
 -- Places go first, because a bucket drains at the rate of the requests.
 if total[2] < total[1] and me.claim[2] > target[2] then target[1] = math.max(target[1], me.claim[1]) end
 
--- Growth comes from what is free alone. A new holder may take one unit from the reserve.
+-- Growth comes from what is free alone, and what is only held never becomes a share again. A new holder may take one unit from the reserve.
 local share, record = {}, {}
 for k = 1, 3 do
   local free = most[k] - taken[k]
@@ -148,7 +149,7 @@ for k = 1, 3 do
     free = before and math.max(free, first) or first
   end
   if now < grows_at then free = 0 end
-  share[k] = math.min(target[k], math.max(me.claim[k], free))
+  share[k] = math.min(target[k], math.max(have[k], free))
   record[k] = math.max(me.claim[k], share[k])
 end
 local state = share[1] >= unit and share[2] > 0 and share[3] > 0 and HOLDS or is_active(me) and not leaves and WAITS or IDLE

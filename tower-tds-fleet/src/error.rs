@@ -43,7 +43,7 @@ impl FleetError {
         }
     }
 
-    /// Whether the question is only to be asked again.
+    /// Whether the next question makes up for this one.
     pub(crate) fn is_late(&self) -> bool {
         self.detail.contains("LATE")
     }
@@ -54,7 +54,8 @@ impl From<RedisError> for FleetError {
         let detail = error.to_string();
         // A script passes on errors of its commands inside a message of its own, so codes are not
         // enough.
-        let named = KINDS.iter().find(|(text, _)| detail.contains(text));
+        let text = detail.to_lowercase();
+        let named = KINDS.iter().find(|(part, _)| text.contains(part));
         let kind = match named {
             Some((_, kind)) => *kind,
             None if error.is_io_error() => StoreFault::Unreachable,
@@ -90,30 +91,20 @@ pub(crate) const fn is_lasting(fault: StoreFault) -> bool {
 /// Redis 7.0 does not name the command that a script may not run.
 const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
 
-/// Parts of messages, the first that is found decides.
-const KINDS: [(&str, StoreFault); 21] = [
-    ("QUOTAS", StoreFault::OtherQuotas),
-    ("WRONGPASS", StoreFault::Credentials),
-    ("NOAUTH", StoreFault::Credentials),
-    ("AuthenticationFailed", StoreFault::Credentials),
-    ("authentication failed", StoreFault::Credentials),
-    ("NOPERM", StoreFault::MissingRight),
+/// Parts of messages in lower case. The first that is found decides.
+const KINDS: [(&str, StoreFault); 14] = [
+    ("quotas", StoreFault::OtherQuotas),
+    ("wrongpass", StoreFault::Credentials),
+    ("noauth", StoreFault::Credentials),
+    ("authentication", StoreFault::Credentials),
+    ("noperm", StoreFault::MissingRight),
     ("can't run this command", StoreFault::MissingRight),
-    (
-        "can't access at least one of the keys",
-        StoreFault::MissingRight,
-    ),
-    ("ertificate", StoreFault::Tls),
-    ("there is no cryptography", StoreFault::Tls),
-    ("READONLY", StoreFault::ReadOnly),
-    ("ReadOnly", StoreFault::ReadOnly),
-    ("MISCONF", StoreFault::ReadOnly),
-    ("OOM", StoreFault::OutOfMemory),
-    ("MOVED", StoreFault::WrongNode),
-    ("CROSSSLOT", StoreFault::WrongNode),
-    ("Moved", StoreFault::WrongNode),
-    ("CrossSlot", StoreFault::WrongNode),
-    ("ClusterDown", StoreFault::Unreachable),
-    ("CLUSTERDOWN", StoreFault::Unreachable),
-    ("InvalidClientConfig", StoreFault::Settings),
+    ("can't access", StoreFault::MissingRight),
+    ("certificate", StoreFault::Tls),
+    ("cryptography", StoreFault::Tls),
+    ("oom", StoreFault::OutOfMemory),
+    ("readonly", StoreFault::ReadOnly),
+    ("misconf", StoreFault::ReadOnly),
+    ("moved", StoreFault::WrongNode),
+    ("crossslot", StoreFault::WrongNode),
 ];

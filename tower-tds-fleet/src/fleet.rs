@@ -14,7 +14,7 @@ use chacha20poly1305::aead::Generate as _;
 use tokio::{
     runtime::Handle,
     sync::watch,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout},
 };
 use tower_tds_limits::{Limiter, Share, WaitCause};
 
@@ -26,8 +26,8 @@ use crate::{
 
 /// One member of a fleet: processes behind one address that keep one set of limits together.
 ///
-/// The limiter that joins keeps within a share of its limits. A task on the current runtime asks the
-/// store about once a second, and no call waits for it. Give the limiter the limits of the whole
+/// The limiter that joins keeps within a share of its limits. A task on the current runtime renews
+/// it about once a second, and no call waits for the store. Give the limiter the limits of the whole
 /// fleet; all members need the same intervals.
 ///
 /// Calls wait from `join` until there is a share. If the store has no memory of the fleet, because it
@@ -144,32 +144,19 @@ impl Fleet {
     /// # Errors
     /// At once for errors of the configuration, and after ten seconds for others.
     pub async fn ready(&self) -> Result<(), FleetError> {
-        let mut status = self.status.clone();
         let until = Instant::now() + READY;
-        let mut last = None;
-        loop {
-            {
-                let now = status.borrow_and_update();
-                if now.fault.is_none() && now.answered.is_some() && now.grows_in.is_zero() {
-                    return Ok(());
+        // The task ends only after a departure or with its runtime.
+        while self.status.has_changed().is_ok() {
+            let now = self.status();
+            match now.fault {
+                None if now.answered.is_some() && now.grows_in.is_zero() => return Ok(()),
+                Some(fault) if is_lasting(fault.kind()) || Instant::now() >= until => {
+                    return Err(fault);
                 }
-                last = now
-                    .fault
-                    .clone()
-                    .or(last.filter(|_| now.answered.is_none()));
-            }
-            let lasting = last.as_ref().is_some_and(|e| is_lasting(e.kind()));
-            let is_late = Instant::now() >= until;
-            if let Some(error) = last.take_if(|_| lasting || is_late) {
-                return Err(error);
-            }
-            // The task ends only after a departure or with its runtime.
-            if let Ok(Err(_closed)) =
-                timeout_at(until.max(Instant::now() + LOOK), status.changed()).await
-            {
-                return Err(FleetError::settings("this member has left the fleet"));
+                Some(_) | None => sleep(LOOK).await,
             }
         }
+        Err(FleetError::settings("this member has left the fleet"))
     }
 
     /// The state at the last look.

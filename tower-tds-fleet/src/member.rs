@@ -1,4 +1,4 @@
-//! One member of a fleet: when it asks the store, and which share it has. Arithmetic on `now`.
+//! One member of a fleet: its share, and the times of its questions. Arithmetic on `now`.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) struct Member {
     leaves_at: Option<Instant>,
 }
 
-/// What a member compares with at its next look.
+/// The state at the last question.
 #[derive(Debug, Default)]
 struct Was {
     waiting: bool,
@@ -60,6 +60,8 @@ pub(crate) struct Question {
     pub(crate) number: u64,
     /// The larger one of share and held.
     pub(crate) claim: Share,
+    /// What the member may still use.
+    pub(crate) share: Share,
     pub(crate) wanted: Share,
     pub(crate) whole: Share,
     pub(crate) unit: u32,
@@ -178,7 +180,7 @@ impl Member {
     fn look(&mut self, load: Load, now: Instant) -> Action {
         if load.suspended {
             // The clock of the end stood still.
-            (self.until, self.asked) = (now, None);
+            (self.until, self.asked, self.is_over) = (now, None, false);
         }
         if !self.is_over && self.until <= now {
             self.is_over = true;
@@ -213,7 +215,7 @@ impl Member {
         };
         let is_due = self.last.is_none_or(|last| last + cadence <= now);
         if self.asked.is_some() || !is_due {
-            // Compared with again: what happened meanwhile is still to be told.
+            // The state of the last question stays, so that the next one follows a change at once.
             return Action::Wait;
         }
         self.was.waiting = load.waiting > 0;
@@ -256,6 +258,7 @@ impl Member {
         Question {
             number: self.number,
             claim: larger(held, self.share(now)),
+            share: self.share(now),
             wanted,
             whole,
             unit,

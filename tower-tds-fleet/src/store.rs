@@ -43,7 +43,7 @@ pub(crate) struct Reply {
 
 /// Answers questions. In tests it is a model.
 pub(crate) trait Ask: Send + Sized + 'static {
-    /// Asks, and returns itself. A question without an answer ends after [`GIVE_UP`].
+    /// Sends a question, and returns the link with the reply. A question without an answer ends after [`GIVE_UP`].
     fn ask(
         self,
         question: Question,
@@ -67,7 +67,7 @@ enum Open {
     Cluster(ClusterConnection),
 }
 
-/// What the script needs to know of the limits.
+/// The constants of a member's questions.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     /// The intervals of the quotas, and the numbers of all but the first.
@@ -121,22 +121,14 @@ impl Terms {
             ));
         }
         let first = quotas.first().map_or(1, |first| first.requests().get());
-        let text = |(n, quota): (usize, &Quota)| {
-            let per = quota.per().as_millis();
-            if n == 0 {
-                per.to_string()
-            } else {
-                format!("{}/{per}", quota.requests())
-            }
-        };
-        let unit = quotas
-            .iter()
-            .map(|quota| first.div_ceil(quota.requests().get()));
-        let quotas_text: Vec<_> = quotas.iter().enumerate().map(text).collect();
-        let hold = quotas.first().map(Quota::hold);
+        let unit = quotas.iter().map(|q| first.div_ceil(q.requests().get()));
+        let per = |quota: &Quota| quota.per().as_millis().to_string();
+        let others = quotas.iter().skip(1);
+        let others = others.map(|quota| format!("{}/{}", quota.requests(), per(quota)));
+        let all: Vec<_> = quotas.first().map(per).into_iter().chain(others).collect();
         Ok(Self {
-            quotas: quotas_text.join(" "),
-            hold: millis(hold.unwrap_or_default()),
+            quotas: all.join(" "),
+            hold: millis(quotas.first().map(Quota::hold).unwrap_or_default()),
             memory: millis(limits.memory()),
             unit: unit.max().unwrap_or(1),
         })
@@ -254,6 +246,7 @@ pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
         question.leaves.into(),
     ];
     let all = shares.into_iter().flat_map(three).chain(rest);
+    let all = all.chain(three(question.share));
     let all: Vec<_> = all.map(|number| number.to_string()).collect();
     all.join(",")
 }

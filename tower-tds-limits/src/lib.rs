@@ -66,7 +66,7 @@
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
 //!   ([`Rung::Serial`]).
-//! - Limits that several processes share: [`Limits::shares`] divides them by hand.
+//! - Limits that several processes share: tower-tds-fleet divides them, and [`Limits::shares`] by hand.
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.

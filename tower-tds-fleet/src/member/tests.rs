@@ -6,9 +6,10 @@ mod world;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tower_tds_limits::{Limits, Rules};
+use tower_tds_limits::{Limits, Rules, Share};
 
 use self::world::{Network, World};
+use super::{Action, Answer, Event, Load, Member};
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -113,5 +114,51 @@ async fn a_fleet_is_nearly_as_fast_as_one_process() {
             "{members}: {all}"
         );
         assert!(by_window >= 0.9, "{members}: {by_window}");
+    }
+}
+
+#[test]
+fn a_machine_that_was_suspended_gives_up_its_share_and_its_question() {
+    let now = Instant::now();
+    let share = Share {
+        requests: 10,
+        places: 2,
+        connections: 3,
+    };
+    let answer = Answer {
+        share,
+        silence: Duration::ZERO,
+    };
+    let load = Load {
+        whole: share,
+        unit: 1,
+        waiting: 1,
+        ..Load::default()
+    };
+    let suspended = Load {
+        suspended: true,
+        ..load
+    };
+    let mut member = Member::new(now);
+    let Action::Ask(first) = member.on(Event::Seen(load), now) else {
+        panic!("it asks");
+    };
+    member.on(Event::Answered(first.number, answer), now);
+    assert_eq!(member.share(now), share);
+    let later = now + ms(300);
+    let Action::Ask(second) = member.on(Event::Seen(load), later) else {
+        panic!("it asks again");
+    };
+    // With a share or without one.
+    for _ in 0..2 {
+        let over = member.on(Event::Seen(suspended), later);
+        assert_eq!(over, Action::Apply(Share::default(), later));
+        assert_eq!(member.share(later), Share::default());
+        member.on(Event::Answered(second.number, answer), later);
+        assert_eq!(
+            member.share(later),
+            Share::default(),
+            "its answer is too old"
+        );
     }
 }

@@ -14,7 +14,7 @@ use self::{
 use super::DIVISION;
 
 /// A random question of a random member: `[claim, wanted, total; 3 each], unit, hold, memory, silence,
-/// pause, leaves`.
+/// pause, leaves, share`.
 fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
     let idle = rng.u8(..4) == 0;
     let claim = last.map(|last| rng.u64(..=last));
@@ -42,11 +42,9 @@ fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
         rare(60_000),
         rare(20).min(1),
     ];
-    [claim, wanted, total]
-        .concat()
-        .into_iter()
-        .chain(rest)
-        .collect()
+    let share = claim.map(|claim| rng.u64(..=claim));
+    let numbers = [claim, wanted, total].concat().into_iter();
+    numbers.chain(rest).chain(share).collect()
 }
 
 #[test]
@@ -172,4 +170,38 @@ fn age(connection: &mut redis::Connection, key: &str, rng: &mut fastrand::Rng) {
 fn read(connection: &mut redis::Connection, key: &str) -> Division {
     let fields: Vec<(String, String)> = cmd("HGETALL").arg(key).query(connection).unwrap();
     Division::from_fields(&fields)
+}
+
+/// A rolling update: a member of the next version adds numbers and fields.
+#[test]
+fn the_script_reads_the_hash_of_a_later_version() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let mut connection = server.connection();
+    let script = Script::new(DIVISION);
+    let ask = |id: &str, number: u64| {
+        let mut asks = script.prepare_invoke();
+        asks.key("{test}:shares").arg(id).arg(number);
+        asks.arg("0,0,0,5,2,2,50,11,60,1,1002,12004,0,0,0,0,0,0")
+            .arg("1000")
+            .arg("");
+        let answer: (Vec<u64>, String) = asks.invoke(&mut server.connection()).unwrap();
+        answer.0
+    };
+    ask("0000000000000001", 1);
+    let mut change = |name: &str, value: &str| {
+        let mut set = cmd("HSET");
+        set.arg("{test}:shares").arg(name).arg(value);
+        set.exec(&mut connection).unwrap();
+    };
+    change("began", "0");
+    let now = ask("0000000000000001", 2)[0];
+    let record = format!("3,7,3,4,9,9,9,50,11,60,1,1002,{now},12004,2,{now},17,18");
+    change("member:0000000000000002", &record);
+    change("later", "than this version");
+    let answer = ask("0000000000000001", 3);
+    // The share is what the other one leaves of 48, 10 and 58, and no more than is fair.
+    assert_eq!(answer[4..6], [2, 2], "members, active");
+    assert_eq!(answer[12..15], [7, 3, 4], "taken by the other");
 }

@@ -1,12 +1,25 @@
 //! A cluster that fails over and moves the fleet's slot, and a master that Sentinels name.
 
-use std::{net::TcpListener, time::Duration};
+use std::{
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
-use redis::{Client, Cmd, FromRedisValue, cluster::ClusterClient};
+use redis::{
+    Client, Cmd, FromRedisValue,
+    cluster::ClusterClient,
+    cmd,
+    sentinel::{SentinelClient, SentinelServerType},
+};
 use tds_sim::Rule;
 use tokio::time::sleep;
 
-use crate::{RedisServer, faults::through, remember};
+use tower_tds::Limits;
+use tower_tds_fleet::Fleet;
+use tower_tds_limits::Limiter;
+
+use crate::{RedisServer, faults::through, on_a_port, remember};
 
 struct Node {
     server: RedisServer,
@@ -137,4 +150,74 @@ async fn a_node_without_the_slot_is_named_as_the_fault() {
     let client = Client::open(format!("redis://127.0.0.1:{}", b.port)).unwrap();
     let kind = crate::operators::kind(client).await;
     assert_eq!(kind, tower_tds_fleet::StoreFault::WrongNode);
+}
+
+/// A process that ends with the test.
+struct Sentinel(Child);
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_lead_members_to_the_new_master() {
+    let (Some((master, address)), Some((replica, other))) = (on_a_port(), on_a_port()) else {
+        return;
+    };
+    remember(&master);
+    let (host, port) = address.split_once(':').unwrap();
+    let mut follow = cmd("REPLICAOF");
+    follow.arg(host).arg(port);
+    follow.exec(&mut replica.connection()).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = free.local_addr().unwrap().port();
+    drop(free);
+    let folder = master.socket().parent().unwrap().to_owned();
+    let settings = folder.join("sentinel.conf");
+    let text = format!(
+        "port {at}\nbind 127.0.0.1\nsentinel monitor fleet {host} {port} 1\n\
+         sentinel down-after-milliseconds fleet 1000\nsentinel failover-timeout fleet 5000\n"
+    );
+    std::fs::write(&settings, text).unwrap();
+    let sentinel = Command::new("redis-server")
+        .arg(&settings)
+        .arg("--sentinel")
+        .stdout(Stdio::null())
+        .spawn();
+    let _sentinel = Sentinel(sentinel.unwrap());
+    let url = format!("redis://127.0.0.1:{at}");
+    let admin = Client::open(url.as_str()).unwrap();
+    // It needs some seconds to find the replica.
+    let knows = |text: &str| {
+        let Ok(mut connection) = admin.get_connection() else {
+            return false;
+        };
+        let found: String = cmd("INFO").arg("sentinel").query(&mut connection).unwrap();
+        found.contains(text)
+    };
+    while !knows("slaves=1") {
+        sleep(Duration::from_millis(200)).await;
+    }
+    let client = || {
+        let urls = vec![url.as_str()];
+        SentinelClient::build(urls, "fleet", None, SentinelServerType::Master).unwrap()
+    };
+    let limiter = Limiter::new(Limits::default());
+    let fleet = Fleet::join(client(), "test", &limiter).unwrap();
+    fleet.ready().await.unwrap();
+    let mut admin = admin.get_connection().unwrap();
+    cmd("SENTINEL")
+        .arg(&["FAILOVER", "fleet"])
+        .exec(&mut admin)
+        .unwrap();
+    // The new master has no memory of its own, and says so.
+    while fleet.status().grows_in.is_zero() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let role: redis::Value = cmd("ROLE").query(&mut replica.connection()).unwrap();
+    assert!(format!("{role:?}").contains("master"), "{other}: {role:?}");
+    assert_eq!(fleet.status().fault, None);
 }

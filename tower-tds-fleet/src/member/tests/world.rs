@@ -194,7 +194,9 @@ impl World {
                 })
                 .filter(|all| (all.0, all.1) != Default::default())
                 .collect();
-            let text = format!("{sum:?} at {at:?}: {all:?}");
+            let store = self.shared.division.lock().unwrap();
+            let now = self.store_now();
+            let text = format!("{sum:?} at {at:?}: {all:#?}\n{now}: {store:#?}");
             self.shared.broken.lock().unwrap().get_or_insert(text);
         }
     }

@@ -89,7 +89,7 @@ impl Division {
         (run, last_run): (&str, &str),
     ) -> Result<Vec<u64>, Refused> {
         let three = |at: usize| -> [u64; 3] { asked[at..at + 3].try_into().unwrap() };
-        let (claim, leaves) = (three(0), asked[14] == 1);
+        let (claim, have, leaves) = (three(0), three(15), asked[14] == 1);
         let before = self.members.get(id).cloned();
         if before
             .as_ref()
@@ -201,7 +201,7 @@ impl Division {
                 (Some(_), true) => first.max(free(most[k])),
                 (_, false) => free(most[k]),
             };
-            share[k] = target[k].min(claim[k].max(grows));
+            share[k] = target[k].min(have[k].max(grows));
             record[k] = claim[k].max(share[k]);
         }
         let state = if share[0] >= unit && share[1] > 0 && share[2] > 0 {
