@@ -72,7 +72,7 @@ fn failure(error: RedisError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// One line a member: what its record holds, and how long ago it asked.
+/// One line for each member: its record, and the age of its last question.
 fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     let mut table = format!(
         "{:16} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",

@@ -60,7 +60,7 @@ pub(crate) struct Question {
     pub(crate) number: u64,
     /// The larger one of share and held.
     pub(crate) claim: Share,
-    /// What the member may still use.
+    /// The share that the member may still use.
     pub(crate) share: Share,
     pub(crate) wanted: Share,
     pub(crate) whole: Share,

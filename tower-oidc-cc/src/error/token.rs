@@ -260,7 +260,7 @@ impl Kind {
         }
     }
 
-    /// What happened. The subject is the token endpoint or the discovery document.
+    /// The failure, without its next step. The subject is the token endpoint or the discovery document.
     fn text(self, subject: &str) -> Cow<'static, str> {
         match self {
             Self::Transport => format!("{subject} cannot be reached").into(),

@@ -182,7 +182,7 @@ impl std::error::Error for Outer {
     }
 }
 
-/// The whole chain on one line, as `anyhow` prints it by `{:#}`.
+/// The chain on one line, in the form that `anyhow` prints by `{:#}`.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let links = std::iter::successors(Some(error), |link| link.source());
     let links: Vec<_> = links.map(ToString::to_string).collect();

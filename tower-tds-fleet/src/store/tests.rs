@@ -83,7 +83,7 @@ fn the_script_answers_as_the_model_does() {
         };
         for step in 0..200 {
             if step == 0 || rng.u8(..40) == 0 {
-                // What the store remembers is from long ago, and times of members differ.
+                // The store's records are old, and the times of members differ.
                 age(&mut connection, &key, &mut rng);
                 model = read(&mut connection, &key);
             }

@@ -213,7 +213,7 @@ async fn sentinels_lead_members_to_the_new_master() {
         .arg(&["FAILOVER", "fleet"])
         .exec(&mut admin)
         .unwrap();
-    // The new master has no memory of its own, and says so.
+    // The new master has no memory of its own, and its answer shows that.
     while fleet.status().grows_in.is_zero() {
         sleep(Duration::from_millis(100)).await;
     }

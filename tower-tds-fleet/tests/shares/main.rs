@@ -1,4 +1,4 @@
-//! A fleet over a real store and real sockets. The ledger of the simulated service judges.
+//! A fleet over a real store and real sockets. The ledger of the simulated service decides.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What an operator reads: rights, faults by kind, the table, the compose file.
+//! The operators' page: rights, faults by kind, the table, the compose file.
 
 use std::{num::NonZeroU32, time::Duration};
 

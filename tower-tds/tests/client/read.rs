@@ -235,9 +235,7 @@ async fn over_a_socket_a_stalled_body_ends_at_the_deadline_of_call_or_client() {
             (Kind::Timeout, Some(GiveUp::Deadline))
         );
         // The broken body gives its permit back.
-        while client.limiter().snapshot().in_flight > 0 {
-            sleep(Duration::from_millis(10)).await;
-        }
+        client.limiter().idle().await;
     }
     assert_eq!(server.ledger().summary().data_calls, 2);
 }

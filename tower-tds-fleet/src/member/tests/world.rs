@@ -308,7 +308,7 @@ impl Process {
         }
     }
 
-    /// The process is gone, and says nothing.
+    /// The process is gone, without a goodbye.
     pub(crate) fn kill(&self) {
         self.state.cut.store(true, SeqCst);
         self.state.stopped.close();
