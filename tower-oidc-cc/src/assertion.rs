@@ -20,6 +20,9 @@ mod tests;
 /// minute, and has a number that is never used twice. The key stays here; the server has its public
 /// half.
 ///
+/// It is signed before the HTTP client is ready. A client that is not ready within a minute sends it too
+/// late.
+///
 /// | key | algorithm |
 /// |---|---|
 /// | RSA of 2,048 bits or more | `RS256` |
