@@ -302,43 +302,6 @@ async fn a_newcomer_passes_at_once_when_the_turn_of_the_only_waiter_has_ended() 
     assert_pending!(first.poll());
 }
 
-/// The waiters that are woken within 4 ms after a permit is given back.
-async fn woken_soon<P>(shared: &Shared<Script>, passes: &[task::Spawn<P>]) -> Vec<bool> {
-    give_back(shared);
-    sleep(Duration::from_millis(4)).await;
-    passes.iter().map(task::Spawn::is_woken).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_that_passes_restores_the_patience_with_the_next() {
-    let shared = limit(0);
-    let mut passes: Vec<_> = (0..4).map(|_| pass!(waiter(&shared))).collect();
-    for pass in &mut passes {
-        assert_pending!(pass.poll());
-    }
-    give_back(&shared);
-    sleep(Duration::from_millis(6)).await;
-    // The first was not polled, and the second had half of its time.
-    assert_ready_ok!(passes[1].poll());
-    let woken = woken_soon(&shared, &passes[2..]).await;
-    assert_eq!(woken, [true, false]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_polled_in_vain_restores_the_patience_with_the_next() {
-    let shared = limit(0);
-    let mut passes: Vec<_> = (0..3).map(|_| pass!(waiter(&shared))).collect();
-    for pass in &mut passes {
-        assert_pending!(pass.poll());
-    }
-    give_back(&shared);
-    sleep(Duration::from_millis(6)).await;
-    shared.update(|script| script.free = 0);
-    assert_pending!(passes[1].poll());
-    let woken = woken_soon(&shared, &passes[1..]).await;
-    assert_eq!(woken, [true, false]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_timer_ends_with_its_limit() {
     let shared = limit(0);
