@@ -260,9 +260,7 @@ async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
     let error = send(&layer, &probe, request).await.unwrap_err();
     let line = error.to_string();
     assert!(
-        line.starts_with(
-            r#"GET https://api.example/v2: service unavailable (status 503): "busy"#
-        ),
+        line.starts_with(r#"GET https://api.example/v2: service unavailable (status 503): "busy"#),
         "{line}"
     );
     assert!(

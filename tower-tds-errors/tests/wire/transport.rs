@@ -127,7 +127,7 @@ async fn a_scheme_that_the_client_does_not_know_is_fatal() {
         assert!(
             error
                 .to_string()
-                .contains("a scheme that the client speaks")
+                .contains("a scheme that the client supports")
         );
         once(&error);
     }
