@@ -14,7 +14,7 @@ use crate::{
     settings::{Service, Settings, duration},
 };
 
-/// Write one answer to the standard output: data, or nothing and an exit code
+/// Write one response: data, or nothing and an exit code
 #[derive(Debug, Args)]
 #[command(
     after_help = "Nothing is written unless the answer came whole. The token is kept for the next start, and starts at the same moment go one after another."

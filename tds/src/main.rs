@@ -32,7 +32,7 @@ use crate::{
     output::warn,
 };
 
-/// Data of the transport data service: one token, inside its limits, whole files or none.
+/// Data of the transport data service: one token, whole files, no refusals.
 #[derive(Debug, Parser)]
 #[command(
     name = "tds",
