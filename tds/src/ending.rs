@@ -50,8 +50,8 @@ impl Ending {
     /// The exit of a job whose key has been paused without a success in between.
     ///
     /// A pause of at most a minute with a hint is waited for. A pause without one is followed by
-    /// the next. The pause ends with a served probe; until its head arrives, the outcome is
-    /// unknown.
+    /// the next. The pause ends with the first accepted response; until its head arrives, the
+    /// outcome is unknown.
     pub(crate) fn paused(&mut self, pause: Option<Duration>, now: Instant) -> Option<Exit> {
         let Some(pause) = pause else {
             self.patience = None;
@@ -108,5 +108,5 @@ const REFUSED: u32 = 3;
 /// With the second of a start it stays below ten.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The time for the probe after a pause.
+/// The time for the first response after a pause.
 const TRY: Duration = Duration::from_secs(2);

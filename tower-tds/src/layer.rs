@@ -33,7 +33,7 @@ use crate::translate::{IntoError, ReadError};
 /// deadline.
 ///
 /// # Errors
-/// [`Error`], as of [`Client`](crate::Client).
+/// [`Error`](crate::Error), as of [`Client`](crate::Client).
 ///
 /// # Examples
 /// ```
