@@ -79,6 +79,7 @@ async fn pass(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
 async fn members_that_are_cut_off_in_one_or_both_directions_refuse_nothing() {
     let Some(store) = RedisServer::start() else {
         return;
@@ -138,6 +139,7 @@ async fn two_of_four_that_are_cut_off_leave_the_others_the_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
 async fn a_slow_store_costs_no_throughput() {
     let Some((store, address)) = on_a_port() else {
         return;

@@ -99,6 +99,7 @@ async fn processes_that_are_killed_and_started_in_a_loop_refuse_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
 async fn processes_that_are_stopped_for_seconds_or_a_minute_refuse_nothing() {
     let Some(store) = RedisServer::start() else {
         return;
