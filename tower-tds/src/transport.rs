@@ -193,13 +193,7 @@ pub(crate) fn connector(
 + Send
 + Sync
 + 'static {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    // A request that was given up arrives no later than the limiter assumes.
-    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after));
+    let tcp = tcp(&limiter);
     let tls = HttpsConnectorBuilder::new().with_tls_config(tls);
     let tls = match schemes {
         Schemes::HttpsOnly => tls.https_only(),
@@ -208,6 +202,17 @@ pub(crate) fn connector(
     // With a proxy, the connection to the proxy counts.
     let limited = proxies.layer(ConnectionLimitLayer::new(limiter).layer(tcp));
     bounded(tls.enable_http1().wrap_connector(limited))
+}
+
+fn tcp(limiter: &Limiter) -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    // A request that was given up arrives no later than the limiter assumes.
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after));
+    tcp
 }
 
 /// Bounds the handshake. If its request gets another socket, the handshake goes on in a task of the

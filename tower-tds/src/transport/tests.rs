@@ -102,3 +102,18 @@ async fn a_close_notify_is_not_the_end_of_the_connection() {
         (1, 3)
     );
 }
+
+/// The kernel drops what a cut network has not acknowledged by then, so that an abandoned request cannot
+/// arrive after its permit is free again.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_socket_gives_up_unacknowledged_requests_when_the_limiter_does() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let url = format!("http://{address}").parse().expect("an address");
+    let after = Duration::from_secs(7);
+    let limiter = Limiter::new(Limits::default().lost_after(after));
+    let socket = tcp(&limiter).oneshot(url).await.expect("a connection");
+    let timeout = rustix::net::sockopt::tcp_user_timeout(socket.into_inner());
+    assert_eq!(timeout.expect("an option"), 7_000);
+}
