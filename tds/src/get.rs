@@ -43,8 +43,10 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     let begun = Instant::now();
     // The token comes first: processes that wait for the same token begin together, and their turns
     // spread them.
-    let token = timeout(job.deadline, client.tokens().ready()).await;
-    if let (Some(state), Ok(Ok(_))) = (&state, token) {
+    let Ok(token) = timeout(job.deadline, client.tokens().ready()).await else {
+        return Err(Failure::new(Exit::Unreachable, no_token(&client)));
+    };
+    if let (Some(state), Ok(_)) = (&state, token) {
         let left = || job.deadline.saturating_sub(begun.elapsed());
         let Ok(turn) = timeout(left(), state.turn()).await else {
             return Err(Failure::new(Exit::Unreachable, state.held()));
@@ -68,6 +70,15 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         Failure::new(Exit::SomeFailed, format!("{out}: {error}"))
     })?;
     Ok(Exit::Whole)
+}
+
+/// The line for a token endpoint that did not answer before the deadline.
+fn no_token(client: &Client) -> String {
+    let health = client.tokens().health();
+    let last = health.last_error.as_ref();
+    let last = last.map(|error| format!(" ({error})")).unwrap_or_default();
+    let endpoint = health.endpoint;
+    format!("the deadline passed while waiting for a token from {endpoint}{last}; nothing was sent")
 }
 
 async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {

@@ -50,6 +50,8 @@ async fn frozen(case: Case) {
     );
     assert!(run.stdout.is_empty(), "no data, and no part of it");
     assert_eq!(err.lines().count(), 1, "{err}");
+    let is_token = matches!(case, Case::Token | Case::TokenConnection);
+    assert_eq!(err.contains("a token from"), is_token, "{err}");
     let calls = match case {
         Case::Head | Case::BodyStalls | Case::BodyDrips => 1,
         Case::Token | Case::DataConnection | Case::TokenConnection => 0,

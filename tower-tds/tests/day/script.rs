@@ -68,6 +68,19 @@ pub(crate) struct Played {
     outage: Duration,
 }
 
+// === impl Fault ===
+
+impl Fault {
+    /// The time after its end in which its consequences last.
+    fn recovery(self) -> Duration {
+        Duration::from_secs(match self {
+            // Its refusals lower the limit, which takes half an hour to rise again.
+            Self::Stranger => 1_800,
+            _ => 45,
+        })
+    }
+}
+
 // === impl Script ===
 
 impl Script {
@@ -85,7 +98,7 @@ impl Script {
             };
             let length = Duration::from_secs(rng.u64(5..40));
             faults.push((at, fault, length));
-            at += length + Duration::from_secs(rng.u64(100..220));
+            at += length + fault.recovery() + Duration::from_secs(rng.u64(60..180));
         }
         Self {
             rng,
@@ -105,7 +118,7 @@ impl Script {
             self.one(&sim, &secret, fault, length).await;
             sim.set_faults(calm());
             played.add(fault, start, at, length);
-            sleep(Duration::from_secs(45)).await;
+            sleep(fault.recovery()).await;
             *self.latest.lock().expect("no panic") = None;
         }
         sleep_until(start + self.length).await;
@@ -210,8 +223,7 @@ fn calm() -> Faults {
 impl Played {
     fn add(&mut self, fault: Fault, start: Instant, at: Duration, length: Duration) {
         let end = start.elapsed().as_secs();
-        // A stranger's refusals lower the limit, which takes half an hour to rise again.
-        let recovery = if fault == Fault::Stranger { 1_800 } else { 45 };
+        let recovery = fault.recovery().as_secs();
         self.touched.push(at.as_secs()..end + recovery);
         if fault == Fault::Stranger {
             self.strangers.push(at.as_secs()..end + 2);
