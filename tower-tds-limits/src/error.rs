@@ -140,8 +140,8 @@ impl fmt::Display for LimitError {
         };
         match (self.kind, self.time) {
             (Kind::TimedOut | Kind::Deadline, time) => {
-                let waited = time.unwrap_or_default();
-                write!(f, "timed out after {waited:?} waiting for {cause}; {sent}")
+                let waited = Rough(time.unwrap_or_default());
+                write!(f, "timed out after {waited} waiting for {cause}; {sent}")
             }
             (Kind::Rejected, Some(wait)) => {
                 let wait = Rough(wait);
@@ -163,7 +163,11 @@ struct Rough(Duration);
 impl fmt::Display for Rough {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_secs() {
-            ..120 => write!(f, "{:?}", self.0),
+            ..120 => {
+                let nanos = self.0.subsec_nanos() % 1_000_000;
+                let rounded = self.0.saturating_sub(Duration::from_nanos(nanos.into()));
+                write!(f, "{:?}", if rounded.is_zero() { self.0 } else { rounded })
+            }
             seconds @ ..7_200 => write!(f, "{} min", seconds / 60),
             seconds @ ..172_800 => write!(f, "{} h", seconds / 3_600),
             seconds => write!(f, "{} days", seconds / 86_400),

@@ -82,23 +82,26 @@ impl Error {
             line.push_str(status.as_str());
             line.push(')');
         }
-        let mut end = format!("; {}", self.next());
-        if let Some(waited) = &facts.waited_for {
-            end.push_str("; the deadline passed while waiting for ");
-            end.push_str(waited);
-        } else {
-            end.push_str(facts.gave_up.map_or("", GiveUp::phrase));
-        }
         let why = match &facts.message {
             Some(message) => Some(format!(": \"{message}\"")),
             None if has_chain => None,
             None => self.root().map(|root| format!(": {root}")),
         };
+        let why = why.unwrap_or_default();
+        let mut end = format!("; {}", self.next());
+        match &facts.waited_for {
+            // The cause names it already.
+            Some(waited) if why.contains(&format!("waiting for {waited}")) => {}
+            Some(waited) => {
+                end.push_str("; the deadline passed while waiting for ");
+                end.push_str(waited);
+            }
+            None => end.push_str(facts.gave_up.map_or("", GiveUp::phrase)),
+        }
         // The line always has what happened and what to do next. The cause is cut at a word, and a
         // detail that does not fit is left out.
         let length = |text: &str| text.chars().count();
         let most = LONGEST_LINE.saturating_sub(length(&end));
-        let why = why.unwrap_or_default();
         line.push_str(&cut(&why, most.saturating_sub(length(&line))));
         for detail in facts.details() {
             if length(&line).saturating_add(length(&detail)) <= most {
