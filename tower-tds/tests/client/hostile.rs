@@ -150,9 +150,13 @@ async fn call(attack: Attack) -> Kind {
     let client = Client::builder(&url, &base, credentials).loopback_http();
     let client = client.build().expect("loopback is let through");
     let deadline = match attack {
-        // All attempts end before it.
-        Attack::EndlessError | Attack::BombError => Duration::from_secs(30),
-        _ => Duration::from_secs(1),
+        Attack::Silence
+        | Attack::TlsSilence
+        | Attack::SlowHead
+        | Attack::EarlyHints
+        | Attack::SlowBody => Duration::from_secs(1),
+        // These end by themselves, also on a slow machine.
+        _ => Duration::from_secs(60),
     };
     let call = client.get("/v1/live/bus").deadline(deadline);
     let error = async { call.await?.bytes().await }.await;
