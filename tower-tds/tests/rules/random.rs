@@ -97,14 +97,22 @@ async fn a_hundred_random_services_refuse_nothing() {
     }
 }
 
-/// The burst is no proof there, and evidence suffices while no head passes a stall.
+/// The burst is no proof there. The bound is on all services together, and on each of them.
 #[tokio::test(start_paused = true)]
-async fn a_hundred_random_buckets_of_ten_refuse_nothing_under_an_automatic_burst() {
+async fn a_hundred_random_buckets_of_ten_refuse_next_to_nothing_under_an_automatic_burst() {
+    let (mut all, mut refused) = (0, 0);
     for (seed, burst) in seeds(10) {
         let drawn = Drawn::new(seed, Rule::LeakyBucket { burst });
         let (what, seen) = drawn.run(|limits| limits.rules(Rules::default())).await;
-        assert_eq!(seen.refused, 0, "{what}: {seen:?}");
+        let made = seen.accepted + seen.refused;
+        if seen.refused > 0 {
+            println!("{what}: {} of {made} refused", seen.refused);
+        }
+        assert!(seen.refused <= made / 20_000, "{what}: {seen:?}");
+        all += made;
+        refused += seen.refused;
     }
+    assert!(refused <= all / 1_000_000, "{refused} of {all}");
 }
 
 /// How long a service takes.
