@@ -1,5 +1,4 @@
-//! What retries need of requests: a second body, whether they may be repeated, and the number of
-//! the attempt.
+//! Requests that can be repeated: a second body, the permission, and the number of the attempt.
 
 use http::Extensions;
 

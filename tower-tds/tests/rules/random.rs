@@ -97,7 +97,8 @@ async fn a_hundred_random_services_refuse_nothing() {
     }
 }
 
-/// The burst is no proof there. The bound is on all services together, and on each of them.
+/// The burst is no proof there. Up to 50,000 calls of each service none is refused; more calls have a bound
+/// on each service, and on all together.
 #[tokio::test(start_paused = true)]
 async fn a_hundred_random_buckets_of_ten_refuse_next_to_nothing_under_an_automatic_burst() {
     let (mut all, mut refused) = (0, 0);
@@ -108,7 +109,8 @@ async fn a_hundred_random_buckets_of_ten_refuse_next_to_nothing_under_an_automat
         if seen.refused > 0 {
             println!("{what}: {} of {made} refused", seen.refused);
         }
-        assert!(seen.refused <= made / 20_000, "{what}: {seen:?}");
+        let most = if made <= 50_000 { 0 } else { made / 20_000 };
+        assert!(seen.refused <= most, "{what}: {seen:?}");
         all += made;
         refused += seen.refused;
     }
