@@ -66,7 +66,9 @@ class Log(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_request(self, code="-", size="-"):
-        print(self.command, self.path, int(code), flush=True)
+        # One write, so that the lines of two threads do not mix.
+        sys.stdout.write(f"{self.command} {self.path} {int(code)}\n")
+        sys.stdout.flush()
 
 
 listener = make_server("127.0.0.1", port, app, threaded=True, request_handler=Log)

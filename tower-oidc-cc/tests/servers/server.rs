@@ -150,11 +150,21 @@ impl Kind {
     }
 }
 
+/// The statuses of the token requests in `log`. The server may be writing its last line, so only
+/// lines that have ended count.
 fn statuses(log: &str) -> Vec<u16> {
-    let posts = log
+    let ended = log.rsplit_once('\n').map_or("", |(ended, _)| ended);
+    let posts = ended
         .lines()
         .filter_map(|line| line.strip_prefix("POST /token "));
     posts.map(|status| status.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_line_that_is_still_being_written_is_not_a_status() {
+    let log = "ready\nPOST /token 200\nPOST /token 4";
+    assert_eq!(statuses(log), [200]);
+    assert!(statuses("POST /token ").is_empty());
 }
 
 /// How often something is looked for that comes in seconds: a minute in steps of 10 ms.
