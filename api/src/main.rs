@@ -1,0 +1,22 @@
+//! Prints the public items of a crate from rustdoc's JSON, one a line.
+//!
+//! Left out: blanket implementations and auto traits, which every type has, and what a macro of pin-project-lite adds.
+
+use std::{env, error::Error};
+
+use public_api::Builder;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = env::args().nth(1).ok_or("usage: tds-api rustdoc.json")?;
+    let api = Builder::from_rustdoc_json(path)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .build()?;
+    for item in api.items() {
+        let line = item.to_string();
+        if !line.contains("__private") {
+            println!("{line}");
+        }
+    }
+    Ok(())
+}
