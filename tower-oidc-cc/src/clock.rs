@@ -53,6 +53,7 @@ impl Clock {
         reason = "a steady clock stops with a suspended machine, and tokens do not; a step of this \
                   one costs a token request at most, since the earlier of both counts"
     )]
+    #[inline]
     pub(crate) fn wall(&self) -> SystemTime {
         match &self.wall {
             None => SystemTime::now(),

@@ -14,8 +14,10 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
-    Challenge, Error, Judge, Judgement, Rejection, TokenError, judge::Refresh, service::Rules,
-    source::Flight,
+    Challenge, Error, Judge, Judgement, Rejection, TokenError,
+    judge::Refresh,
+    service::Rules,
+    source::{Bearer, Flight},
 };
 
 pin_project! {
@@ -63,8 +65,8 @@ pin_project! {
 /// The state of a call until its answer.
 pub(crate) struct Sent {
     pub(crate) rules: Arc<Rules>,
-    /// The number of the token that was sent.
-    pub(crate) generation: u64,
+    /// The token that was sent.
+    pub(crate) bearer: Arc<Bearer>,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -106,28 +108,22 @@ where
             match this.state.as_mut().project() {
                 // ## Sent => (Held | done)
                 StateProj::Sent { inner, sent, judge } => {
+                    // Kept whole, because each move of a response is a copy of it.
                     let polled = inner.poll(cx);
                     let Poll::Ready(outcome) = &polled else {
                         return Poll::Pending;
                     };
                     match judge.judge(outcome.as_ref()) {
-                        Judgement::Accepted => sent.rules.shared.accept(sent.generation),
+                        Judgement::Accepted => sent.rules.shared.accept(sent.bearer.generation),
                         Judgement::Nothing => {}
-                        Judgement::Refused => {
-                            let outcome = ready!(polled);
-                            match sent.rules.shared.refuse(sent.generation) {
-                                Ok(flight) => {
-                                    let held = Some(Box::new(sent.hold(outcome, flight)));
-                                    this.state.set(State::Held { held });
-                                    continue;
-                                }
-                                Err(refresh) => return Poll::Ready(refused(outcome, refresh)),
+                        judgement => match sent.reject(ready!(polled), judgement) {
+                            Ok(held) => {
+                                let held = Some(held);
+                                this.state.set(State::Held { held });
+                                continue;
                             }
-                        }
-                        judgement @ (Judgement::MissingRole | Judgement::NoHeader) => {
-                            let rejection = Rejection::new(judgement, Refresh::None);
-                            return Poll::Ready(rejected(ready!(polled), rejection));
-                        }
+                            Err(rejected) => return Poll::Ready(rejected),
+                        },
                     }
                     return polled.map_err(Error::Inner);
                 }
@@ -136,23 +132,13 @@ where
                     let Some(waiting) = held else {
                         return Poll::Pending;
                     };
-                    let has_ended = Pin::new(&mut waiting.flight).poll(cx).is_ready();
-                    if !has_ended {
-                        ready!(waiting.timer.as_mut().poll(cx));
-                    }
+                    ready!(waiting.poll_end(cx));
                     let Some(ended) = held.take() else {
                         return Poll::Pending;
                     };
-                    let Held { outcome, sent, .. } = *ended;
-                    let shared = &sent.rules.shared;
-                    let refresh = if shared.supersedes(sent.generation) {
-                        Refresh::Replaced
-                    } else if shared.header().is_some() {
-                        Refresh::Requested
-                    } else {
-                        Refresh::None
-                    };
-                    return Poll::Ready(refused(outcome, refresh));
+                    let refresh = ended.sent.refresh();
+                    let rejection = Rejection::new(Judgement::Refused, refresh);
+                    return Poll::Ready(rejected(ended.outcome, rejection));
                 }
                 // ## Failed => done
                 StateProj::Failed { error } => {
@@ -179,6 +165,27 @@ impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
 // === impl Sent ===
 
 impl Sent {
+    /// Holds a refused call whose token is being replaced, or returns its outcome.
+    #[cold]
+    #[expect(
+        clippy::type_complexity,
+        reason = "the outcome of a call, and the same when held"
+    )]
+    fn reject<R, E>(
+        &self,
+        outcome: Result<Response<R>, E>,
+        judgement: Judgement,
+    ) -> Result<Box<Held<Result<Response<R>, E>>>, Result<Response<R>, Error<E>>> {
+        let refresh = match judgement {
+            Judgement::Refused => match self.rules.shared.refuse(self.bearer.generation) {
+                Ok(flight) => return Ok(Box::new(self.hold(outcome, flight))),
+                Err(refresh) => refresh,
+            },
+            _ => Refresh::None,
+        };
+        Err(rejected(outcome, Rejection::new(judgement, refresh)))
+    }
+
     fn hold<O>(&self, outcome: O, flight: Flight) -> Held<O> {
         let longest = self.rules.shared.now().steady + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
@@ -186,19 +193,36 @@ impl Sent {
             outcome,
             sent: Self {
                 rules: Arc::clone(&self.rules),
-                ..*self
+                bearer: Arc::clone(&self.bearer),
+                deadline: self.deadline,
             },
             flight,
             timer: Box::pin(sleep_until(deadline.map_or(longest, |it| it.min(longest)))),
         }
     }
+
+    /// The state of the refused token after the wait.
+    fn refresh(&self) -> Refresh {
+        let shared = &self.rules.shared;
+        if shared.supersedes(self.bearer.generation) {
+            Refresh::Replaced
+        } else if shared.bearer().is_some() {
+            Refresh::Requested
+        } else {
+            Refresh::None
+        }
+    }
 }
 
-fn refused<R, E>(
-    outcome: Result<Response<R>, E>,
-    refresh: Refresh,
-) -> Result<Response<R>, Error<E>> {
-    rejected(outcome, Rejection::new(Judgement::Refused, refresh))
+// === impl Held ===
+
+impl<O> Held<O> {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match Pin::new(&mut self.flight).poll(cx) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => self.timer.as_mut().poll(cx),
+        }
+    }
 }
 
 fn rejected<R, E>(

@@ -50,25 +50,29 @@ pub(crate) enum Places {
 // === impl Places ===
 
 impl Places {
+    /// Whether a request may carry the token; `false` also for one that has to be looked at closer.
+    #[inline]
+    pub(crate) fn contain(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        // Most clients write the `Host` below. A scan of a few names takes less time than a hash.
+        self.origin_of(uri).is_some() && !headers.keys().any(|name| name == HOST)
+    }
+
     /// Checks that a request may carry the token.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
-        let listed = match self {
+        match self.origin_of(uri) {
+            Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
+            Some(_) => Err(Kind::OtherHost),
+            None if is_relative(uri) => Err(Kind::NoOrigin),
+            None => Err(Kind::ForeignOrigin),
+        }
+    }
+
+    #[inline]
+    fn origin_of(&self, uri: &Uri) -> Option<&Origin> {
+        match self {
             Self::Listed(origins) => origins.iter().find(|origin| origin.contains(uri)),
             Self::One(origin) => Some(origin).filter(|it| it.contains(uri) || is_relative(uri)),
-        };
-        let Some(origin) = listed else {
-            return Err(if is_relative(uri) {
-                Kind::NoOrigin
-            } else {
-                Kind::ForeignOrigin
-            });
-        };
-        // Most clients write this header below. A scan of a few names takes less time than a hash.
-        let has_host = headers.keys().any(|name| name == HOST);
-        if has_host && !headers.get_all(HOST).iter().all(|it| origin.is_named(it)) {
-            return Err(Kind::OtherHost);
         }
-        Ok(())
     }
 }
 
@@ -132,14 +136,20 @@ impl Origin {
     }
 
     /// Whether `uri` has this origin.
+    #[inline]
     pub(crate) fn contains(&self, uri: &Uri) -> bool {
         uri.scheme() == Some(&self.scheme) && uri.authority().is_some_and(|it| self.is_spelt(it))
     }
 
     /// Whether `authority` is this one, in any case, with or without a default port.
+    #[inline]
     fn is_spelt(&self, authority: &Authority) -> bool {
-        let is_alike = || normal(&self.scheme, authority).as_deref() == Some(&*self.authority);
-        *authority.as_str() == *self.authority || is_alike()
+        *authority.as_str() == *self.authority || self.is_alike(authority)
+    }
+
+    #[cold]
+    fn is_alike(&self, authority: &Authority) -> bool {
+        normal(&self.scheme, authority).as_deref() == Some(&*self.authority)
     }
 
     /// Whether a `Host` header names this one (RFC 9110, section 7.2).

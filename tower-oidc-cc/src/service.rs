@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{Extensions, Request, Response, header::AUTHORIZATION};
+use http::{Extensions, HeaderMap, Request, Response, Uri, header::AUTHORIZATION};
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -15,7 +15,7 @@ use crate::{
     error::Kind,
     future::{ResponseFuture, Sent},
     origin::Places,
-    source::{Shared, Wait},
+    source::{Bearer, Shared, Wait},
 };
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
@@ -64,9 +64,9 @@ pub struct BearerAuth<S, J = Challenge> {
     inner: S,
     rules: Arc<Rules>,
     judge: J,
-    /// Whether a token has been seen since the last call. There is no way back to waiting then,
-    /// because the inner service may hold a permit by now.
-    has_token: bool,
+    /// The token that was found since the last call. There is no way back to waiting then, because
+    /// the inner service may hold a permit by now.
+    bearer: Option<Arc<Bearer>>,
     /// The wait for a token, or its error.
     wait: Option<Box<Phase>>,
 }
@@ -166,7 +166,7 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
             inner,
             rules: Arc::clone(&self.rules),
             judge: self.judge.clone(),
-            has_token: false,
+            bearer: None,
             wait: None,
         }
     }
@@ -176,19 +176,53 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
 
 impl<S, J> BearerAuth<S, J> {
     /// Waits for the first token, the next one after an expiry, or the successor of a refused one.
+    /// Resolves to whether there is a token.
     #[cold]
-    fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let shared = &self.rules.shared;
-        let wait = self
-            .wait
-            .get_or_insert_with(|| Box::new(Phase::Waiting(Wait::default())));
-        if let Phase::Waiting(wait) = &mut **wait {
-            match ready!(wait.poll(shared, cx)) {
-                Ok(()) => self.wait = None,
-                Err(error) => self.wait = Some(Box::new(Phase::Failed(error))),
+        while self.bearer.is_none() {
+            let wait = self
+                .wait
+                .get_or_insert_with(|| Box::new(Phase::Waiting(Wait::default())));
+            let Phase::Waiting(waiting) = &mut **wait else {
+                return Poll::Ready(false);
+            };
+            match ready!(waiting.poll(shared, cx)) {
+                Ok(()) => {
+                    self.wait = None;
+                    self.bearer = shared.bearer();
+                }
+                Err(error) => **wait = Phase::Failed(error),
             }
         }
-        Poll::Ready(())
+        Poll::Ready(true)
+    }
+
+    /// Returns the token for one request, if that may carry it.
+    #[inline]
+    fn authorize<B>(&mut self, request: &Request<B>) -> Result<Arc<Bearer>, TokenError> {
+        let bearer = self.bearer.take();
+        let (uri, headers) = (request.uri(), request.headers());
+        match bearer.filter(|it| self.rules.shared.is_settled(it)) {
+            Some(bearer) if self.rules.places.contain(uri, headers) => Ok(bearer),
+            _ => self.authorize_slowly(uri, headers),
+        }
+    }
+
+    #[cold]
+    fn authorize_slowly(
+        &mut self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Bearer>, TokenError> {
+        let shared = &self.rules.shared;
+        match self.wait.take().map(|phase| *phase) {
+            Some(Phase::Failed(error)) if shared.settled().is_none() => return Err(error),
+            // A token has come since. The inner service is not ready, so this call cannot be made.
+            Some(_) => return Err(Kind::Expired.into()),
+            None => self.rules.places.check(uri, headers)?,
+        }
+        shared.bearer().ok_or_else(|| Kind::Expired.into())
     }
 }
 
@@ -203,41 +237,31 @@ where
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        if !self.has_token {
-            if self.wait.is_some() || !self.rules.shared.is_settled() {
-                ready!(self.poll_token(cx));
+        if self.bearer.is_none() {
+            if self.wait.is_none() {
+                self.bearer = self.rules.shared.settled();
             }
-            if self.wait.is_some() {
+            if self.bearer.is_none() && !ready!(self.poll_token(cx)) {
                 return Poll::Ready(Ok(()));
             }
-            self.has_token = true;
         }
         self.inner.poll_ready(cx).map_err(Error::Inner)
     }
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let rules = &self.rules;
-        self.has_token = false;
-        if let Some(phase) = self.wait.take() {
-            return ResponseFuture::failed(match *phase {
-                Phase::Failed(error) if !rules.shared.is_settled() => error,
-                // A token has come since. The inner service is not ready, so this call cannot be made.
-                _ => TokenError::new(Kind::Expired),
-            });
-        }
-        if let Err(kind) = rules.places.check(request.uri(), request.headers()) {
-            return ResponseFuture::failed(TokenError::new(kind));
-        }
-        let Some((header, generation)) = rules.shared.header() else {
-            return ResponseFuture::failed(TokenError::new(Kind::Expired));
+        let bearer = match self.authorize(&request) {
+            Ok(bearer) => bearer,
+            Err(error) => return ResponseFuture::failed(error),
         };
-        let deadline = rules.deadline.and_then(|read| read(request.extensions()));
+        let deadline = self.rules.deadline;
+        let deadline = deadline.and_then(|read| read(request.extensions()));
         // Insert replaces every value there was: a server that sees two takes either.
+        let header = bearer.header.clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         let sent = Sent {
-            rules: Arc::clone(rules),
-            generation,
+            rules: Arc::clone(&self.rules),
+            bearer,
             deadline,
         };
         ResponseFuture::sent(self.inner.call(request), sent, self.judge.clone())
@@ -250,7 +274,7 @@ impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
             judge: self.judge.clone(),
-            has_token: false,
+            bearer: None,
             wait: None,
         }
     }

@@ -7,7 +7,7 @@ use http::HeaderValue;
 pub use self::builder::TokenSourceBuilder;
 pub(crate) use self::{
     flight::{Flight, Wait},
-    shared::Shared,
+    shared::{Bearer, Shared},
 };
 use crate::{Provider, TokenEndpoint, TokenError, state::Phase};
 
@@ -187,7 +187,7 @@ impl TokenSource {
     /// If there is none, it starts a token request and returns `None`; a later call finds the token.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        if !self.shared.is_settled() {
+        if self.shared.settled().is_none() {
             drop(self.shared.enter());
         }
         self.current()
@@ -267,7 +267,7 @@ impl TokenSource {
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSource")
-            .field("is_settled", &self.shared.is_settled())
+            .field("is_settled", &self.shared.settled().is_some())
             .finish_non_exhaustive()
     }
 }

@@ -216,16 +216,11 @@ impl State {
         is_fresh.then_some((token.generation, token.lifetime))
     }
 
-    /// Whether calls may send the token without a look at this state.
-    pub(crate) fn is_settled_at(&self, now: Timestamp) -> bool {
-        let token = self.token.as_ref();
-        let is_due = |token: &Token| token.lifetime.renew_at.has_come_at(now);
-        token.is_some_and(|token| !is_due(token)) && !self.is_refused()
-    }
-
-    /// Whether a refusal is on record that no acceptance has followed.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.refusals.awaits_acceptance()
+    /// The number of the token, if calls may send it without a look at this state.
+    pub(crate) fn settled_at(&self, now: Timestamp) -> Option<u64> {
+        let token = self.token.as_ref()?;
+        let is_due = token.lifetime.renew_at.has_come_at(now);
+        (!is_due && !self.refusals.awaits_acceptance()).then_some(token.generation)
     }
 
     /// Whether a token from a store is better than the one in use.

@@ -4,9 +4,9 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
@@ -26,27 +26,26 @@ use crate::{
     error::{Kind, place},
     judge::Refresh,
     request::{Grant, Issued},
-    state::{Action, Event, Notice, State},
+    state::{Action, Event, Lifetime, Notice, State},
     store::Leases,
 };
 
-/// The token that calls send.
+/// The token that calls send; its header is marked as sensitive.
+#[derive(Debug)]
 pub(crate) struct Bearer {
     pub(crate) generation: u64,
     pub(crate) header: HeaderValue,
-    pub(crate) expires_at: Timestamp,
-    /// The renewal by the wall clock. Until then calls send the token without a look at the state;
-    /// the driver watches the steady clock.
-    settled_until: SystemTime,
+    lifetime: Lifetime,
 }
 
 /// One token, one flight at a time, any number of readers.
 pub(crate) struct Shared {
-    /// Full while the token is valid, not due for renewal, and not refused. Written under the lock.
+    /// The token in use, until its expiry is noticed. Written under the lock.
     slot: ArcSwapOption<Bearer>,
-    /// Whether the next acceptance is news. Relaxed: it orders no other memory, and a call that misses
+    /// The number of the token that calls send without a look at the state; zero while the token is
+    /// refused, due for renewal, or absent. Relaxed: it orders no other memory, and a call that misses
     /// a change has a next one.
-    is_refused: AtomicBool,
+    settled: AtomicU64,
     /// Held for arithmetic and for the start of a flight, never across an `.await`.
     locked: Mutex<Locked>,
     pub(crate) grant: Arc<Grant>,
@@ -58,7 +57,6 @@ pub(crate) struct Shared {
 /// The part behind the lock.
 struct Locked {
     state: State,
-    bearer: Option<Arc<Bearer>>,
     /// The last flight; it may have ended.
     flight: Option<Flight>,
     driver: Option<JoinHandle<()>>,
@@ -89,10 +87,9 @@ impl Shared {
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             slot: ArcSwapOption::const_empty(),
-            is_refused: AtomicBool::new(false),
+            settled: AtomicU64::new(0),
             locked: Mutex::new(Locked {
                 state,
-                bearer: None,
                 flight: None,
                 driver: None,
                 wake: watch::Sender::new(()),
@@ -104,25 +101,28 @@ impl Shared {
         })
     }
 
-    /// Whether a call may send the token in use without a look at the state.
-    pub(crate) fn is_settled(&self) -> bool {
-        let bearer = self.slot.load();
-        let bearer = bearer.as_ref();
-        bearer.is_some_and(|bearer| self.settings.clock.wall() < bearer.settled_until)
+    /// The token in use, if calls may send it without a look at the state.
+    ///
+    /// It compares the wall clock alone, because the driver watches the steady one.
+    #[inline]
+    pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
+        let slot = self.slot.load();
+        let bearer = slot.as_ref().filter(|it| self.is_settled(it))?;
+        (self.settings.clock.wall() < bearer.lifetime.renew_at.wall).then(|| Arc::clone(bearer))
     }
 
-    /// The header and the number of the token in use.
-    pub(crate) fn header(&self) -> Option<(HeaderValue, u64)> {
-        let of = |bearer: &Arc<Bearer>| (bearer.header.clone(), bearer.generation);
-        let settled = self.slot.load().as_ref().map(of);
-        settled.or_else(|| self.bearer().as_ref().map(of))
+    /// Whether this is still the token that calls may send.
+    #[inline]
+    pub(crate) fn is_settled(&self, bearer: &Bearer) -> bool {
+        bearer.generation == self.settled.load(Ordering::Relaxed)
     }
 
     /// The token in use, if it is valid.
+    #[cold]
     pub(crate) fn bearer(&self) -> Option<Arc<Bearer>> {
         let now = self.now();
-        let bearer = self.lock().bearer.clone();
-        bearer.filter(|bearer| !bearer.expires_at.has_come_at(now))
+        let bearer = self.slot.load_full();
+        bearer.filter(|bearer| bearer.lifetime.is_fresh_at(now))
     }
 
     /// Looks for a token, and starts or joins the flight that brings one.
@@ -147,8 +147,9 @@ impl Shared {
     }
 
     /// Records that a call with the token of this number was accepted.
+    #[inline]
     pub(crate) fn accept(&self, generation: u64) {
-        if self.is_refused.load(Ordering::Relaxed) {
+        if self.settled.load(Ordering::Relaxed) == 0 {
             self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
         }
     }
@@ -174,12 +175,8 @@ impl Shared {
     /// Whether a token from the store is better than the one in use.
     pub(crate) fn wants(&self, issued: &Issued) -> bool {
         let now = self.now();
-        let locked = self.lock();
-        let is_other = locked
-            .bearer
-            .as_ref()
-            .is_none_or(|bearer| bearer.header != issued.header);
-        is_other && locked.state.wants_at(now, &issued.fetched)
+        let is_same = |bearer: Arc<Bearer>| bearer.header == issued.header;
+        !self.bearer().is_some_and(is_same) && self.lock().state.wants_at(now, &issued.fetched)
     }
 
     /// Records the outcome of a flight.
@@ -191,12 +188,11 @@ impl Shared {
             };
             match locked.state.on(Event::Fetched(issued.fetched), now) {
                 Action::Use(generation, lifetime) => {
-                    locked.bearer = Some(Arc::new(Bearer {
+                    self.slot.store(Some(Arc::new(Bearer {
                         generation,
                         header: issued.header,
-                        expires_at: lifetime.expires_at,
-                        settled_until: lifetime.renew_at.wall,
-                    }));
+                        lifetime,
+                    })));
                     Ok(())
                 }
                 Action::Fail(error) => Err(error),
@@ -322,21 +318,10 @@ impl Shared {
         let (mut locked, now) = (self.lock(), self.now());
         let done = work(&mut locked, now);
         if locked.state.fresh_at(now).is_none() {
-            locked.bearer = None;
+            self.slot.store(None);
         }
-        let settled = locked
-            .bearer
-            .as_ref()
-            .filter(|_| locked.state.is_settled_at(now));
-        let is_stored = match (settled, &*self.slot.load()) {
-            (Some(bearer), Some(stored)) => bearer.generation == stored.generation,
-            (settled, stored) => settled.is_none() && stored.is_none(),
-        };
-        if !is_stored {
-            self.slot.store(settled.cloned());
-        }
-        let is_refused = locked.state.is_refused();
-        self.is_refused.store(is_refused, Ordering::Relaxed);
+        let settled = locked.state.settled_at(now);
+        self.settled.store(settled.unwrap_or(0), Ordering::Relaxed);
         let notices = locked.state.take_notices();
         drop(locked);
         notices.into_iter().for_each(Notice::emit);
