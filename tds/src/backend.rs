@@ -26,7 +26,7 @@ use crate::{
     list,
     output::{self, note, rough},
     settings::{Settings, address, duration},
-    status, stop,
+    status,
 };
 
 /// Serve many users, and programs in any language, by one call for all
@@ -106,7 +106,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         None => None,
     };
     let service = settings.service().await?;
-    let client = service.builder.build()?;
+    let client = settings.client(service.builder).await?;
     let metrics = PrometheusBuilder::new()
         .install_recorder()
         .map_err(|error| Failure::usage(output::causes(&error)))?;
@@ -147,7 +147,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     note(&format!("listening on http://{}", listens(&users)?));
     let serving = axum::serve(users, router).with_graceful_shutdown(wait(stopped));
     let grace = async {
-        stop::asked().await;
+        settings.stop.asked().await;
         drop(stop);
         sleep(job.deadline).await;
     };

@@ -5,6 +5,7 @@ use std::{
     io,
     num::NonZeroU32,
     path::{Path, PathBuf},
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -32,7 +33,7 @@ use crate::{
     output::{self, Progress, rough},
     save,
     settings::Settings,
-    stop,
+    stop::Stop,
 };
 
 /// Download a list of files: each is there whole or not at all
@@ -128,7 +129,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         true => service.builder.compression(),
         false => service.builder,
     };
-    let client = builder.build()?;
+    let client = settings.client(builder).await?;
     let manifest = Manifest::open(&job.out, &service.base_url).map_err(|error| {
         Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
     })?;
@@ -157,7 +158,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         ending: Ending::new(Some(OUTAGE), job.wait_quota),
         progress: Progress::new(total),
     };
-    let ended = run.all(job.jobs).await;
+    let ended = run.all(job.jobs, &settings.stop).await;
     // Calls that end here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
     let exit = ended.unwrap_or_else(|| run.exit());
@@ -179,8 +180,8 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
 
 impl Run {
     /// Downloads all items. Returns the exit if it ends early.
-    async fn all(&mut self, jobs: NonZeroU32) -> Option<Exit> {
-        let mut stop = std::pin::pin!(stop::asked());
+    async fn all(&mut self, jobs: NonZeroU32, stop: &Stop) -> Option<Exit> {
+        let mut stop = pin!(stop.asked());
         let queue: Vec<_> = self.items.iter().cloned().enumerate().collect();
         let queue = Arc::new(Mutex::new(queue.into_iter()));
         let (sender, mut results) = mpsc::channel(64);

@@ -37,7 +37,17 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
     say(&settings.to_string())?;
     let service = settings.service_for_one().await?;
     // Without the folder of the state: a token that is kept there proves nothing about the secret.
-    let client = service.builder.tokens(|tokens| tokens).build()?;
+    let client = settings
+        .client(service.builder.tokens(|tokens| tokens))
+        .await?;
+    if let Some(fleet) = settings.fleet.get() {
+        let fleet = fleet.status();
+        let s = if fleet.members == 1 { "" } else { "s" };
+        say(&format!(
+            "fleet: {} member{s}, this one with {} of {} requests\n",
+            fleet.members, fleet.share.requests, fleet.total.requests
+        ))?;
+    }
     // If there is no token, the call returns the reason.
     if let Ok(Ok(_)) = timeout(job.deadline, client.tokens().ready()).await {
         let life = client.tokens().health().life_left.unwrap_or_default();

@@ -89,9 +89,7 @@ impl Ending {
                 let outage = self.outage.is_some_and(|most| self.unreachable >= most);
                 outage || error.ends_the_job()
             }
-            Exit::Whole | Exit::SomeFailed | Exit::Usage | Exit::Credentials => {
-                error.ends_the_job()
-            }
+            _ => error.ends_the_job(),
         };
         over.then_some(exit)
     }

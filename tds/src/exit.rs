@@ -13,6 +13,8 @@ pub(crate) enum Exit {
     Quota,
     Credentials,
     Unreachable,
+    /// The signal with this number ended the job.
+    Signal(u8),
 }
 
 /// The reason why a job ends early.
@@ -59,6 +61,7 @@ impl Exit {
             Self::Quota => 3,
             Self::Credentials => 4,
             Self::Unreachable => 5,
+            Self::Signal(number) => number.saturating_add(128),
         }
     }
 }
@@ -109,4 +112,4 @@ pub(crate) const TABLE: &str = "Exit codes:
   3  quota used up; come back later
   4  credentials: the key or its roles have to be corrected
   5  service unreachable or failing: come back later
-A signal ends get and check by 128 and its number, bulk by 1, poll and backend by 0.";
+A signal ends poll and backend with 0, bulk with 1, the others with 128 + n.";

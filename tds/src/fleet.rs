@@ -1,8 +1,10 @@
-//! `tds fleet status`: the members of a fleet, as its store has them.
+//! Fleets: a job joins one by `--fleet`, and `tds fleet status` shows its members.
 
-use std::{collections::BTreeMap, env};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
+use tokio::time::timeout;
+use tower_tds::Limiter;
 use tower_tds_fleet::{
     FleetError, StoreFault,
     redis::{Client, RedisError, cmd},
@@ -11,50 +13,85 @@ use tower_tds_fleet::{
 use crate::{
     exit::{Exit, Failure},
     output,
+    settings::{FLEET_NAME, FLEET_STORE, Settings, Source},
 };
 
 /// Look at processes that share the limits
 #[derive(Debug, Subcommand)]
 pub(crate) enum Fleet {
-    Status(Status),
+    /// Write a table of the members and their shares
+    Status,
 }
 
-/// Write a table of the members and their shares
-#[derive(Debug, Args)]
-pub(crate) struct Status {
-    #[arg(
-        long,
-        value_name = "URL",
-        help = "The store: redis://, rediss:// or redis+unix:// [TDS_FLEET_STORE]"
-    )]
-    store: Option<String>,
-    #[arg(
-        long,
-        value_name = "NAME",
-        help = "The name of the fleet [TDS_FLEET_NAME]"
-    )]
-    name: Option<String>,
-}
-
-pub(crate) async fn run(job: Fleet) -> Result<Exit, Failure> {
-    let Fleet::Status(status) = job;
-    let given = |option: Option<String>, variable: &str, flag: &str| {
-        let value = option.or_else(|| env::var(variable).ok());
-        value.ok_or_else(|| Failure::usage(format!("give {flag}, or set {variable}")))
+pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
+    let Some((store, name)) = settings.store()? else {
+        return Err(Failure::usage(format!(
+            "{FLEET_STORE} is not set; give --fleet"
+        )));
     };
-    let store = given(status.store, "TDS_FLEET_STORE", "--store")?;
-    let name = given(status.name, "TDS_FLEET_NAME", "--name")?;
-    let (fields, now) = read(&store, &name).await.map_err(failure)?;
+    let read = read(&store, name).await;
+    let (fields, now) = read.map_err(|error| failure(&error.into()))?;
     let table = table(&fields, now);
     output::unless_closed(output::write(table.as_bytes()))
         .map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))?;
     Ok(Exit::Whole)
 }
 
+// === impl Settings ===
+
+impl Settings {
+    /// The store of the fleet, and the fleet's name. The simulated service has no fleet.
+    pub(crate) fn store(&self) -> Result<Option<(Client, &str)>, Failure> {
+        let Some(store) = self.find(FLEET_STORE).filter(|_| !self.simulate) else {
+            return Ok(None);
+        };
+        if store.source == Source::Flag && store.value.contains('@') {
+            return Err(Failure::usage(format!(
+                "--fleet: every user of this machine can read a password in it; set {FLEET_STORE}"
+            )));
+        }
+        // The address is in no message, because it may contain a password.
+        let client = Client::open(&*store.value).map_err(|_| {
+            let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";
+            Failure::usage(format!(
+                "{FLEET_STORE} is no address of a store: write {forms}"
+            ))
+        })?;
+        Ok(Some((client, self.value(FLEET_NAME).unwrap_or_default())))
+    }
+
+    /// Joins the fleet, if there is one, and waits until its store knows what the members have, or
+    /// for a stop.
+    pub(crate) async fn join(&self, limiter: &Limiter) -> Result<(), Failure> {
+        let Some((store, name)) = self.store()? else {
+            return Ok(());
+        };
+        let fleet = tower_tds_fleet::Fleet::join(store, name, limiter);
+        let fleet = fleet.map_err(|error| failure(&error))?;
+        // A job joins once.
+        drop(self.fleet.set(fleet.clone()));
+        let mut ready = pin!(fleet.ready());
+        if let Ok(ready) = timeout(SOON, &mut ready).await {
+            return ready.map_err(|error| failure(&error));
+        }
+        output::note("waiting for the fleet's store; one without memory takes 17 s");
+        tokio::select! {
+            ready = ready => ready.map_err(|error| failure(&error)),
+            () = self.stop.asked() => Ok(()),
+        }
+    }
+
+    /// Leaves the fleet, so that its other members have the share at once.
+    pub(crate) async fn leave(&self) {
+        if let Some(fleet) = self.fleet.get() {
+            fleet.leave().await;
+        }
+    }
+}
+
 /// The fleet's hash, and the store's clock in milliseconds.
-async fn read(store: &str, name: &str) -> Result<(BTreeMap<String, String>, u64), RedisError> {
-    let client = Client::open(store)?;
-    let mut connection = client.get_multiplexed_async_connection().await?;
+async fn read(store: &Client, name: &str) -> Result<(BTreeMap<String, String>, u64), RedisError> {
+    let mut connection = store.get_multiplexed_async_connection().await?;
     let mut get = cmd("HGETALL");
     get.arg(format!("{{{name}}}:shares"));
     let fields = get.query_async(&mut connection).await?;
@@ -62,12 +99,14 @@ async fn read(store: &str, name: &str) -> Result<(BTreeMap<String, String>, u64)
     Ok((fields, seconds * 1_000 + micros / 1_000))
 }
 
-fn failure(error: RedisError) -> Failure {
-    let error = FleetError::from(error);
+fn failure(error: &FleetError) -> Failure {
     let exit = match error.kind() {
-        StoreFault::Credentials | StoreFault::MissingRight => Exit::Credentials,
-        StoreFault::Settings | StoreFault::Tls | StoreFault::WrongNode => Exit::Usage,
-        _ => Exit::Unreachable,
+        StoreFault::Unreachable
+        | StoreFault::ReadOnly
+        | StoreFault::OutOfMemory
+        | StoreFault::Other => Exit::Unreachable,
+        // An operator has to act.
+        _ => Exit::Usage,
     };
     Failure::new(exit, error.to_string())
 }
@@ -106,3 +145,6 @@ fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
 
 /// The life of a share.
 const SILENT: u64 = 5_000;
+
+/// Longer than the answers of a store that is there and remembers.
+const SOON: Duration = Duration::from_secs(2);

@@ -11,7 +11,8 @@ use crate::{
     answer,
     exit::{Exit, Failure},
     list, output, save,
-    settings::{Service, Settings, duration},
+    service::Service,
+    settings::{Settings, duration},
 };
 
 /// Write one response: data, or nothing and an exit code
@@ -39,25 +40,28 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         simulated,
         ..
     } = settings.service_for_one().await?;
-    let client = builder.build()?;
     let begun = Instant::now();
+    let Ok(client) = timeout(job.deadline, settings.client(builder)).await else {
+        let why =
+            "the deadline passed while waiting for a share of the fleet's limits; nothing was sent";
+        return Err(Failure::new(Exit::Unreachable, why));
+    };
+    let client = client?;
+    let left = || job.deadline.saturating_sub(begun.elapsed());
     // The token comes first: processes that wait for the same token begin together, and their turns
     // spread them.
-    let Ok(token) = timeout(job.deadline, client.tokens().ready()).await else {
+    let Ok(token) = timeout(left(), client.tokens().ready()).await else {
         return Err(Failure::new(Exit::Unreachable, no_token(&client)));
     };
     if let (Some(state), Ok(_)) = (&state, token) {
-        let left = || job.deadline.saturating_sub(begun.elapsed());
         let Ok(turn) = timeout(left(), state.turn()).await else {
             return Err(Failure::new(Exit::Unreachable, state.held()));
         };
         sleep(turn.min(left())).await;
     }
-    let left = job.deadline.saturating_sub(begun.elapsed());
-    let answer = get(&client, &job.path, left).await;
+    let answer = get(&client, &job.path, left()).await;
     // A new token is for the next start. It is saved before its use, so this usually ends at once.
-    let left = job.deadline.saturating_sub(begun.elapsed());
-    drop(timeout(left.min(SAVING), client.tokens().idle()).await);
+    drop(timeout(left().min(SAVING), client.tokens().idle()).await);
     drop(simulated);
     let answer = answer?;
     let written = match &job.out {

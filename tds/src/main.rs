@@ -18,18 +18,25 @@ mod outage;
 mod output;
 mod poll;
 mod save;
+mod service;
 mod settings;
 mod state;
 mod status;
 mod stop;
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    pin::pin,
+    process::{self, ExitCode},
+    time::Duration,
+};
 
 use clap::{Parser, Subcommand};
 
 use crate::{
     exit::{Exit, Failure},
+    fleet::Fleet,
     output::warn,
+    settings::{FLEET_STORE, LOG, Settings},
 };
 
 /// Data of the transport data service: one token, whole files, no refusals.
@@ -57,7 +64,7 @@ enum Job {
     Backend(backend::Backend),
     Check(check::Check),
     #[command(subcommand)]
-    Fleet(fleet::Fleet),
+    Fleet(Fleet),
 }
 
 fn main() -> ExitCode {
@@ -76,14 +83,13 @@ fn main() -> ExitCode {
 
 async fn run() -> ExitCode {
     let cli = Cli::parse();
-    // The other jobs end in order by a signal.
-    let ended = if let Job::Get(_) | Job::Check(_) | Job::Fleet(_) = cli.job {
-        tokio::select! {
-            ended = job(cli) => ended,
-            signal = stop::asked_as_the_first() => return ExitCode::from(signal + 128),
+    let ended = match cli.options.settings() {
+        Ok(settings) => {
+            let ended = supervised(cli.job, &settings).await;
+            settings.leave().await;
+            ended
         }
-    } else {
-        job(cli).await
+        Err(failure) => Err(failure),
     };
     match ended {
         Ok(exit) => exit.into(),
@@ -94,18 +100,35 @@ async fn run() -> ExitCode {
     }
 }
 
-async fn job(cli: Cli) -> Result<Exit, Failure> {
-    let settings = cli.options.settings()?;
-    if let Some(log) = settings.log() {
+/// Runs a job until it ends, by itself or by a signal.
+async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
+    let is_short = matches!(job, Job::Get(_) | Job::Check(_) | Job::Fleet(_));
+    // The signal itself ends a short job, except the first process of a container and a member of a fleet.
+    let has_handler = !is_short || process::id() == 1 || settings.find(FLEET_STORE).is_some();
+    let mut job = pin!(run_job(job, settings));
+    tokio::select! {
+        ended = &mut job => return ended,
+        signal = settings.stop.listen(), if has_handler => {
+            if is_short {
+                return Ok(Exit::Signal(signal));
+            }
+        }
+    }
+    // The other jobs end in order.
+    job.await
+}
+
+async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
+    if let Some(log) = settings.value(LOG) {
         output::start_log(log)?;
     }
-    match cli.job {
-        Job::Get(job) => get::run(job, &settings).await,
-        Job::Bulk(job) => bulk::run(job, &settings).await,
-        Job::Poll(job) => poll::run(job, &settings).await,
-        Job::Backend(job) => backend::run(job, &settings).await,
-        Job::Check(job) => check::run(job, &settings).await,
-        Job::Fleet(job) => fleet::run(job).await,
+    match job {
+        Job::Get(job) => get::run(job, settings).await,
+        Job::Bulk(job) => bulk::run(job, settings).await,
+        Job::Poll(job) => poll::run(job, settings).await,
+        Job::Backend(job) => backend::run(job, settings).await,
+        Job::Check(job) => check::run(job, settings).await,
+        Job::Fleet(Fleet::Status) => fleet::run(settings).await,
     }
 }
 

@@ -32,7 +32,6 @@ use crate::{
     outage::Outages,
     save,
     settings::{Settings, duration},
-    stop,
 };
 
 /// Read feeds again and again: a line and a file for each change
@@ -91,8 +90,8 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
     let _alone = job.out.as_deref().map(save::alone).transpose()?;
-    let client = service.builder.build()?;
-    let mut stop = pin!(stop::asked());
+    let client = settings.client(service.builder).await?;
+    let mut stop = pin!(settings.stop.asked());
     let (sender, mut rounds) = mpsc::channel(64);
     let mut feeds = JoinSet::new();
     let turns = Arc::new(Semaphore::new(AT_ONCE));

@@ -1,24 +1,38 @@
-//! The stop signal of a program.
+//! The signals that stop a program.
 
 #[cfg(unix)]
 use std::task::Poll;
 
-use tokio::signal;
+use tokio::{signal, sync::SetOnce};
 
-/// Waits for a stop signal: Ctrl-C, a service manager's signal, or the end of the terminal.
-pub(crate) async fn asked() {
-    signalled().await;
+/// The stop of a job by Ctrl-C, a service manager's signal, or the end of the terminal.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    armed: SetOnce<()>,
+    signal: SetOnce<()>,
 }
 
-/// Waits for a stop signal if this is the first process of a container.
-///
-/// A signal ends such a process only if it has a handler. The signal itself ends any other process,
-/// as shells and service managers expect.
-pub(crate) async fn asked_as_the_first() -> u8 {
-    if std::process::id() != 1 {
-        return std::future::pending().await;
+// === impl Stop ===
+
+impl Stop {
+    /// Replaces the default action of the signals. Until then they end the program at once.
+    pub(crate) fn arm(&self) {
+        // A second call changes nothing.
+        drop(self.armed.set(()));
     }
-    signalled().await
+
+    /// Waits for the first signal, and records it. Returns its number.
+    pub(crate) async fn listen(&self) -> u8 {
+        self.armed.wait().await;
+        let number = signalled().await;
+        drop(self.signal.set(()));
+        number
+    }
+
+    /// Waits until a signal was recorded.
+    pub(crate) async fn asked(&self) {
+        self.signal.wait().await;
+    }
 }
 
 /// Waits for a signal. Returns its number.

@@ -5,6 +5,7 @@
 mod backend;
 mod bulk;
 mod container;
+mod fleet;
 mod get;
 mod poll;
 mod serving;
@@ -225,7 +226,9 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 12] = [
+    "TDS_FLEET_STORE",
+    "TDS_FLEET_NAME",
     "TDS_RATE",
     "TDS_CONNECTIONS",
     "TDS_SHARE",

@@ -1,0 +1,194 @@
+//! The service of a job: its limits, its key, and the builder of its client.
+
+use std::{error::Error, num::NonZeroU32, path::Path, time::Duration};
+
+use tds_sim::{Config, Server};
+use tower_tds::{Builder, Client, Credentials, Limits, Provider, Quota};
+use tower_tds_fleet::RedisTokens;
+
+use crate::{
+    exit::Failure,
+    output::{causes, warn},
+    settings::{
+        AUTH_URL, BASE_URL, CLIENT_ID, CONNECTIONS, RATE, SECRET, SECRET_FILE, SHARE, STATE_DIR,
+        Settings, duration, read_secret,
+    },
+    state::State,
+};
+
+/// A service, and the builder of its client.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) builder: Builder,
+    /// The base URL, or [`SIMULATED`].
+    pub(crate) base_url: String,
+    /// The state that processes with the same key share on this machine. `None` in a fleet, and with
+    /// the simulated service, which ends with this process.
+    pub(crate) state: Option<State>,
+    /// The simulated service, which lives as long as the job.
+    pub(crate) simulated: Option<Server>,
+}
+
+impl Settings {
+    /// The limits of this process: its share of the rates and of the connections.
+    fn limits(&self) -> Result<Limits, Failure> {
+        let usage = |name, why| Failure::usage(format!("{name}: {why}"));
+        let share = self.value(SHARE).unwrap_or_default();
+        let (part, whole): (u32, u32) = share
+            .split_once('/')
+            .and_then(|(part, whole)| Some((part.parse().ok()?, whole.parse().ok()?)))
+            .filter(|(part, whole)| (1..=*whole).contains(part))
+            .ok_or_else(|| usage(SHARE, "write a part such as 1/4".to_owned()))?;
+        let of = |name, all: NonZeroU32| {
+            let own = u64::from(all.get()) * u64::from(part) / u64::from(whole);
+            let own = u32::try_from(own).ok().and_then(NonZeroU32::new);
+            own.ok_or_else(|| usage(name, format!("a share of {share} leaves none of {all}")))
+        };
+        let mut limits: Option<Limits> = None;
+        for rate in self.value(RATE).unwrap_or_default().split(',') {
+            let (requests, per) = quota(rate).ok_or_else(|| {
+                usage(
+                    RATE,
+                    format!("{rate:?}: write requests and a time: 50/1s, 5/60s"),
+                )
+            })?;
+            let quota = Quota::new(of(RATE, requests)?, per)
+                .ok_or_else(|| usage(RATE, format!("{rate}: no limit can be kept over it")))?;
+            limits = Some(match limits {
+                Some(limits) => limits.also(quota),
+                None => Limits::new(quota),
+            });
+        }
+        let connections = self.value(CONNECTIONS).and_then(|text| text.parse().ok());
+        let connections =
+            connections.ok_or_else(|| usage(CONNECTIONS, "write a number from 1".to_owned()))?;
+        let limits = limits.ok_or_else(|| usage(RATE, "it is empty".to_owned()))?;
+        let connections = of(CONNECTIONS, connections)?;
+        Ok(limits.connections(connections).in_flight(connections))
+    }
+
+    /// The service of a job that sends many requests.
+    ///
+    /// Its first interval may have been used by an earlier run. A minute of that is waited for, and
+    /// an hour is not. The store of a fleet has it.
+    pub(crate) async fn service(&self) -> Result<Service, Failure> {
+        let limits = self.limits()?;
+        let longest = limits.quotas().iter().map(Quota::per).max();
+        let limits = match longest {
+            Some(longest) if longest <= MINUTE && self.store()?.is_none() => limits.drained(),
+            Some(_) | None => limits,
+        };
+        self.open(limits).await
+    }
+
+    /// The service of a job that sends one request.
+    pub(crate) async fn service_for_one(&self) -> Result<Service, Failure> {
+        self.open(self.limits()?).await
+    }
+
+    /// Builds the client, and joins the fleet if there is one. The job begins here.
+    pub(crate) async fn client(&self, builder: Builder) -> Result<Client, Failure> {
+        let client = builder.build()?;
+        self.stop.arm();
+        self.join(client.limiter()).await?;
+        Ok(client)
+    }
+
+    /// Checks the settings, or starts the simulated service.
+    async fn open(&self, limits: Limits) -> Result<Service, Failure> {
+        if self.simulate {
+            return simulated(limits).await;
+        }
+        let secret = match (self.find(SECRET), self.find(SECRET_FILE)) {
+            (Some(secret), Some(file)) if secret.source == file.source => {
+                return Err(Failure::usage(format!(
+                    "{SECRET} and {SECRET_FILE} are both set: one would be ignored"
+                )));
+            }
+            (secret, file) => secret.into_iter().chain(file).min_by_key(|it| it.source),
+        };
+        let mut missing = Vec::new();
+        let mut required = |name| {
+            let value = self.value(name);
+            missing.extend(value.is_none().then_some(name));
+            value.unwrap_or_default()
+        };
+        let (auth, base, id) = (required(AUTH_URL), required(BASE_URL), required(CLIENT_ID));
+        if secret.is_none() {
+            missing.push("TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)");
+        }
+        let (Some(secret), []) = (secret, &missing[..]) else {
+            let are = if missing.len() > 1 { "are" } else { "is" };
+            return Err(Failure::usage(format!(
+                "{} {are} not set; --simulate calls a simulated service instead",
+                missing.join(" and ")
+            )));
+        };
+        let (provider, secret) = if secret.name == SECRET_FILE {
+            // Read now, because a provider retries an unusable file for two minutes.
+            let path = &*secret.value;
+            let secret = read_secret(Path::new(path))
+                .map_err(|error| Failure::usage(format!("{SECRET_FILE} {path}: {error}")))?;
+            (Provider::file(id, path), secret)
+        } else {
+            let key = Credentials::new(id, &*secret.value).map_err(|error| {
+                let why = causes(&error);
+                Failure::usage(format!("{CLIENT_ID} or {SECRET} is not usable: {why}"))
+            })?;
+            (key.into(), secret.value.clone())
+        };
+        let mut builder = Client::builder(auth, base, provider).loopback_http();
+        // The members of a fleet share a token by their store, and start by their shares.
+        let state = match self.store()? {
+            Some((store, name)) => {
+                let store = RedisTokens::new(store, name, &secret);
+                builder = builder.tokens(|tokens| tokens.store(store));
+                None
+            }
+            None => State::open(self.value(STATE_DIR), &[auth, id], &limits),
+        };
+        if let Some(state) = &state {
+            let store = state.tokens();
+            builder = builder.tokens(|tokens| tokens.store(store));
+        }
+        Ok(Service {
+            builder: builder.limits(limits),
+            base_url: base.to_owned(),
+            state,
+            simulated: None,
+        })
+    }
+}
+
+async fn simulated(limits: Limits) -> Result<Service, Failure> {
+    let unusable =
+        |error: &dyn Error| Failure::usage(format!("no simulated service: {}", causes(error)));
+    let server = Server::start(Config::default()).await;
+    let server = server.map_err(|error| unusable(&error))?;
+    warn("a simulated service answers; its data is invented");
+    let key = Credentials::new(server.client_id(), server.client_secret());
+    let key = key.map_err(|error| unusable(&error))?;
+    let builder = Client::builder(server.auth_url(), server.base_url(), key);
+    Ok(Service {
+        builder: builder.loopback_http().limits(limits),
+        base_url: SIMULATED.to_owned(),
+        state: None,
+        simulated: Some(server),
+    })
+}
+
+/// Parses a limit: `5/60s`, `50/s`, `1000/1h`, or `5/60` in seconds.
+fn quota(text: &str) -> Option<(NonZeroU32, Duration)> {
+    let (requests, per) = text.trim().split_once('/')?;
+    let per = match per.chars().next()? {
+        first if !first.is_ascii_digit() => format!("1{per}"),
+        _ if per.ends_with(|last: char| last.is_ascii_digit()) => format!("{per}s"),
+        _ => per.to_owned(),
+    };
+    Some((requests.parse().ok()?, duration(&per).ok()?))
+}
+
+/// Stands in for a base URL, because the port of a simulated service changes.
+const SIMULATED: &str = "simulated";
+
+const MINUTE: Duration = Duration::from_secs(60);

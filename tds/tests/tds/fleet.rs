@@ -1,0 +1,211 @@
+//! Jobs as members of a fleet, with a redis-server of the test's own.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use tds_sim::Config;
+use tokio::time::{Duration, sleep, timeout};
+
+use crate::{Bench, HANGS, err, out, output, signal, skipped, tds, text};
+
+/// A redis-server on a socket in the folder of a bench, killed with its test.
+struct Store(Child);
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Store {
+    /// Returns its address, or `None` if the program is not installed.
+    fn start(bench: &Bench, password: &str) -> Option<(Self, String)> {
+        if skipped("redis-server") {
+            return None;
+        }
+        let socket = bench.path("redis.sock");
+        let mut server = Command::new("redis-server");
+        server.args(["--port", "0", "--save", "", "--unixsocket", text(&socket)]);
+        server.args(["--dir", text(&bench.folder), "--requirepass", password]);
+        let mut server = server.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut lines = BufReader::new(server.stdout.take().expect("it is piped")).lines();
+        let is_ready = |line: &str| line.contains("eady to accept connections");
+        assert!(lines.any(|line| is_ready(&line.expect("text"))));
+        std::thread::spawn(move || lines.for_each(drop));
+        Some((Self(server), format!("redis+unix://{}", socket.display())))
+    }
+}
+
+/// The members in `tds fleet status`, by its lines.
+async fn members(store: &str) -> Vec<String> {
+    let run = output(tds(&[
+        "fleet",
+        "status",
+        "--fleet",
+        store,
+        "--fleet-name",
+        "buses",
+    ]))
+    .await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let table = out(&run);
+    let lines: Vec<_> = table.lines().collect();
+    let [head, members @ .., memory] = &lines[..] else {
+        unreachable!("no table: {table}");
+    };
+    assert!(head.starts_with("member "), "{table}");
+    assert!(memory.starts_with("the store remembers "), "{table}");
+    members.iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn two_jobs_of_a_fleet_keep_the_limits_and_share_a_token_and_a_signal_leaves_the_fleet() {
+    let bench = Bench::new("fleet", Config::default()).await;
+    let Some((_store, store)) = Store::start(&bench, "") else {
+        return;
+    };
+    let fleet = ["--fleet", &store, "--fleet-name", "buses"];
+    let mut jobs = Vec::new();
+    for name in ["a", "b"] {
+        let list = bench.path(name);
+        fs::write(&list, format!("/v1/live/{name}-{{1..150}}\n")).expect("a file");
+        let files = bench.path(&format!("files-{name}"));
+        let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+        let mut bulk = bench.tds(&[&bulk[..], &fleet].concat());
+        // Machines of a fleet have no folder in common.
+        bulk.env("TDS_STATE_DIR", bench.path(&format!("state-{name}")));
+        jobs.push(tokio::spawn(output(bulk)));
+    }
+    bench.seen(|seen| seen.complete > 20).await;
+    assert_eq!(members(&store).await.len(), 2);
+    for job in jobs {
+        let run = job.await.expect("no panic");
+        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    }
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 300)].into());
+    assert_eq!(seen.token_posts, 1, "{seen:?}");
+    assert!(
+        seen.largest_second <= 50 && seen.peak_sockets <= 60,
+        "{seen:?}"
+    );
+    assert_eq!(members(&store).await, Vec::<String>::new());
+
+    // The store knows the fleet now, so these begin at once.
+    let check = bench
+        .run(&[&["check", "/v1/live/bus"][..], &fleet].concat())
+        .await;
+    assert_eq!(check.status.code(), Some(0), "{}", err(&check));
+    for line in [
+        format!("TDS_FLEET_STORE        {store} (flag)"),
+        "TDS_FLEET_NAME         buses (flag)".to_owned(),
+        "fleet: 1 member, this one with 0 of 50 requests".to_owned(),
+    ] {
+        let is_there = out(&check).lines().any(|it| it == line);
+        assert!(is_there, "{line}: {}", out(&check));
+    }
+    let feed = bench.path("feed");
+    fs::write(&feed, "/v1/live/bus\n").expect("a file");
+    let slow = "/v1/history/1?bytes=1000&rate=10";
+    for (job, ends_with, is_slow) in [
+        (vec!["get", slow], 128 + 15, true),
+        (vec!["poll", "--list", text(&feed)], 0, false),
+    ] {
+        let before = bench.server.ledger().summary().data_calls;
+        let child = crate::piped(bench.tds(&[&job[..], &fleet].concat()));
+        let is_begun = |seen: &tds_sim::Summary| seen.data_calls > before;
+        // What a dropped call may still use stays in the store until it cannot.
+        bench
+            .seen(|seen| is_begun(seen) && (is_slow || seen.in_progress == 0))
+            .await;
+        assert_eq!(members(&store).await.len(), 1);
+        signal(&child, "-TERM");
+        let run = crate::end(child).await;
+        assert_eq!(run.status.code(), Some(ends_with), "{job:?} {}", err(&run));
+        assert_eq!(members(&store).await, Vec::<String>::new(), "{job:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_fleet_that_cannot_be_joined_ends_a_job_before_any_request() {
+    let bench = Bench::new("fleet-faults", Config::default()).await;
+    let list = bench.path("list");
+    fs::write(&list, "/v1/live/bus\n").expect("a file");
+    let files = bench.path("files");
+    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    let mut cases = vec![
+        ("redis://127.0.0.1:1", "", 5, "the store is unreachable"),
+        ("nonsense", "", 2, "write redis://HOST:PORT"),
+        (
+            "redis://x:p4ssw0rd@nonsense:1:2/",
+            "",
+            2,
+            "write redis://HOST:PORT",
+        ),
+        ("redis://127.0.0.1:1", "a b", 2, "a fleet's name is"),
+    ];
+    let store = Store::start(&bench, "p4ssw0rd");
+    let (right, wrong) = match &store {
+        Some((_, store)) => (
+            format!("{store}?pass=p4ssw0rd"),
+            format!("{store}?pass=wr0ng"),
+        ),
+        None => Default::default(),
+    };
+    if store.is_some() {
+        cases.push((&wrong, "", 2, "refuses the user or the password"));
+    }
+    for (store, name, code, told) in cases {
+        let mut run = bench.tds(&bulk);
+        run.env("TDS_FLEET_STORE", store)
+            .env("TDS_FLEET_NAME", name);
+        let run = output(run).await;
+        let err = err(&run);
+        assert_eq!(run.status.code(), Some(code), "{store}: {err}");
+        let last = err.lines().last().unwrap_or_default();
+        assert!(last.contains(told), "{store}: {err}");
+        assert!(!err.contains("p4ssw0rd") && !err.contains("wr0ng"), "{err}");
+    }
+    // An interval of an hour cannot be divided.
+    let mut hour = bench.tds(&[&bulk[..], &["--rate", "1000/1h"]].concat());
+    hour.env("TDS_FLEET_STORE", &right);
+    let run = output(hour).await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+    let run = bench
+        .run(&["get", "/v1/live/bus", "--fleet", "redis://x:p@127.0.0.1:1"])
+        .await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+    assert!(err(&run).contains("TDS_FLEET_STORE"), "{}", err(&run));
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (0, 0));
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_a_job_that_waits_for_its_share() {
+    let bench = Bench::new("fleet-wait", Config::default()).await;
+    let Some((_store, store)) = Store::start(&bench, "") else {
+        return;
+    };
+    let list = bench.path("list");
+    fs::write(&list, "/v1/live/bus\n").expect("a file");
+    let files = bench.path("files");
+    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    let fleet = ["--fleet", &store, "--fleet-name", "buses"];
+    let child = crate::piped(bench.tds(&[&bulk[..], &fleet].concat()));
+    let joined = async {
+        while members(&store).await.is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, joined).await.expect("it joins");
+    signal(&child, "-INT");
+    let run = crate::end(child).await;
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    assert!(out(&run).contains("1 unfinished"), "{}", out(&run));
+    assert_eq!(members(&store).await, Vec::<String>::new());
+    assert_eq!(bench.server.ledger().summary().data_calls, 0);
+}
