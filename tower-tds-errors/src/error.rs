@@ -81,6 +81,8 @@ pub(crate) struct Facts {
     pub(crate) next: Option<&'static str>,
     /// Whether a newer token may help.
     pub(crate) resends: bool,
+    /// Whether a layer below paces the retries.
+    pub(crate) is_paced: bool,
 }
 
 // === impl Error ===
@@ -161,6 +163,16 @@ impl Error {
     #[must_use]
     pub fn with_one_resend(mut self) -> Self {
         self.facts_mut().resends = true;
+        self
+    }
+
+    /// Marks a call whose retries a layer below paces, such as one that a limit of the service
+    /// refused above a limiter.
+    ///
+    /// A retry layer does not charge them to its budget. Its attempts and the deadline bound them.
+    #[must_use]
+    pub fn with_paced_retries(mut self) -> Self {
+        self.facts_mut().is_paced = true;
         self
     }
 

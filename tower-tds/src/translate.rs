@@ -196,7 +196,10 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
 ///
 /// A call that the limits rejected in a long pause has the kind of the 429 before it. A call
-/// without a permit for its socket in time has the kind of any other limit timeout.
+/// without a permit for its socket in time has the kind of any other limit timeout. A refusal by a
+/// limit of the service is not charged to the budget of retries, because [`RequestLimit`] paces them.
+///
+/// [`RequestLimit`]: tower_tds_limits::RequestLimit
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
@@ -206,6 +209,7 @@ pub fn into_error(error: LayersError) -> Error {
         LayersError::Limit(error) => from_limits(error),
         LayersError::Inner(BearerError::Inner(error)) => match kept_back(&error) {
             Some(limit) => from_limits(limit),
+            None if refused(&error).is_some() => error.with_paced_retries(),
             None => error,
         },
         LayersError::Inner(BearerError::Refused(error, rejection)) => {

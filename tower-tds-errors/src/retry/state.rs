@@ -55,7 +55,8 @@ pub(super) struct Again {
 /// The cost of another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Costs {
-    /// The previous attempt was no work for the service, or a newer token may help.
+    /// The previous attempt was no work for the service, a layer below paces the next one, or a
+    /// newer token may help.
     Nothing,
     /// One retry of the budget.
     Paid,
@@ -199,7 +200,8 @@ impl RetryState {
 
 /// The cost of another attempt after this failure.
 fn costs(error: &Error) -> Costs {
-    if error.facts().resends || error.sent() == Sent::Never {
+    let facts = error.facts();
+    if facts.resends || facts.is_paced || error.sent() == Sent::Never {
         Costs::Nothing
     } else {
         Costs::Paid

@@ -319,3 +319,25 @@ async fn tokens_that_die_early_fail_no_call_whatever_the_401_says() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_by_a_limit_is_not_charged_to_the_budget_and_a_failure_is() {
+    for (refusal, attempts) in [(416, 3), (423, 3), (429, 3), (503, 1)] {
+        let service = service_fn(move |request: Request<Full<Bytes>>| async move {
+            if request.method() == "POST" {
+                let token = r#"{"access_token":"t","expires_in":86400,"token_type":"Bearer"}"#;
+                return Ok(Response::new(Full::from(token)));
+            }
+            status(refusal, "")
+        });
+        let error = whole(service).oneshot(data()).await.map(drop);
+        let error = error.expect_err("it always refuses");
+        assert_eq!(error.attempts(), attempts, "{refusal}");
+        let gave_up = if attempts == 1 {
+            GiveUp::Budget
+        } else {
+            GiveUp::Attempts
+        };
+        assert_eq!(error.gave_up(), Some(gave_up), "{refusal}");
+    }
+}

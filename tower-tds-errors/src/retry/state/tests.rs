@@ -175,6 +175,8 @@ fn a_request_that_was_never_sent_costs_nothing() {
             _ => Costs::Paid,
         };
         assert_eq!(again.map(|again| again.costs), Ok(costs), "{kind}");
+        let paced = after(&mut put(7, 1), &failed(*kind).with_paced_retries(), None);
+        assert_eq!(paced.map(|again| again.costs), Ok(Costs::Nothing), "{kind}");
     }
 }
 
