@@ -298,10 +298,11 @@ where
         let settings = &self.shared.settings;
         settings.deposit();
         let began = clock::now();
-        let deadline = settings.deadline(request.extensions(), began);
         let trace = Trace::begin(&request, &settings.name, began);
-        let call = Call::new(Arc::clone(&self.shared), began, deadline);
-        RetryFuture::new(self.inner.clone(), request, call, trace)
+        let deadline = settings.deadline(request.extensions(), began);
+        let shared = Arc::clone(&self.shared);
+        let call = Call::new(shared, began, deadline, request.into_parts());
+        RetryFuture::new(self.inner.clone(), call, trace)
     }
 }
 

@@ -100,15 +100,6 @@ impl Trace {
         Some(attempt.clone().entered())
     }
 
-    /// Runs `f` in the span of the attempt, if it is enabled.
-    #[inline]
-    pub(super) fn in_attempt<T>(&self, f: impl FnOnce() -> T) -> T {
-        match self.0.as_ref().and_then(|open| open.attempt.as_ref()) {
-            Some(attempt) => attempt.in_scope(f),
-            None => f(),
-        }
-    }
-
     /// Records the end of an attempt: a response, an error, or neither if it was dropped.
     #[inline]
     pub(super) fn attempt_ended<R>(&mut self, ended: Option<Result<&Response<R>, &Error>>) {
