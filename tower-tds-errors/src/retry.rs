@@ -184,7 +184,7 @@ impl<P> RetryLayer<P> {
     /// Sets the longest wait, jitter included.
     ///
     /// If the service requests a longer wait, the call fails at once with
-    /// [`retry_at`](crate::Error::retry_at), because a retry after a shorter wait would fail. The
+    /// [`retry_after`](crate::Error::retry_after), because a retry after a shorter wait would fail. The
     /// second after a 423, or after a 429 without a hint, is kept even if this bound is shorter.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {

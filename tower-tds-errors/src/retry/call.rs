@@ -79,8 +79,7 @@ impl<B, P> Call<B, P> {
         let Some(body) = self.body.take() else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        let attempt = self.past.as_ref().map(|past| past.attempt());
-        let number = attempt.map_or(1, Attempt::number);
+        let number = self.past.as_ref().map_or(1, |past| past.state.attempts);
         let most = self.shared.settings.attempts.get();
         // One more than the attempts, because one is not counted.
         if most > 1 && number <= most {
@@ -93,8 +92,8 @@ impl<B, P> Call<B, P> {
         if let Some(deadline) = self.deadline {
             extensions.insert(DeadlineAt(deadline));
         }
-        if let Some(attempt) = attempt {
-            extensions.insert(attempt);
+        if number > 1 {
+            extensions.insert(Attempt(number));
         }
         Ok(request)
     }
@@ -116,9 +115,9 @@ impl<B, P> Call<B, P> {
             }
         }
         if let Some(past) = &self.past {
-            let attempt = past.attempt();
-            tracing::debug!(attempts = attempt.number, "request succeeded");
-            response.extensions_mut().insert(attempt);
+            let attempts = past.state.attempts;
+            tracing::debug!(attempts, "request succeeded");
+            response.extensions_mut().insert(Attempt(attempts));
         }
         Ok(response)
     }
@@ -312,14 +311,6 @@ impl Past {
             state: RetryState::of(Repeats::of(&head.method, repeat)),
             failure: None,
             answer: None,
-        }
-    }
-
-    /// The current attempt.
-    fn attempt(&self) -> Attempt {
-        Attempt {
-            number: self.state.attempts,
-            after: self.failure.as_ref().map(Error::kind),
         }
     }
 }

@@ -57,7 +57,7 @@ impl Trace {
     #[inline]
     pub(super) fn attempt<B>(&mut self, request: &Request<B>) {
         let resent = || {
-            let before = Attempt::of(request.extensions()).number().checked_sub(1)?;
+            let before = Attempt::of(request.extensions()).checked_sub(1)?;
             (before > 0).then_some(before)
         };
         let attempt = info_span!(
@@ -142,7 +142,7 @@ impl Open {
     #[cold]
     fn call_ended<R>(&mut self, ended: Result<&Response<R>, &Error>) {
         let attempts = match ended {
-            Ok(response) => Attempt::of(response.extensions()).number(),
+            Ok(response) => Attempt::of(response.extensions()),
             Err(error) => error.attempts(),
         };
         if attempts > 1 {
