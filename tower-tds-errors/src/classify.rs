@@ -118,9 +118,7 @@ pub(crate) fn error_of(
     if status.is_redirection() {
         facts.location = text_of(headers, LOCATION.as_str()).and_then(redact::reference);
     }
-    if let Some(wait) = wait {
-        facts.set_retry_after(wait);
-    }
+    facts.retry_after = wait;
     facts.set_kind(kind);
     Some(Error::build(facts, None))
 }

@@ -80,7 +80,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The wall clock, for `retry_at` and for dates without a `Date` header.
+/// The wall clock, for dates without a `Date` header.
 pub(crate) fn wall() -> SystemTime {
     #[cfg(test)]
     if let Some(set) = tests::set() {

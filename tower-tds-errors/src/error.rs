@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Uri};
 use tower::BoxError;
 
-use crate::clock;
 use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 
 mod chain;
@@ -66,7 +65,6 @@ pub(crate) struct Facts {
     /// Whether the body was longer than what was read.
     pub(crate) is_cut: bool,
     pub(crate) retry_after: Option<Duration>,
-    pub(crate) retry_at: Option<SystemTime>,
     pub(crate) method: Option<Method>,
     pub(crate) uri: Option<Box<str>>,
     pub(crate) attempts: u32,
@@ -114,7 +112,7 @@ impl Error {
     /// Sets the least wait before another attempt.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
-        self.facts_mut().set_retry_after(wait);
+        self.facts_mut().retry_after = Some(wait);
         self
     }
 
@@ -310,12 +308,6 @@ impl Error {
         &self.facts().body
     }
 
-    /// The target of a redirect: scheme, host, port and path, redacted.
-    #[must_use]
-    pub fn location(&self) -> Option<&str> {
-        self.facts().location.as_deref()
-    }
-
     /// The least wait before another attempt, counted from the error.
     ///
     /// It is the wait that the service requests, and at least a second after
@@ -323,12 +315,6 @@ impl Error {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.facts().retry_after
-    }
-
-    /// The end of [`retry_after`](Self::retry_after), on the wall clock.
-    #[must_use]
-    pub fn retry_at(&self) -> Option<SystemTime> {
-        self.facts().retry_at
     }
 
     /// The request id for the service's owner, if it consists of hexadecimal digits.
@@ -420,14 +406,8 @@ impl Facts {
     pub(crate) fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
         if kind.row().advice == Advice::Silence && self.retry_after < Some(SILENCE) {
-            self.set_retry_after(SILENCE);
+            self.retry_after = Some(SILENCE);
         }
-    }
-
-    pub(crate) fn set_retry_after(&mut self, wait: Duration) {
-        self.retry_after = Some(wait);
-        // `None` if the time overflows.
-        self.retry_at = clock::wall().checked_add(wait);
     }
 
     /// Records the request, unless a layer nearer to the failure has done so.

@@ -51,7 +51,7 @@ pub enum GiveUp {
     /// The deadline has passed, or leaves no time for the next wait.
     Deadline,
     /// The service requests a longer wait than the layer allows; see
-    /// [`Error::retry_at`](crate::Error::retry_at).
+    /// [`Error::retry_after`](crate::Error::retry_after).
     HintTooLong,
     /// The budget of retries is used up.
     Budget,

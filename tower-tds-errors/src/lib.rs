@@ -19,8 +19,3 @@ pub use self::error::Error;
 pub use self::kind::{GiveUp, Kind, Sent};
 pub use self::retry::request::{Attempt, CloneBody, Repeat, Replay};
 pub use self::retry::{Retry, RetryLayer};
-
-/// Terms, ownership, and the obligations that tests are named after.
-#[cfg(doc)]
-#[doc = include_str!("../DESIGN.md")]
-pub mod _design {}

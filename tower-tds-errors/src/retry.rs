@@ -184,7 +184,7 @@ impl<P> RetryLayer<P> {
     /// Sets the longest wait, jitter included.
     ///
     /// If the service requests a longer wait, the call fails at once with
-    /// [`retry_at`](crate::Error::retry_at), because a retry after a shorter wait would fail. The
+    /// [`retry_after`](crate::Error::retry_after), because a retry after a shorter wait would fail. The
     /// second after a 423, or after a 429 without a hint, is kept even if this bound is shorter.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
@@ -298,10 +298,11 @@ where
         let settings = &self.shared.settings;
         settings.deposit();
         let began = clock::now();
-        let deadline = settings.deadline(request.extensions(), began);
         let trace = Trace::begin(&request, &settings.name, began);
-        let call = Call::new(Arc::clone(&self.shared), began, deadline);
-        RetryFuture::new(self.inner.clone(), request, call, trace)
+        let deadline = settings.deadline(request.extensions(), began);
+        let shared = Arc::clone(&self.shared);
+        let call = Call::new(shared, began, deadline, request.into_parts());
+        RetryFuture::new(self.inner.clone(), call, trace)
     }
 }
 

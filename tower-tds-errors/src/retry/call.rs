@@ -1,10 +1,12 @@
 //! One call: its request, its deadline, its failures so far, and its end.
 
 use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
+use http::request::Parts;
+use http::{Request, Response};
 use tokio::time::Instant;
 
 use super::request::{Attempt, Replay};
@@ -15,27 +17,18 @@ use crate::clock::{self, DeadlineAt};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind, Sent};
 
-/// One call without its first request: its deadline, and its failures so far.
+/// One call: the request that its attempts send, its deadline, and its failures so far.
 pub(super) struct Call<B, P> {
     shared: Arc<Shared<P>>,
     began: Instant,
     /// The deadline for the response head.
     deadline: Option<Instant>,
-    /// Set by the first attempt.
-    copy: Option<Copied<B>>,
+    /// The head of the next attempt, and for errors.
+    head: Parts,
+    /// The body of the next attempt. Without one there is no further attempt.
+    body: Option<B>,
     /// Set by the first failure. Most calls have none.
     past: Option<Box<Past>>,
-}
-
-/// The copy of the request for the next attempt. Its head is also for errors.
-struct Copied<B> {
-    method: Method,
-    uri: Uri,
-    version: Version,
-    headers: HeaderMap,
-    extensions: Extensions,
-    /// Without a body there is no further attempt.
-    body: Option<B>,
 }
 
 struct Past {
@@ -57,16 +50,18 @@ pub(super) enum At {
 
 impl<B, P> Call<B, P> {
     #[inline]
-    pub(super) const fn new(
+    pub(super) fn new(
         shared: Arc<Shared<P>>,
         began: Instant,
         deadline: Option<Instant>,
+        (head, body): (Parts, B),
     ) -> Self {
         Self {
             shared,
             began,
             deadline,
-            copy: None,
+            head,
+            body: Some(body),
             past: None,
         }
     }
@@ -75,55 +70,32 @@ impl<B, P> Call<B, P> {
         self.deadline
     }
 
-    /// Prepares the request of the next attempt in `next`, which holds the caller's for the first.
+    /// Makes the request of the next attempt, and a copy of its body for one more.
     #[inline]
-    pub(super) fn prepare(&mut self, next: &mut Option<Request<B>>) -> Result<(), Error>
+    pub(super) fn request(&mut self) -> Result<Request<B>, Error>
     where
         P: Replay<B>,
     {
-        match next {
-            Some(request) => self.copy(request),
-            None => *next = Some(self.again()?),
-        }
-        if let (Some(request), Some(deadline)) = (next, self.deadline) {
-            request.extensions_mut().insert(DeadlineAt(deadline));
-        }
-        Ok(())
-    }
-
-    /// Copies the first request. Copied by parts, because a head is large to move.
-    #[inline]
-    fn copy(&mut self, request: &Request<B>)
-    where
-        P: Replay<B>,
-    {
-        let shared = &self.shared;
-        let replay = (shared.settings.attempts.get() > 1).then_some(&shared.replay);
-        self.copy = Some(Copied {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            headers: request.headers().clone(),
-            extensions: request.extensions().clone(),
-            body: replay.and_then(|replay| replay.replay(request.body())),
-        });
-    }
-
-    #[cold]
-    fn again(&mut self) -> Result<Request<B>, Error>
-    where
-        P: Replay<B>,
-    {
-        let request = match (&mut self.past, &mut self.copy) {
-            (Some(past), Some(copy)) => {
-                let attempt = past.attempt();
-                // One more than the attempts, because one is not counted.
-                let more = attempt.number <= self.shared.settings.attempts.get();
-                copy.request(attempt, more.then_some(&self.shared.replay))
-            }
-            (None, _) | (_, None) => None,
+        let Some(body) = self.body.take() else {
+            return Err(self.give_up(GiveUp::NotReplayable));
         };
-        request.ok_or_else(|| self.give_up(GiveUp::NotReplayable))
+        let number = self.past.as_ref().map_or(1, |past| past.state.attempts);
+        let most = self.shared.settings.attempts.get();
+        // One more than the attempts, because one is not counted.
+        if most > 1 && number <= most {
+            self.body = self.shared.replay.replay(&body);
+        }
+        let mut request = Request::from_parts(self.head.clone(), body);
+        // Layers below add headers, and the caller's map may have room for them.
+        mem::swap(request.headers_mut(), &mut self.head.headers);
+        let extensions = request.extensions_mut();
+        if let Some(deadline) = self.deadline {
+            extensions.insert(DeadlineAt(deadline));
+        }
+        if number > 1 {
+            extensions.insert(Attempt(number));
+        }
+        Ok(request)
     }
 
     /// Whether the response is a success of the first attempt, as most are.
@@ -136,17 +108,16 @@ impl<B, P> Call<B, P> {
     /// it.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let copy = self.copy.as_ref();
-            let asked = copy.map_or_else(Asked::default, |copy| Asked::of(&copy.headers));
+            let asked = Asked::of(&self.head.headers);
             let error = error_of(asked, response.status(), response.headers(), b"");
             if let Some(error) = error {
                 return Err(error);
             }
         }
         if let Some(past) = &self.past {
-            let attempt = past.attempt();
-            tracing::debug!(attempts = attempt.number, "request succeeded");
-            response.extensions_mut().insert(attempt);
+            let attempts = past.state.attempts;
+            tracing::debug!(attempts, "request succeeded");
+            response.extensions_mut().insert(Attempt(attempts));
         }
         Ok(response)
     }
@@ -173,7 +144,7 @@ impl<B, P> Call<B, P> {
                 Ok(end)
             }
             Err(GiveUp::Deadline) if self.is_over() => Err(self.ended(error)),
-            Err(stop) => Err(self.note(error, stop)),
+            Err(stop) => Err(self.note(error, stop, At::Calling)),
         }
     }
 
@@ -201,7 +172,7 @@ impl<B, P> Call<B, P> {
         let facts = ended.facts_mut();
         facts.waited_for.get_or_insert(At::Calling.waits_for());
         let was_sent = facts.sent != Sent::Never;
-        let mut ended = self.note(ended, GiveUp::Deadline);
+        let mut ended = self.note(ended, GiveUp::Deadline, At::Calling);
         if !was_sent {
             // The last attempt only waited, and sent nothing.
             let attempts = ended.attempts().saturating_sub(1);
@@ -213,13 +184,12 @@ impl<B, P> Call<B, P> {
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
         let left = self.deadline.map(|end| end.saturating_duration_since(now));
         let settings = &self.shared.settings;
-        let copy = self.copy.as_ref().ok_or(GiveUp::NotReplayable)?;
         let past = self
             .past
-            .get_or_insert_with(|| Box::new(Past::new(copy.repeats())));
+            .get_or_insert_with(|| Box::new(Past::new(&self.head)));
         let wait = past
             .state
-            .go_on(error, settings, copy.body.is_some(), left)?;
+            .go_on(error, settings, self.body.is_some(), left)?;
         let end = now.checked_add(wait).ok_or(GiveUp::HintTooLong)?;
         tracing::debug!(
             kind = %error.kind(),
@@ -258,15 +228,15 @@ impl<B, P> Call<B, P> {
             facts.sent = Sent::Unknown;
         }
         facts.waited_for = Some(at.waits_for());
-        self.note(error, GiveUp::Deadline)
+        self.note(error, GiveUp::Deadline, at)
     }
 
     /// The error for a service that did not become ready.
     pub(super) fn not_ready(&mut self, error: Error) -> Error {
         let is_settled = error.gave_up().is_some();
         match self.unmended() {
-            None if is_settled => error,
-            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady),
+            None if is_settled => self.named(error),
+            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady, At::Readying),
         }
     }
 
@@ -274,7 +244,7 @@ impl<B, P> Call<B, P> {
     pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
         let failure = self.unmended();
         let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
-        self.note(error, stop)
+        self.note(error, stop, At::Readying)
     }
 
     /// The last failure, which no attempt follows.
@@ -286,18 +256,17 @@ impl<B, P> Call<B, P> {
     }
 
     /// Records the totals of the call, and why it ends.
-    fn note(&mut self, mut error: Error, stop: GiveUp) -> Error {
-        if let Some(copy) = &self.copy {
-            let facts = error.facts_mut();
-            facts.note_request(&copy.method, &copy.uri);
-        }
+    fn note(&self, error: Error, stop: GiveUp, at: At) -> Error {
+        let mut error = self.named(error);
         let elapsed = self.elapsed();
-        let sent = u32::from(self.copy.is_some());
         let facts = error.facts_mut();
-        facts.attempts = self.past.as_ref().map_or(sent, |past| past.state.attempts);
-        if let Some(past) = &mut self.past {
-            past.state.note_sent(facts);
-        }
+        facts.attempts = match &self.past {
+            Some(past) => {
+                past.state.note_sent(facts);
+                past.state.attempts
+            }
+            None => u32::from(at == At::Calling),
+        };
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
         tracing::debug!(
@@ -306,6 +275,13 @@ impl<B, P> Call<B, P> {
             stop = %stop,
             "request failed",
         );
+        error
+    }
+
+    /// Records the request in an error.
+    fn named(&self, mut error: Error) -> Error {
+        let facts = error.facts_mut();
+        facts.note_request(&self.head.method, &self.head.uri);
         error
     }
 
@@ -326,48 +302,15 @@ impl At {
     }
 }
 
-// === impl Copied ===
-
-impl<B> Copied<B> {
-    fn repeats(&self) -> Repeats {
-        let repeat = self.extensions.get().copied();
-        Repeats::of(&self.method, repeat)
-    }
-
-    /// The request of an attempt, with a copy of its body if that is `wanted`.
-    fn request<P: Replay<B>>(
-        &mut self,
-        attempt: Attempt,
-        wanted: Option<&P>,
-    ) -> Option<Request<B>> {
-        let mut request = Request::new(self.body.take()?);
-        self.body = wanted.and_then(|replay| replay.replay(request.body()));
-        request.method_mut().clone_from(&self.method);
-        request.uri_mut().clone_from(&self.uri);
-        *request.version_mut() = self.version;
-        request.headers_mut().clone_from(&self.headers);
-        request.extensions_mut().clone_from(&self.extensions);
-        request.extensions_mut().insert(attempt);
-        Some(request)
-    }
-}
-
 // === impl Past ===
 
 impl Past {
-    fn new(repeats: Repeats) -> Self {
+    fn new(head: &Parts) -> Self {
+        let repeat = head.extensions.get().copied();
         Self {
-            state: RetryState::of(repeats),
+            state: RetryState::of(Repeats::of(&head.method, repeat)),
             failure: None,
             answer: None,
-        }
-    }
-
-    /// The current attempt.
-    fn attempt(&self) -> Attempt {
-        Attempt {
-            number: self.state.attempts,
-            after: self.failure.as_ref().map(Error::kind),
         }
     }
 }

@@ -27,7 +27,7 @@ pin_project! {
         // The attempt's type is a parameter: as `S::Future` it would need `S: Service` for `Send`, which
         // a spawned task cannot prove for boxed errors.
         #[pin]
-        state: State<F, B>,
+        state: State<F>,
         // For the deadline, or for a backoff.
         timer: Timer,
         service: S,
@@ -50,10 +50,9 @@ pin_project! {
 
 pin_project! {
     #[project = StateProj]
-    enum State<F, B> {
+    enum State<F> {
         // ## Readying => (Calling | done)
-        // The first request shares its room with the attempt, so that the future is small to move.
-        Readying { first: Option<Request<B>> },
+        Readying,
         // ## Calling => (Sleeping | done)
         Calling {
             #[pin]
@@ -69,10 +68,9 @@ pin_project! {
 
 impl<S, F, B, P> RetryFuture<S, F, B, P> {
     #[inline]
-    pub(super) fn new(service: S, request: Request<B>, call: Call<B, P>, trace: Trace) -> Self {
-        let first = Some(request);
+    pub(super) fn new(service: S, call: Call<B, P>, trace: Trace) -> Self {
         Self {
-            state: State::Readying { first },
+            state: State::Readying,
             timer: Timer::default(),
             service,
             call,
@@ -116,30 +114,22 @@ where
         // A loop, because attempts that fail at once would recurse.
         loop {
             match this.state.as_mut().project() {
-                StateProj::Readying { first } => {
-                    let ready = match this.service.poll_ready(cx) {
-                        Poll::Ready(ready) => {
-                            ready.map_err(|error| this.call.not_ready(error.into()))
+                StateProj::Readying => {
+                    match this.service.poll_ready(cx) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(error)) => {
+                            return Poll::Ready(Err(this.call.not_ready(error.into())));
                         }
-                        Poll::Pending => {
-                            ready!(this.timer.poll(this.call.deadline(), cx));
-                            Ok(())
-                        }
-                    };
-                    // Nothing is sent after the deadline.
-                    let ready = ready.and_then(|()| match this.call.is_over() {
-                        true => Err(this.call.late(At::Readying)),
-                        false => Ok(()),
-                    });
-                    if let Err(error) = ready {
-                        return Poll::Ready(Err(named(error, first.as_ref())));
+                        Poll::Pending => ready!(this.timer.poll(this.call.deadline(), cx)),
                     }
-                    this.call.prepare(first)?;
-                    let Some(request) = first.take() else {
-                        return Poll::Pending;
-                    };
+                    // Nothing is sent after the deadline.
+                    if this.call.is_over() {
+                        return Poll::Ready(Err(this.call.late(At::Readying)));
+                    }
+                    let request = this.call.request()?;
                     this.trace.attempt(&request);
-                    let attempt = this.trace.in_attempt(|| this.service.call(request));
+                    let _attempt = this.trace.enter_attempt();
+                    let attempt = this.service.call(request);
                     this.state.set(State::Calling { attempt });
                 }
                 StateProj::Calling { mut attempt } => {
@@ -183,7 +173,7 @@ where
                         // Outside a runtime nothing would wake it.
                         return Poll::Ready(Err(this.call.give_up(GiveUp::NotReady)));
                     }
-                    this.state.set(State::Readying { first: None });
+                    this.state.set(State::Readying);
                 }
             }
         }
@@ -194,14 +184,4 @@ impl<S, F, B, P> fmt::Debug for RetryFuture<S, F, B, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryFuture").finish_non_exhaustive()
     }
-}
-
-/// Records the request in the error of a call without an attempt.
-#[cold]
-fn named<B>(mut error: Error, first: Option<&Request<B>>) -> Error {
-    if let Some(request) = first {
-        let facts = error.facts_mut();
-        facts.note_request(request.method(), request.uri());
-    }
-    error
 }

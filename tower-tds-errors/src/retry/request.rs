@@ -2,8 +2,6 @@
 
 use http::Extensions;
 
-use crate::kind::Kind;
-
 /// Makes a second copy of a request body, if there can be one.
 ///
 /// It is called before each attempt except the last, so it must be cheap: count a reference, or
@@ -79,8 +77,8 @@ pub enum Repeat {
 ///
 /// Layers inside the retry layer read it from the request, and layers outside from the response.
 ///
-/// Only retries and their responses have the extension, so that a first attempt allocates nothing.
-/// Read it with [`of`](Self::of).
+/// Only retries and their responses have the extension, so that a first attempt allocates nothing
+/// for it: [`of`](Self::of) reads 1 there.
 ///
 /// # Examples
 ///
@@ -88,14 +86,10 @@ pub enum Repeat {
 /// use tower_tds_errors::Attempt;
 ///
 /// let request = http::Request::new(());
-/// let attempt = Attempt::of(request.extensions());
-/// assert_eq!((attempt.number(), attempt.after()), (1, None));
+/// assert_eq!(Attempt::of(request.extensions()), 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    pub(super) number: u32,
-    pub(super) after: Option<Kind>,
-}
+pub struct Attempt(pub u32);
 
 // === impl CloneBody ===
 
@@ -119,25 +113,9 @@ impl<B, F: Fn(&B) -> Option<B>> Replay<B> for F {
 // === impl Attempt ===
 
 impl Attempt {
-    /// Reads the attempt from the extensions of a request or a response.
+    /// The number of the attempt, counted from 1, in the extensions of a request or a response.
     #[must_use]
-    pub fn of(extensions: &Extensions) -> Self {
-        let first = Self {
-            number: 1,
-            after: None,
-        };
-        extensions.get().copied().unwrap_or(first)
-    }
-
-    /// The number of the attempt, counted from 1.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self.number
-    }
-
-    /// The kind of the previous attempt's failure.
-    #[must_use]
-    pub const fn after(self) -> Option<Kind> {
-        self.after
+    pub fn of(extensions: &Extensions) -> u32 {
+        extensions.get().map_or(1, |attempt: &Self| attempt.0)
     }
 }

@@ -57,7 +57,7 @@ impl Trace {
     #[inline]
     pub(super) fn attempt<B>(&mut self, request: &Request<B>) {
         let resent = || {
-            let before = Attempt::of(request.extensions()).number().checked_sub(1)?;
+            let before = Attempt::of(request.extensions()).checked_sub(1)?;
             (before > 0).then_some(before)
         };
         let attempt = info_span!(
@@ -98,15 +98,6 @@ impl Trace {
     pub(super) fn enter_attempt(&self) -> Option<EnteredSpan> {
         let attempt = self.0.as_ref()?.attempt.as_ref()?;
         Some(attempt.clone().entered())
-    }
-
-    /// Runs `f` in the span of the attempt, if it is enabled.
-    #[inline]
-    pub(super) fn in_attempt<T>(&self, f: impl FnOnce() -> T) -> T {
-        match self.0.as_ref().and_then(|open| open.attempt.as_ref()) {
-            Some(attempt) => attempt.in_scope(f),
-            None => f(),
-        }
     }
 
     /// Records the end of an attempt: a response, an error, or neither if it was dropped.
@@ -151,7 +142,7 @@ impl Open {
     #[cold]
     fn call_ended<R>(&mut self, ended: Result<&Response<R>, &Error>) {
         let attempts = match ended {
-            Ok(response) => Attempt::of(response.extensions()).number(),
+            Ok(response) => Attempt::of(response.extensions()),
             Err(error) => error.attempts(),
         };
         if attempts > 1 {

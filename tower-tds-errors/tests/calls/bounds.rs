@@ -172,7 +172,7 @@ async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_is_no
     let start = Instant::now();
     for _ in 0..20 {
         let response = stack.clone().oneshot(get("/")).await.unwrap();
-        assert_eq!(Attempt::of(response.extensions()).number(), 2);
+        assert_eq!(Attempt::of(response.extensions()), 2);
     }
     // The budget pays for each.
     let error = stack.clone().oneshot(get("/")).await.unwrap_err();

@@ -102,7 +102,7 @@ async fn a_shed_request_was_never_sent_and_is_tried_again() {
         .service(probe.clone());
     let response = stack.oneshot(get("/")).await.unwrap();
     assert_eq!(
-        tower_tds_errors::Attempt::of(response.extensions()).number(),
+        tower_tds_errors::Attempt::of(response.extensions()),
         // The same instance is called again.
         2
     );

@@ -9,12 +9,11 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use tower_tds_errors::{Error, Kind, RetryLayer, Sent, classify};
 
-/// The cells of one line: answer, kinds, retried, next move.
+/// The cells of one line: answer, kinds, retried.
 struct Row {
     answer: &'static str,
     kinds: Vec<Kind>,
     retried: &'static str,
-    next: &'static str,
 }
 
 fn rows() -> Vec<Row> {
@@ -27,15 +26,14 @@ fn rows() -> Vec<Row> {
 fn row(line: &'static str) -> Row {
     let cells = line.trim_matches('|');
     let cells: Vec<_> = cells.split(" | ").map(str::trim).collect();
-    let [answer, kind, retried, next] = cells[..] else {
-        unreachable!("four cells in {line}")
+    let [answer, kind, retried] = cells[..] else {
+        unreachable!("three cells in {line}")
     };
     let named = |each: &&Kind| format!("`{each:?}`") == kind;
     Row {
         answer,
         kinds: vec![*Kind::ALL.iter().find(named).expect("a kind")],
         retried,
-        next,
     }
 }
 
@@ -146,20 +144,6 @@ async fn each_kind_is_retried_so() {
             let any = says("any method") && Error::new(kind, "so").sent() != Sent::Answered;
             let (unsafe_times, _) = sent(kind, Method::POST).await;
             assert_eq!(unsafe_times, if any { times } else { 1 }, "{kind}");
-        }
-    }
-}
-
-#[test]
-fn each_text_tells_the_same_next_move() {
-    for Row { kinds, next, .. } in rows() {
-        for kind in kinds {
-            let text = Error::new(kind, "no").to_string();
-            let (_, told) = text.split_once("; ").expect("a next move");
-            assert!(
-                told.contains(next),
-                "{kind}: {told:?}, and on the page {next:?}"
-            );
         }
     }
 }

@@ -60,7 +60,7 @@ fn hanging(
 
 /// Is busy, then lost, and then never answers.
 async fn busy_then_lost(request: Request<()>) -> Result<Response<String>, BoxError> {
-    match Attempt::of(request.extensions()).number() {
+    match Attempt::of(request.extensions()) {
         1 => {
             let busy = Response::builder().status(503).header("retry-after", "1");
             Ok(busy.body(String::new()).unwrap())
@@ -113,7 +113,7 @@ async fn a_status_whose_body_hangs_is_that_status_under_any_deadline() {
 async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
     // A 503 with a hint; the attempt after it hangs.
     let service = tower::service_fn(async |request: Request<()>| {
-        if Attempt::of(request.extensions()).number() > 1 {
+        if Attempt::of(request.extensions()) > 1 {
             return std::future::pending().await;
         }
         let busy = Response::builder().status(503).header("retry-after", "3");
@@ -343,7 +343,7 @@ async fn what_an_attempt_before_may_have_done_stays_known() {
         (Some(Refused), Sent::Never),
     ] {
         let service = move |request: Request<()>| {
-            let number = Attempt::of(request.extensions()).number();
+            let number = Attempt::of(request.extensions());
             std::future::ready(match first {
                 None if number == 1 => Ok(status_of(503)),
                 Some(first) if number == 1 => Err::<_, BoxError>(io::Error::from(first).into()),

@@ -123,7 +123,7 @@ impl Service<Request<Full<Bytes>>> for Probe {
         let number = seen.len();
         seen.push(Seen {
             at: self.shared.start.elapsed(),
-            attempt: Attempt::of(request.extensions()).number(),
+            attempt: Attempt::of(request.extensions()),
             line: format!(
                 "{} {} {:?} {:?} {:?}",
                 request.method(),

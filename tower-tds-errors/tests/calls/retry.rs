@@ -197,7 +197,6 @@ async fn a_wait_too_long_ends_at_once_with_its_end() {
         let start = Instant::now();
         let error = fails(RetryLayer::new(), &probe).await;
         assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
-        assert_eq!(error.retry_at().is_some(), value.len() < 9);
         assert!(error.retry_after() >= Some(secs(31)));
         assert_eq!((start.elapsed(), probe.seen().len()), (Duration::ZERO, 1));
     }
@@ -414,7 +413,7 @@ async fn extensions_reach_every_attempt() {
     let service = tower::service_fn(move |request: Request<()>| {
         assert!(request.extensions().get::<Mark>().is_some());
         count.fetch_add(
-            Attempt::of(request.extensions()).number(),
+            Attempt::of(request.extensions()),
             std::sync::atomic::Ordering::SeqCst,
         );
         std::future::ready(Err::<Response<()>, _>(Error::new(Kind::Connect, "no")))
@@ -437,10 +436,7 @@ async fn a_success_says_what_it_took_only_if_it_took_more_than_one() {
     let probe = Probe::new(|n| Ok(status_of(if n < 2 { 423 } else { 206 })));
     let third = send(RetryLayer::new(), &probe, get("/")).await.unwrap();
     let third = Attempt::of(third.extensions());
-    assert_eq!(
-        (third.number(), third.after()),
-        (3, Some(Kind::RateExceeded))
-    );
+    assert_eq!(third, 3);
 }
 
 #[tokio::test(start_paused = true)]

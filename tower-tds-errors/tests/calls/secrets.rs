@@ -134,7 +134,6 @@ fn texts(error: &Error) -> Vec<String> {
         format!("{error:?}"),
         format!("{error:#?}"),
         error.uri().unwrap_or_default().to_owned(),
-        error.location().unwrap_or_default().to_owned(),
         error.request_id().unwrap_or_default().to_owned(),
         error.message().unwrap_or_default().to_owned(),
     ];

@@ -183,7 +183,7 @@ async fn a_get_that_met_a_connection_closed_while_idle_goes_out_again_on_a_new_o
     // All but the first meet the connection of the one before.
     for calls in 1..=5 {
         let response = stack.clone().oneshot(get(&server.uri())).await.unwrap();
-        let attempt = Attempt::of(response.extensions()).number();
+        let attempt = Attempt::of(response.extensions());
         assert_eq!(attempt, if calls > 1 { 2 } else { 1 });
         assert_eq!(response.collect().await.unwrap().to_bytes(), "ok");
         assert_eq!(server.connections(), calls);
