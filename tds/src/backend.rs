@@ -14,14 +14,13 @@ use http::{
     header::{ALLOW, CONTENT_TYPE, HOST},
     uri::Authority,
 };
-use metrics::counter;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde::Serialize;
 use tokio::{net::TcpListener, sync::watch, time::sleep};
 use tower_tds::{Client, Status};
 
 use crate::{
-    cache::{Cache, Refusal, Served, Terms},
+    cache::{Cache, Refusal, Terms},
     exit::{Exit, Failure},
     list,
     output::{self, note, rough},
@@ -207,14 +206,7 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     if !is_served {
         return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
     }
-    let served = shared.cache.serve(target, request.headers()).await;
-    let (label, response) = match served {
-        Served::Fresh(response) => ("fresh", response),
-        Served::Stale(response) => ("stale", response),
-        Served::Refused(refusal) => ("refused", refusal.into_response()),
-    };
-    counter!("tds_users_total", "served" => label).increment(1);
-    response
+    shared.cache.serve(target).await
 }
 
 async fn health(State(shared): State<Shared>) -> Response {

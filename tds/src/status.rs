@@ -49,15 +49,6 @@ fn html(shared: &Shared) -> String {
     let items = troubles
         .iter()
         .map(|line| format!("<li>{}</li>", escaped(line)));
-    let rows = shared.cache.failures().into_iter().map(|failed| {
-        let code = failed.status.map(|status| status.as_u16().to_string());
-        format!(
-            "<tr><td>{} ago</td><td>{}</td><td>{}</td></tr>",
-            rough(failed.at.elapsed()),
-            failed.kind.as_str().replace('_', " "),
-            code.as_deref().unwrap_or("–")
-        )
-    });
     let quotas = shared.client.limiter().limits().quotas().to_vec();
     let rate = quotas.iter().map(|quota| match quota.per().as_millis() {
         1_000 => format!("{} per second", quota.requests()),
@@ -101,7 +92,6 @@ fn html(shared: &Shared) -> String {
         ("token_next", rough(token.next_attempt)),
         ("tokens", token.generation.to_string()),
         ("token_error", escaped(error.as_deref().unwrap_or("none"))),
-        ("failures", rows.collect()),
     ];
     let mut page = PAGE.to_owned();
     for (name, text) in fields {
