@@ -7,6 +7,7 @@ use std::{
 };
 
 use axum::{
+    Json,
     body::Body,
     response::{IntoResponse, Response},
 };
@@ -334,9 +335,8 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let json = json!({ "kind": self.kind }).to_string();
-        let kind = [(CONTENT_TYPE, "application/json")];
-        let mut response = (self.status, kind, json).into_response();
+        let json = Json(json!({ "kind": self.kind }));
+        let mut response = (self.status, json).into_response();
         if let Some(wait) = self.retry_after {
             // Rounded up, because an early request is refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

@@ -4,6 +4,7 @@ use std::{
     env, fmt, fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -64,7 +65,7 @@ pub(crate) struct Options {
 pub(crate) struct Settings {
     all: Vec<Setting>,
     pub(crate) simulate: bool,
-    pub(crate) stop: Stop,
+    pub(crate) stop: Arc<Stop>,
     /// Set when the job joins its fleet.
     pub(crate) fleet: SetOnce<Fleet>,
 }
@@ -131,7 +132,7 @@ impl Options {
         Ok(Settings {
             all,
             simulate: self.simulate,
-            stop: Stop::default(),
+            stop: Arc::default(),
             fleet: SetOnce::new(),
         })
     }

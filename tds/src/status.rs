@@ -57,17 +57,11 @@ fn html(shared: &Shared) -> String {
     });
     let rate = rate.collect::<Vec<_>>().join(" and ");
     let first = quotas.first().map_or(0, |quota| quota.requests().get());
+    let not = if troubles.is_empty() { "" } else { "not " };
+    let ready = format!("{not}ready");
     let error = token.last_error.as_ref().map(ToString::to_string);
     let fields = [
-        (
-            "ready",
-            if troubles.is_empty() {
-                "ready"
-            } else {
-                "not ready"
-            }
-            .to_owned(),
-        ),
+        ("ready", ready),
         ("troubles", items.collect()),
         ("quota", first.to_string()),
         ("permits", limits.live.to_string()),
@@ -76,14 +70,7 @@ fn html(shared: &Shared) -> String {
         ("sockets", limits.connections.to_string()),
         ("most_sockets", limits.most_connections.to_string()),
         ("calls", status.calls().to_string()),
-        (
-            "oldest",
-            if oldest.is_zero() {
-                "–".to_owned()
-            } else {
-                rough(oldest)
-            },
-        ),
+        ("oldest", since((!oldest.is_zero()).then_some(oldest))),
         ("in_flight", limits.in_flight.to_string()),
         ("waiting", limits.waiting.to_string()),
         ("waits_for", escaped(&waits(&status, &rate))),
