@@ -3,7 +3,7 @@
 use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
+    Json, Router,
     extract::{Request, State},
     response::{IntoResponse, Response},
     routing,
@@ -14,14 +14,13 @@ use http::{
     header::{ALLOW, CONTENT_TYPE, HOST},
     uri::Authority,
 };
-use metrics::counter;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde::Serialize;
-use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tokio::{net::TcpListener, time::sleep};
 use tower_tds::{Client, Status};
 
 use crate::{
-    cache::{Cache, Refusal, Served, Terms},
+    cache::{Cache, Refusal, Terms},
     exit::{Exit, Failure},
     list,
     output::{self, note, rough},
@@ -126,17 +125,10 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let tokens = client.tokens().clone();
     tokio::spawn(async move { tokens.ready().await.map(drop) });
 
-    let (stop, stopped) = watch::channel(());
-    // A close of the channel is the stop.
-    let wait = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
     if let Some(board) = board {
         note(&format!("status at http://{}", listens(&board)?));
         let pages = axum::serve(board, status::router(shared.clone()));
-        tokio::spawn(
-            pages
-                .with_graceful_shutdown(wait(stopped.clone()))
-                .into_future(),
-        );
+        tokio::spawn(pages.into_future());
     }
     let router = Router::new()
         .route("/healthz", routing::get(health))
@@ -145,10 +137,11 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         .fallback(serve)
         .with_state(shared);
     note(&format!("listening on http://{}", listens(&users)?));
-    let serving = axum::serve(users, router).with_graceful_shutdown(wait(stopped));
+    let stop = Arc::clone(&settings.stop);
+    let stopped = async move { stop.asked().await };
+    let serving = axum::serve(users, router).with_graceful_shutdown(stopped);
     let grace = async {
         settings.stop.asked().await;
-        drop(stop);
         sleep(job.deadline).await;
     };
     tokio::select! {
@@ -207,14 +200,7 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     if !is_served {
         return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
     }
-    let served = shared.cache.serve(target, request.headers()).await;
-    let (label, response) = match served {
-        Served::Fresh(response) => ("fresh", response),
-        Served::Stale(response) => ("stale", response),
-        Served::Refused(refusal) => ("refused", refusal.into_response()),
-    };
-    counter!("tds_users_total", "served" => label).increment(1);
-    response
+    shared.cache.serve(target).await
 }
 
 async fn health(State(shared): State<Shared>) -> Response {
@@ -229,8 +215,7 @@ async fn health(State(shared): State<Shared>) -> Response {
         troubles,
         client,
     };
-    let json = serde_json::to_vec(&health).unwrap_or_default();
-    (code, [(CONTENT_TYPE, "application/json")], json).into_response()
+    (code, Json(health)).into_response()
 }
 
 async fn prometheus(State(shared): State<Shared>) -> Response {

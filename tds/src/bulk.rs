@@ -7,29 +7,28 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
-    vec,
 };
 
 use clap::{Args, builder::ArgPredicate};
+use futures_util::{StreamExt as _, stream};
 use indicatif::DecimalBytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{
     sync::mpsc,
-    task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
 
 use crate::{
-    download::{Came, Downloads, Trouble},
-    ending::Ending,
+    download::{Came, Downloads},
+    ending::{Ending, Trouble},
     exit::{Exit, Failure},
     list::{self, Item},
-    manifest::{MANIFEST, Manifest, Origin},
+    manifest::{MANIFEST, Manifest},
     output::{self, Progress, rough},
     save,
     settings::Settings,
@@ -78,7 +77,7 @@ pub(crate) struct Bulk {
 /// The state of a run.
 struct Run {
     downloads: Arc<Downloads>,
-    items: Vec<Item>,
+    items: Arc<[Item]>,
     begun: Instant,
     report: Report,
     is_json: bool,
@@ -110,15 +109,6 @@ struct Report {
     exit: u8,
 }
 
-/// The result of the item with this number.
-type News = (usize, Result<Came, Failed>);
-
-enum Failed {
-    /// The item is retried.
-    Once(Trouble),
-    All(Trouble),
-}
-
 pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
@@ -129,10 +119,10 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         true => service.builder.compression(),
         false => service.builder,
     };
-    let client = settings.client(builder).await?;
     let manifest = Manifest::open(&job.out, &service.base_url).map_err(|error| {
         Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
     })?;
+    let client = settings.client(builder).await?;
     let total = items.len() as u64;
     let mut run = Run {
         downloads: Arc::new(Downloads {
@@ -145,7 +135,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
             asleep: AtomicU64::default(),
         }),
         missing: vec![true; items.len()],
-        items,
+        items: items.into(),
         begun: Instant::now(),
         report: Report {
             total,
@@ -181,28 +171,29 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
 impl Run {
     /// Downloads all items. Returns the exit if it ends early.
     async fn all(&mut self, jobs: NonZeroU32, stop: &Stop) -> Option<Exit> {
-        let mut stop = pin!(stop.asked());
-        let queue: Vec<_> = self.items.iter().cloned().enumerate().collect();
-        let queue = Arc::new(Mutex::new(queue.into_iter()));
-        let (sender, mut results) = mpsc::channel(64);
-        let mut workers = JoinSet::new();
+        let (downloads, items) = (Arc::clone(&self.downloads), Arc::clone(&self.items));
+        let (again, mut retries) = mpsc::unbounded_channel();
         let most = usize::try_from(jobs.get()).unwrap_or(usize::MAX);
-        for _ in 0..most.min(self.items.len()) {
-            let downloads = Arc::clone(&self.downloads);
-            workers.spawn(work(downloads, Arc::clone(&queue), sender.clone()));
-        }
-        drop(sender);
+        let mut results = stream::iter(items.iter().enumerate())
+            .map(async |(number, item)| {
+                // The receiver is there as long as this runs.
+                let again = |trouble| drop(again.send((item, trouble)));
+                (number, downloads.download(item, again).await)
+            })
+            .buffer_unordered(most.min(items.len()));
+        let mut stop = pin!(stop.asked());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut had = 0;
-        let ended = loop {
-            tokio::select! {
-                result = results.recv() => {
-                    let Some(result) = result else { break None };
-                    let ended = self.note(result);
-                    if ended.is_some() {
-                        break ended;
-                    }
+        loop {
+            let ended = tokio::select! {
+                result = results.next() => {
+                    let (number, result) = result?;
+                    self.note(number, result)
+                }
+                Some((item, trouble)) = retries.recv() => {
+                    self.tell(trouble.kind(), &format!("{}; tried again", trouble.line(&item.name)));
+                    None
                 }
                 now = tick.tick() => {
                     self.show();
@@ -212,50 +203,36 @@ impl Run {
                     }
                     had = received;
                     let paused = self.downloads.client.status().limits().paused_for;
-                    if let Some(ended) = self.ending.paused(paused, now) {
-                        self.report.ended_by = Some(QUOTA_GONE.to_owned());
-                        break Some(ended);
-                    }
+                    let ended = self.ending.paused(paused, now);
+                    self.report.ended_by = ended.map(|_| QUOTA_GONE.to_owned());
+                    ended
                 }
                 () = &mut stop => {
                     self.report.ended_by = Some("interrupted".to_owned());
-                    break Some(Exit::SomeFailed);
+                    Some(Exit::SomeFailed)
                 }
+            };
+            if ended.is_some() {
+                return ended;
             }
-        };
-        // Waits for the workers, so that no file is written after this.
-        workers.shutdown().await;
-        let why = self.report.ended_by.clone();
-        while let Ok(result) = results.try_recv() {
-            // The job has ended already.
-            let _late = self.note(result);
         }
-        self.report.ended_by = why;
-        ended
     }
 
     /// Counts a result. Returns the exit if the job ends.
-    fn note(&mut self, (number, result): News) -> Option<Exit> {
+    fn note(&mut self, number: usize, result: Result<Came, Trouble>) -> Option<Exit> {
         let item = self.items.get(number)?.clone();
-        let name = item.name.display().to_string();
-        if let Err(Failed::Once(trouble)) = result {
-            if self.told.insert(trouble.kind()) {
-                let line = trouble.line(&item.name);
-                let more = "further ones of this kind are counted";
-                self.progress.warn(&format!("{line} (tried again; {more})"));
-            }
-            return None;
-        }
+        let name = item.name.display();
         self.report.unfinished -= 1;
         if let Some(missing) = self.missing.get_mut(number) {
             *missing = result.is_err();
         }
-        let mut event = json!({ "event": "file", "file": name, "url": item.target });
-        let ended = match result {
+        let mut event = json!({ "event": "file", "file": name.to_string(), "url": item.target });
+        let token = self.downloads.client.tokens().health();
+        let mut ended = None;
+        match result {
             Ok(Came::Skipped) => {
                 self.report.skipped += 1;
                 event["result"] = json!("skipped");
-                None
             }
             Ok(Came::Whole { bytes, replaced }) => {
                 self.report.replaced += u64::from(replaced.is_some());
@@ -263,12 +240,12 @@ impl Run {
                 self.report.bytes += bytes;
                 event["result"] = json!("ok");
                 event["bytes"] = json!(bytes);
-                self.replaced(replaced, &name);
-                let token = self.downloads.client.tokens().health();
+                if let Some(why) = replaced {
+                    self.tell(why, &format!("{name}: {why}; downloaded again"));
+                }
                 self.ending.succeeded(&token);
-                None
             }
-            Err(Failed::Once(trouble) | Failed::All(trouble)) => {
+            Err(trouble) => {
                 let (kind, line) = (trouble.kind(), trouble.line(&item.name));
                 event["result"] = json!("failed");
                 event["kind"] = json!(kind);
@@ -276,40 +253,22 @@ impl Run {
                 *self.report.failed.entry(kind).or_default() += 1;
                 let cause = (trouble.exit(), line.clone());
                 self.causes.entry(kind).or_insert(cause);
-                let token = self.downloads.client.tokens().health();
-                let ended = match &trouble {
-                    Trouble::Service(error) => self.ending.failed(error, &token),
-                    Trouble::Disk(error) => save::is_the_disk(error).then_some(Exit::SomeFailed),
-                    Trouble::Answer(_) => None,
-                };
-                if ended.is_some() {
-                    self.report.ended_by = Some(line);
-                }
-                ended
+                ended = self.ending.failed(&trouble, &token);
+                self.report.ended_by = ended.map(|_| line);
             }
-        };
-        self.event(&event);
-        ended
-    }
-
-    /// Prints why the first file of this kind was downloaded again.
-    fn replaced(&mut self, origin: Option<Origin>, name: &str) {
-        let why = match origin {
-            None => return,
-            Some(Origin::Unknown) => "not in .tds-manifest.jsonl",
-            Some(Origin::Same | Origin::Other) => "came from another URL or service",
-        };
-        if self.told.insert(why) {
-            let more = "further ones of this kind are counted";
-            self.progress
-                .warn(&format!("{name}: {why}: downloaded again ({more})"));
         }
-    }
-
-    fn event(&self, event: &Value) {
         if self.is_json {
             // A reader that has gone, or a full disk, costs no file.
             drop(output::write(format!("{event}\n").as_bytes()));
+        }
+        ended
+    }
+
+    /// Prints the first message of a kind.
+    fn tell(&mut self, kind: &'static str, line: &str) {
+        if self.told.insert(kind) {
+            let line = format!("{line}; further ones of this kind are counted");
+            self.progress.warn(&line);
         }
     }
 
@@ -425,25 +384,6 @@ impl Report {
             "{total} files: {ok} ok, {skipped} skipped, {failed} failed{kinds}, {unfinished} unfinished; \
              {bytes} in {seconds} s\n"
         )
-    }
-}
-
-/// Downloads one item after another until the queue is empty.
-async fn work(
-    downloads: Arc<Downloads>,
-    queue: Arc<Mutex<vec::IntoIter<(usize, Item)>>>,
-    results: mpsc::Sender<News>,
-) {
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some((number, item)) = next else { return };
-        // If many fail at once, some of these messages may be dropped.
-        let again = |trouble| drop(results.try_send((number, Err(Failed::Once(trouble)))));
-        let came = downloads.download(&item, again).await;
-        let came = came.map_err(Failed::All);
-        if results.send((number, came)).await.is_err() {
-            return;
-        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Responses for many users: one call of the service at a time for each resource.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use axum::{
+    Json,
     body::Body,
     response::{IntoResponse, Response},
 };
@@ -18,7 +19,7 @@ use http::{
         RETRY_AFTER,
     },
 };
-use serde::Serialize;
+use serde_json::json;
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
@@ -50,8 +51,6 @@ pub(crate) struct Terms {
 #[derive(Debug, Default)]
 struct Book {
     resources: HashMap<Arc<str>, Resource>,
-    /// The newest first.
-    failures: VecDeque<Failed>,
     /// The last call, if it failed by an outage.
     outage: Option<(Arc<str>, Instant, String)>,
 }
@@ -79,26 +78,11 @@ struct Answer {
 }
 
 /// A response without data: a status, a kind, and a `Retry-After`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Refusal {
     status: StatusCode,
     kind: &'static str,
     retry_after: Option<Duration>,
-}
-
-/// A failed call. Neither its path nor a key is in it.
-#[derive(Debug, Clone)]
-pub(crate) struct Failed {
-    pub(crate) at: Instant,
-    pub(crate) kind: Kind,
-    pub(crate) status: Option<StatusCode>,
-}
-
-/// The result for a user.
-pub(crate) enum Served {
-    Fresh(Response),
-    Stale(Response),
-    Refused(Refusal),
 }
 
 // === impl Cache ===
@@ -113,12 +97,12 @@ impl Cache {
     }
 
     /// Serves one user. Dropping the future does not end the call.
-    pub(crate) async fn serve(self: &Arc<Self>, target: &str, headers: &HeaderMap) -> Served {
+    pub(crate) async fn serve(self: &Arc<Self>, target: &str) -> Response {
         let mut call = {
             let mut book = self.book();
             let resource = book.resource(target);
             if resource.is_settled() {
-                return resource.serve(self.terms, headers);
+                return resource.serve(self.terms);
             }
             self.call(target, &mut book)
         };
@@ -127,10 +111,8 @@ impl Cache {
         let mut book = self.book();
         let resource = book.resource(target);
         match ended {
-            Ok(_) => resource.serve(self.terms, headers),
-            Err(_) => resource
-                .stale(self.terms, headers)
-                .unwrap_or(Served::Refused(LATE)),
+            Ok(_) => resource.serve(self.terms),
+            Err(_) => resource.stale(self.terms, LATE),
         }
     }
 
@@ -157,11 +139,6 @@ impl Cache {
             drop(self.call(&target, &mut book));
         }
         Some((at.elapsed(), line))
-    }
-
-    /// The last failures, the newest first.
-    pub(crate) fn failures(&self) -> Vec<Failed> {
-        self.book().failures.iter().cloned().collect()
     }
 
     /// Returns the call in flight, or begins one as a task: a user who leaves does not cancel it.
@@ -254,17 +231,9 @@ impl Book {
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
                 resource.failed = Some((failed, Refusal::of(&error)));
-                if matches!(Exit::of(&error), Exit::SomeFailed) {
-                    return;
-                }
-                self.failures.truncate(SHOWN - 1);
-                self.failures.push_front(Failed {
-                    at: Instant::now(),
-                    kind,
-                    status: error.status(),
-                });
                 // A missing role concerns this resource alone.
-                if kind != Kind::MissingRole {
+                let is_of_one = Exit::of(&error) == Exit::SomeFailed || kind == Kind::MissingRole;
+                if !is_of_one {
                     self.outage = Some((target, Instant::now(), error.to_string()));
                 }
             }
@@ -303,41 +272,31 @@ impl Resource {
                 .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    fn serve(&self, terms: Terms, headers: &HeaderMap) -> Served {
+    fn serve(&self, terms: Terms) -> Response {
         match (&self.failed, &self.last) {
-            (Some((_, refusal)), _) => self
-                .stale(terms, headers)
-                .unwrap_or_else(|| Served::Refused(refusal.clone())),
-            (None, Some(last)) => Served::Fresh(last.response(headers)),
-            (None, None) => Served::Refused(LATE),
+            (Some((_, refusal)), _) => self.stale(terms, *refusal),
+            (None, Some(last)) => last.response(),
+            (None, None) => LATE.into_response(),
         }
     }
 
-    fn stale(&self, terms: Terms, headers: &HeaderMap) -> Option<Served> {
-        let last = self.last.as_ref().filter(|last| last.is_kept)?;
-        let is_bearable = last.at.elapsed() < last.fresh + terms.stale;
-        is_bearable.then(|| Served::Stale(last.response(headers)))
+    /// The last response, if it may be served while the service fails.
+    fn stale(&self, terms: Terms, refusal: Refusal) -> Response {
+        let last = self
+            .last
+            .as_ref()
+            .filter(|last| last.is_kept && last.at.elapsed() < last.fresh + terms.stale);
+        last.map_or_else(|| refusal.into_response(), Answer::response)
     }
 }
 
 // === impl Answer ===
 
 impl Answer {
-    /// The response for a user: without a body if that user has it (RFC 9110, section 13.1.2).
-    fn response(&self, asked: &HeaderMap) -> Response {
-        let known = asked.get_all(IF_NONE_MATCH).iter();
-        let mut known = known.filter_map(|list| list.to_str().ok());
-        let own = self.headers.get(ETAG).and_then(|tag| tag.to_str().ok());
-        let weak = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-        let has_it = own
-            .is_some_and(|own| known.any(|list| list.split(',').any(|tag| weak(tag) == weak(own))));
-        let mut response = if has_it {
-            StatusCode::NOT_MODIFIED.into_response()
-        } else {
-            Response::new(Body::from(self.body.clone()))
-        };
+    fn response(&self) -> Response {
         let age = HeaderValue::from(self.at.elapsed().as_secs());
-        response.headers_mut().extend(self.headers.clone());
+        let mut response = Response::new(Body::from(self.body.clone()));
+        *response.headers_mut() = self.headers.clone();
         response.headers_mut().insert(AGE, age);
         response
     }
@@ -376,14 +335,8 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        #[derive(Serialize)]
-        struct Reason {
-            kind: &'static str,
-        }
-
-        let json = serde_json::to_vec(&Reason { kind: self.kind }).unwrap_or_default();
-        let kind = [(CONTENT_TYPE, "application/json")];
-        let mut response = (self.status, kind, json).into_response();
+        let json = Json(json!({ "kind": self.kind }));
+        let mut response = (self.status, json).into_response();
         if let Some(wait) = self.retry_after {
             // Rounded up, because an early request is refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -441,6 +394,3 @@ const MOST: usize = 256 << 20;
 
 /// About the memory of a resource without its body.
 const OVERHEAD: usize = 1024;
-
-/// Failures on the status page.
-const SHOWN: usize = 10;

@@ -15,14 +15,14 @@ use tokio::{
     fs,
     time::{Instant, sleep, timeout},
 };
-use tower_tds::{Client, Error, Kind, Response};
+use tower_tds::{Client, Kind, Response};
 
 use crate::{
     answer,
-    ending::is_of_the_token,
+    ending::{Trouble, is_of_the_token},
     exit::Exit,
     list::Item,
-    manifest::{Manifest, Origin, Version},
+    manifest::{Manifest, Version},
     save::Part,
 };
 
@@ -41,23 +41,14 @@ pub(crate) struct Downloads {
     pub(crate) asleep: AtomicU64,
 }
 
-/// The reason why there is no file.
-#[derive(Debug)]
-pub(crate) enum Trouble {
-    Service(Error),
-    Disk(io::Error),
-    /// A success that is not a file.
-    Answer(&'static str),
-}
-
 /// The result of a download.
 #[derive(Debug)]
 pub(crate) enum Came {
     Skipped,
     Whole {
         bytes: u64,
-        /// The origin of the earlier file with this name, if there was one.
-        replaced: Option<Origin>,
+        /// Why an earlier file with this name was replaced, if there was one.
+        replaced: Option<&'static str>,
     },
 }
 
@@ -76,9 +67,10 @@ impl Downloads {
         let path = &*self.out.join(&item.name);
         let replaced = match fs::metadata(path).await {
             Ok(there) if there.is_file() => {
-                match self.manifest.origin(&item.name, &item.target, there.len()) {
-                    Origin::Same => return Ok(Came::Skipped),
-                    other => Some(other),
+                let length = there.len();
+                match self.manifest.outdated(&item.name, &item.target, length) {
+                    None => return Ok(Came::Skipped),
+                    why => why,
                 }
             }
             Ok(_) => return Err(io::Error::other("something that is no file has this name").into()),
@@ -288,47 +280,6 @@ fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<u64> {
     let is_same =
         strong(headers) == known.etag.as_deref() && known.length.is_none_or(|was| was == whole);
     (follows && is_same).then_some(whole)
-}
-
-// === impl Trouble ===
-
-impl Trouble {
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Service(error) => error.kind().as_str(),
-            Self::Disk(_) => "disk",
-            Self::Answer(_) => "no_file",
-        }
-    }
-
-    pub(crate) fn exit(&self) -> Exit {
-        match self {
-            Self::Service(error) => Exit::of(error),
-            Self::Disk(_) | Self::Answer(_) => Exit::SomeFailed,
-        }
-    }
-
-    /// The text for people, with the name of the file.
-    pub(crate) fn line(&self, name: &Path) -> String {
-        let name = name.display();
-        match self {
-            Self::Service(error) => error.to_string(),
-            Self::Disk(error) => format!("{name}: {error}"),
-            Self::Answer(why) => format!("{name}: {why}"),
-        }
-    }
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        Self::Service(error)
-    }
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        Self::Disk(error)
-    }
 }
 
 /// Attempts of a file, each with the client's own attempts in it.

@@ -1,11 +1,20 @@
 //! The end of a job whose remaining calls would all fail.
 
-use std::time::Duration;
+use std::{io, path::Path, time::Duration};
 
 use tokio::time::Instant;
 use tower_tds::{Error, Kind, layers::token::Health};
 
-use crate::exit::Exit;
+use crate::{exit::Exit, save};
+
+/// The reason why there is no file.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Service(Error),
+    Disk(io::Error),
+    /// A success that is not a file.
+    Answer(&'static str),
+}
 
 /// Counts the failures since the last success.
 #[derive(Debug)]
@@ -65,7 +74,12 @@ impl Ending {
     }
 
     /// Records a failure. Returns the exit if the job ends.
-    pub(crate) fn failed(&mut self, error: &Error, token: &Health) -> Option<Exit> {
+    pub(crate) fn failed(&mut self, trouble: &Trouble, token: &Health) -> Option<Exit> {
+        let error = match trouble {
+            Trouble::Service(error) => error,
+            Trouble::Disk(error) => return save::is_the_disk(error).then_some(Exit::SomeFailed),
+            Trouble::Answer(_) => return None,
+        };
         // The next token may be accepted, but its endpoint fails.
         let exit = if is_of_the_token(error) && token.last_error.is_some() {
             Exit::Unreachable
@@ -92,6 +106,47 @@ impl Ending {
             _ => error.ends_the_job(),
         };
         over.then_some(exit)
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Service(error) => error.kind().as_str(),
+            Self::Disk(_) => "disk",
+            Self::Answer(_) => "no_file",
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Service(error) => Exit::of(error),
+            Self::Disk(_) | Self::Answer(_) => Exit::SomeFailed,
+        }
+    }
+
+    /// The text for people, with the name of the file.
+    pub(crate) fn line(&self, name: &Path) -> String {
+        let name = name.display();
+        match self {
+            Self::Service(error) => error.to_string(),
+            Self::Disk(error) => format!("{name}: {error}"),
+            Self::Answer(why) => format!("{name}: {why}"),
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
     }
 }
 

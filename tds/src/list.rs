@@ -4,10 +4,12 @@ use std::{
     collections::HashMap,
     fs,
     io::{self, Read},
+    iter,
     path::{Component, Path, PathBuf},
 };
 
 use http::Uri;
+use time::{Date, Month};
 
 use crate::{
     exit::Failure,
@@ -106,29 +108,22 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
         return Ok(vec![line.to_owned()]);
     };
     let wrong = || format!("{{{first}..{last}}} is no range: {{1..12}} or two days");
-    let days = day(first).zip(day(last));
-    let width = if first.starts_with('0') {
-        first.len()
+    let values: Vec<_> = if let Some((first, last)) = day(first).zip(day(last)) {
+        let days = iter::successors(Some(first), |day| day.next_day());
+        let days = days.take_while(|day| *day <= last);
+        days.take(MOST + 1).map(|day| day.to_string()).collect()
     } else {
-        1
+        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+        let is_padded = first.starts_with('0');
+        let width = if is_padded { first.len() } else { 1 };
+        let numbers = (number(first)?..=number(last)?).take(MOST + 1);
+        numbers.map(|n| format!("{n:0width$}")).collect()
     };
-    let (from, to) = match days {
-        Some(days) => days,
-        None => first
-            .parse()
-            .ok()
-            .zip(last.parse().ok())
-            .ok_or_else(wrong)?,
-    };
-    if from > to || to - from >= MOST as u64 {
+    if values.is_empty() || values.len() > MOST {
         return Err(wrong());
     }
     let mut lines = Vec::new();
-    for value in from..=to {
-        let value = match days {
-            Some(_) => date(value),
-            None => format!("{value:0width$}"),
-        };
+    for value in values {
         let line = format!("{before}{value}{after}");
         let line = match line.split_once('\t') {
             Some((target, name)) => format!("{target}\t{}", name.replacen("{}", &value, 1)),
@@ -142,38 +137,14 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// The number of a day such as 2026-01-31, from 0000-03-01 (the Gregorian calendar).
-fn day(text: &str) -> Option<u64> {
+/// Parses a day such as 2026-01-31.
+fn day(text: &str) -> Option<Date> {
     let [year, month, day] = text.split('-').collect::<Vec<_>>()[..] else {
         return None;
     };
-    if (year.len(), month.len(), day.len()) != (4, 2, 2) {
-        return None;
-    }
-    let number = |text: &str| text.parse::<u64>().ok();
-    let (year, month, day) = (number(year)?, number(month)?, number(day)?);
-    // Years begin in March, so that a leap day is the last of its year.
-    let (year, month) = match month {
-        3..=12 => (year, month - 3),
-        1 | 2 => (year.checked_sub(1)?, month + 9),
-        _ => return None,
-    };
-    let leaps = year / 4 - year / 100 + year / 400;
-    let number = year * 365 + leaps + (month * 153 + 2) / 5 + day.checked_sub(1)?;
-    // A day that its month does not have would be one of the next.
-    (date(number) == text).then_some(number)
-}
-
-/// The date of a day's number.
-fn date(number: u64) -> String {
-    // 400 years have 146,097 days.
-    let (era, rest) = (number / 146_097, number % 146_097);
-    let year = (rest - rest / 1_460 + rest / 36_524 - rest / 146_096) / 365;
-    let day = rest - (year * 365 + year / 4 - year / 100);
-    let month = (day * 5 + 2) / 153;
-    let day = day - (month * 153 + 2) / 5 + 1;
-    let year = era * 400 + year + u64::from(month >= 10);
-    format!("{year:04}-{:02}-{day:02}", (month + 2) % 12 + 1)
+    let month = Month::try_from(month.parse::<u8>().ok()?).ok()?;
+    let date = Date::from_calendar_date(year.parse().ok()?, month, day.parse().ok()?).ok()?;
+    (date.to_string() == text).then_some(date)
 }
 
 /// Checks a target, a path with its query, before anything is sent. It is sent byte for byte.

@@ -57,14 +57,6 @@ pub(crate) struct Version {
     pub(crate) length: Option<u64>,
 }
 
-/// The origin of an existing file by the manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Same,
-    Other,
-    Unknown,
-}
-
 // === impl Manifest ===
 
 impl Manifest {
@@ -95,19 +87,14 @@ impl Manifest {
         })
     }
 
-    /// The origin of a file of this length.
-    pub(crate) fn origin(&self, file: &Path, url: &str, length: u64) -> Origin {
+    /// Why a file of this length is not that of the URL and the service. `None` if it is.
+    pub(crate) fn outdated(&self, file: &Path, url: &str, length: u64) -> Option<&'static str> {
         let book = self.book();
-        match file.to_str().and_then(|file| book.whole.get(file)) {
-            Some(entry)
-                if self.is_of(entry, url)
-                    && entry.version.length.is_none_or(|was| was == length) =>
-            {
-                Origin::Same
-            }
-            Some(_) => Origin::Other,
-            None => Origin::Unknown,
-        }
+        let Some(entry) = file.to_str().and_then(|file| book.whole.get(file)) else {
+            return Some("not in .tds-manifest.jsonl");
+        };
+        let is_as_long = entry.version.length.is_none_or(|was| was == length);
+        (!is_as_long || !self.is_of(entry, url)).then_some("came from another URL or service")
     }
 
     /// The version of a part, if it is of this URL and service and can be resumed.

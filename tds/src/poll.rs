@@ -22,11 +22,11 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
-use tower_tds::{Client, Deadline, Error, Kind, layers::token::Health};
+use tower_tds::{Client, Deadline, Kind, layers::token::Health};
 
 use crate::{
     answer,
-    ending::Ending,
+    ending::{Ending, Trouble},
     exit::{Exit, Failure},
     list::{self, Item},
     outage::Outages,
@@ -80,11 +80,6 @@ struct Round {
 
 /// The bytes of a change, if there was one.
 type Came = Result<Option<u64>, Trouble>;
-
-enum Trouble {
-    Service(Error),
-    Disk(io::Error),
-}
 
 pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
@@ -149,41 +144,32 @@ fn told(
     outages: &mut Outages,
     ending: &mut Ending,
 ) -> Result<Option<Exit>, Failure> {
-    let (line, exit, ends) = match round.came {
-        Ok(change) => {
-            ending.succeeded(token);
-            for line in outages.succeeded(round.feed, round.asked, name) {
+    let change = match round.came {
+        Ok(change) => change,
+        Err(trouble) => {
+            let (exit, line) = (trouble.exit(), trouble.line(Path::new(name)));
+            if let Some(line) = outages.failed(round.feed, exit, &line) {
                 warn(&line);
             }
-            if let Some(bytes) = change {
-                match output::write(format!("{name}\t{bytes}\n").as_bytes()) {
-                    Ok(()) => {}
-                    // The reader has closed the pipe, as `head` does, so the job is done.
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                        return Ok(Some(Exit::Whole));
-                    }
-                    Err(error) => {
-                        let why = format!("the standard output: {error}");
-                        return Err(Failure::new(Exit::SomeFailed, why));
-                    }
-                }
-            }
-            return Ok(None);
-        }
-        Err(Trouble::Service(error)) => (
-            error.to_string(),
-            Exit::of(&error),
-            ending.failed(&error, token),
-        ),
-        Err(Trouble::Disk(error)) => {
-            let ends = save::is_the_disk(&error).then_some(Exit::SomeFailed);
-            (format!("{name}: {error}"), Exit::SomeFailed, ends)
+            return Ok(ending.failed(&trouble, token));
         }
     };
-    if let Some(line) = outages.failed(round.feed, exit, &line) {
+    ending.succeeded(token);
+    for line in outages.succeeded(round.feed, round.asked, name) {
         warn(&line);
     }
-    Ok(ends)
+    let Some(bytes) = change else {
+        return Ok(None);
+    };
+    match output::write(format!("{name}\t{bytes}\n").as_bytes()) {
+        Ok(()) => Ok(None),
+        // The reader has closed the pipe, as `head` does, so the job is done.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Some(Exit::Whole)),
+        Err(error) => {
+            let why = format!("the standard output: {error}");
+            Err(Failure::new(Exit::SomeFailed, why))
+        }
+    }
 }
 
 // === impl Feed ===
@@ -263,20 +249,6 @@ impl Feed {
         // Set after the file is written, because the service does not send a known version again.
         (self.etag, self.modified, self.hash) = (etag, modified, hash);
         Ok((!is_same).then(|| body.len() as u64))
-    }
-}
-
-// === impl Trouble ===
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        Self::Service(error)
-    }
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        Self::Disk(error)
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     env, fmt, fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -64,7 +65,7 @@ pub(crate) struct Options {
 pub(crate) struct Settings {
     all: Vec<Setting>,
     pub(crate) simulate: bool,
-    pub(crate) stop: Stop,
+    pub(crate) stop: Arc<Stop>,
     /// Set when the job joins its fleet.
     pub(crate) fleet: SetOnce<Fleet>,
 }
@@ -131,7 +132,7 @@ impl Options {
         Ok(Settings {
             all,
             simulate: self.simulate,
-            stop: Stop::default(),
+            stop: Arc::default(),
             fleet: SetOnce::new(),
         })
     }
@@ -242,29 +243,17 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Parses a duration: `500ms`, `15s`, `2m`, `1h`, `1d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let milliseconds = match unit {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        "d" => Some(86_400_000),
-        _ => None,
-    };
-    let time = number.parse::<u64>().ok().zip(milliseconds);
-    let time = time.and_then(|(number, unit)| number.checked_mul(unit));
     // More than a month is a mistake, and might overflow a clock.
-    match time {
-        Some(time @ 1..=2_678_400_000) => Ok(Duration::from_millis(time)),
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() && time <= MONTH => Ok(time),
         _ => Err(
             "a time is a number above 0 and ms, s, m, h or d, of a month at most: 500ms, 15s, 2m"
                 .to_owned(),
         ),
     }
 }
+
+const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
 pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";
 pub(crate) const BASE_URL: &str = "TDS_BASE_URL";

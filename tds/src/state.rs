@@ -3,9 +3,9 @@
 use std::{
     env, fs,
     hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use tower_tds::{Limits, Quota, layers::token::FileStore};
@@ -80,48 +80,32 @@ impl State {
     }
 }
 
+/// The time of the last change of the file is the turn of the last start.
 fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)?;
-    // The lock is held for a read and a write. It ends with the process at the latest.
+    let mut file = options.append(true).create(true).open(path)?;
+    // The lock is held for a moment. It ends with the process at the latest.
     file.lock()?;
-    let mut text = Vec::new();
-    Read::by_ref(&mut file).take(64).read_to_end(&mut text)?;
-    let now = now();
-    let last = String::from_utf8_lossy(&text)
-        .trim()
-        .parse()
-        .map_or(Duration::ZERO, Duration::from_millis);
-    let next = last.saturating_add(spacing);
-    // A stamp from the future shows that the clock was set back: the file is newer than now, or the
-    // stamp is later than any turn.
-    let written = file.metadata()?.modified()?;
-    let written = written.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let is_of_another_clock = written > now + STEP;
-    let next = if is_of_another_clock || next > now + FARTHEST.max(spacing * QUEUE) {
+    let about = file.metadata()?;
+    let is_new = about.len() == 0;
+    if is_new {
+        file.write_all(b"\n")?;
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the only clock that processes share"
+    )]
+    let now = SystemTime::now();
+    let next = about.modified()? + spacing;
+    // A turn later than the end of the longest queue is of a clock that was set back.
+    let is_wrong = next > now + FARTHEST.max(spacing * QUEUE);
+    let next = if is_new || is_wrong {
         now
     } else {
         next.max(now)
     };
-    file.seek(SeekFrom::Start(0))?;
-    file.set_len(0)?;
-    file.write_all(next.as_millis().to_string().as_bytes())?;
-    Ok(next.saturating_sub(now))
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the only clock that processes share; a step of it is told by a stamp too far away"
-)]
-fn now() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    file.set_modified(next)?;
+    Ok(next.duration_since(now).unwrap_or_default())
 }
 
 /// The folder of this user.
@@ -139,9 +123,6 @@ fn private(folder: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
 }
-
-/// The largest difference between the clocks of a machine and its disks.
-const STEP: Duration = Duration::from_secs(1);
 
 /// The processes of the longest queue.
 const QUEUE: u32 = 2_400;

@@ -49,15 +49,6 @@ fn html(shared: &Shared) -> String {
     let items = troubles
         .iter()
         .map(|line| format!("<li>{}</li>", escaped(line)));
-    let rows = shared.cache.failures().into_iter().map(|failed| {
-        let code = failed.status.map(|status| status.as_u16().to_string());
-        format!(
-            "<tr><td>{} ago</td><td>{}</td><td>{}</td></tr>",
-            rough(failed.at.elapsed()),
-            failed.kind.as_str().replace('_', " "),
-            code.as_deref().unwrap_or("–")
-        )
-    });
     let quotas = shared.client.limiter().limits().quotas().to_vec();
     let rate = quotas.iter().map(|quota| match quota.per().as_millis() {
         1_000 => format!("{} per second", quota.requests()),
@@ -66,17 +57,11 @@ fn html(shared: &Shared) -> String {
     });
     let rate = rate.collect::<Vec<_>>().join(" and ");
     let first = quotas.first().map_or(0, |quota| quota.requests().get());
+    let not = if troubles.is_empty() { "" } else { "not " };
+    let ready = format!("{not}ready");
     let error = token.last_error.as_ref().map(ToString::to_string);
     let fields = [
-        (
-            "ready",
-            if troubles.is_empty() {
-                "ready"
-            } else {
-                "not ready"
-            }
-            .to_owned(),
-        ),
+        ("ready", ready),
         ("troubles", items.collect()),
         ("quota", first.to_string()),
         ("permits", limits.live.to_string()),
@@ -85,14 +70,7 @@ fn html(shared: &Shared) -> String {
         ("sockets", limits.connections.to_string()),
         ("most_sockets", limits.most_connections.to_string()),
         ("calls", status.calls().to_string()),
-        (
-            "oldest",
-            if oldest.is_zero() {
-                "–".to_owned()
-            } else {
-                rough(oldest)
-            },
-        ),
+        ("oldest", since((!oldest.is_zero()).then_some(oldest))),
         ("in_flight", limits.in_flight.to_string()),
         ("waiting", limits.waiting.to_string()),
         ("waits_for", escaped(&waits(&status, &rate))),
@@ -101,7 +79,6 @@ fn html(shared: &Shared) -> String {
         ("token_next", rough(token.next_attempt)),
         ("tokens", token.generation.to_string()),
         ("token_error", escaped(error.as_deref().unwrap_or("none"))),
-        ("failures", rows.collect()),
     ];
     let mut page = PAGE.to_owned();
     for (name, text) in fields {

@@ -113,9 +113,6 @@ async fn the_numbers_of_the_page_are_those_of_the_ledger() {
         "{}",
         page.0
     );
-    // The client's own attempts are within one failure, and a missing resource is its user's slip.
-    let failures = page.0.matches("<td>unavailable</td><td>503</td>").count();
-    assert_eq!(failures, 2, "{}", page.0);
     assert!(page.shows("token_age").ends_with(" s"), "{}", page.0);
     assert!(page.shows("token_next").ends_with(" h"), "{}", page.0);
     for secret in ["eyJ", bench.server.client_secret()] {
