@@ -15,11 +15,9 @@ use http_body::{Frame, SizeHint};
 
 use self::{flow::Flow, source::Pieces};
 use crate::{
-    config::Framing,
-    delay::Delay,
     entry::Entry,
     error::Error,
-    fault::{BodyFault, BodyFaults},
+    fault::{BodyFaults, DataFault},
 };
 
 mod flow;
@@ -42,6 +40,14 @@ pub struct Body {
 enum Form {
     Whole(Bytes),
     Flow(Pin<Box<Flow>>),
+}
+
+/// Framing of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// By `Content-Length`, unless the body is compressed.
+    Length,
+    Chunked,
 }
 
 /// The bytes of an answer, how fast they come and how they are encoded.
@@ -150,7 +156,7 @@ impl Content {
         if let Some(coding) = content.coding {
             head.headers.insert(CONTENT_ENCODING, coding.value());
         }
-        let length = if faults.fault == Some(BodyFault::Endless) {
+        let length = if faults.fault == Some(DataFault::Endless) {
             content.source = Source::lines(u64::MAX);
             content.coding = None;
             None
@@ -162,9 +168,8 @@ impl Content {
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let rate = content.rate.filter(|rate| *rate > 0);
-        let undisturbed = faults.fault.is_none() && faults.delay == Delay::None;
         let form = match content.source.at_hand() {
-            Some(bytes) if undisturbed && rate.is_none() && content.coding.is_none() => {
+            Some(bytes) if faults.fault.is_none() && rate.is_none() && content.coding.is_none() => {
                 Form::Whole(bytes)
             }
             _ => {

@@ -7,8 +7,8 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tds_sim::{
-    Config, CountConnections, DataFault, Delay, ErrorBody, Framing, Network, Quota, RetryAfter,
-    Rule, Scripted, Tls, TokenFault, parse_duration,
+    Config, CountConnections, DataFault, Delay, ErrorBody, Network, Quota, RetryAfter, Rule,
+    Scripted, Tls, TokenFault, parse_duration,
 };
 
 /// The transport data service, simulated from its contract and audited.
@@ -65,9 +65,6 @@ pub(crate) struct Cli {
     /// Speed of a historical resource, unless the query has rate=
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES/S")]
     history_rate: Option<u64>,
-    /// Send historical resources in chunks, without a length, unless the query has framing=
-    #[arg(long, help_heading = ANSWERS)]
-    history_chunked: bool,
 
     /// Delay before a call is counted
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
@@ -75,13 +72,10 @@ pub(crate) struct Cli {
     /// Delay between count and head
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
     delay_head: Delay,
-    /// Delay before each piece of a body
-    #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
-    delay_body: Delay,
     /// reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, garbage or 5xx[:BURST]
     #[arg(long, help_heading = FAULTS)]
     fault: Vec<Scripted<DataFault>>,
-    /// down, 503, slow:PAUSE, html, wrong-json or expires-in:zero|negative|absent|huge|string
+    /// down, 503, slow:PAUSE or html
     #[arg(long, help_heading = FAULTS)]
     token_fault: Vec<Scripted<TokenFault>>,
     /// Seed of all chance; the first key follows from it too
@@ -179,12 +173,8 @@ impl From<Cli> for Role {
         config.live_bytes = cli.live_bytes;
         config.history_bytes = cli.history_bytes;
         config.history_rate = cli.history_rate;
-        if cli.history_chunked {
-            config.history_framing = Framing::Chunked;
-        }
         config.faults.before_counting = cli.delay_counting;
         config.faults.before_head = cli.delay_head;
-        config.faults.during_body = cli.delay_body;
         config.faults.data = cli.fault;
         config.faults.token = cli.token_fault;
         config.seed = cli.seed;
@@ -227,8 +217,8 @@ pub(crate) fn refusal(error: &clap::Error) -> String {
 }
 
 const NOTES: &str = "\
-Prints one line of JSON with its addresses, serves until SIGINT, SIGTERM or the end of the standard
-input, then prints the sums of its ledger as JSON.
+Prints one line of JSON with its addresses, serves until SIGINT or SIGTERM, then prints the sums of
+its ledger as JSON.
 
 tds-sim relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port PORT]
 is a network with delays in front of an address, with a line of JSON at its start and at its end.

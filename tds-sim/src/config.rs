@@ -44,8 +44,6 @@ pub struct Config {
     /// Bytes a second of a historical resource, unless the query has `rate=`; as fast as the
     /// client reads if absent.
     pub history_rate: Option<u64>,
-    /// Whether a historical resource has `Content-Length`, unless the query has `framing=`.
-    pub history_framing: Framing,
     /// Scripted faults.
     pub faults: Faults,
     /// Where all randomness comes from, but the signing keys'.
@@ -81,17 +79,6 @@ pub enum RetryAfter {
     Absent,
     /// It does, in seconds to the end of the key's window.
     Seconds,
-}
-
-/// Framing of a body.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Framing {
-    /// By `Content-Length`, unless the body is compressed.
-    #[default]
-    Length,
-    /// By chunks.
-    Chunked,
 }
 
 /// Whether the auth and data listeners speak TLS.
@@ -141,7 +128,6 @@ impl Default for Config {
             live_bytes: 128,
             history_bytes: 1_048_576,
             history_rate: None,
-            history_framing: Framing::default(),
             faults: Faults::default(),
             seed: 0,
             #[cfg(feature = "tls")]

@@ -13,11 +13,11 @@ use http::{
 };
 
 use crate::{
-    body::{Body, Coding, Content, Source},
-    config::{Config, Framing, RetryAfter},
+    body::{Body, Coding, Content, Framing, Source},
+    config::{Config, RetryAfter},
     entry::Entry,
     error::{Error, Kind},
-    fault::HeadFault,
+    fault::DataFault,
     limits::Verdict,
     realm::Issued,
     shared::{Shared, lock},
@@ -64,23 +64,24 @@ pub(crate) async fn answer<B>(
             says.answer(StatusCode::RANGE_NOT_SATISFIABLE, "Too many connections")
         }
         (Verdict::TooFast, _) => says.answer(StatusCode::LOCKED, "Too many requests per second"),
-        (Verdict::Admitted, None) => serve(&shared, &entry, &head),
-        (Verdict::Admitted, Some(HeadFault::Status(status))) => {
+        (Verdict::Admitted, Some(DataFault::Status { status, .. })) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
             says.answer(status, "The service is unavailable")
         }
-        (Verdict::Admitted, Some(HeadFault::Reset)) => {
+        (Verdict::Admitted, Some(DataFault::ResetHead)) => {
             if let Some(socket) = &entry.socket {
                 socket.reset();
             }
             return Err(Kind::Reset.into());
         }
-        (Verdict::Admitted, Some(HeadFault::Garbage)) => {
+        (Verdict::Admitted, Some(DataFault::Garbage)) => {
             let Some(socket) = &entry.socket else {
                 return Err(Kind::Garbage.into());
             };
             socket.garble();
             says.answer(StatusCode::OK, "garbage")
         }
+        (Verdict::Admitted, _) => serve(&shared, &entry, &head),
     };
     entry.answer(response.status().as_u16());
     Ok(Content::finish(response, entry, strike.body))
@@ -207,7 +208,7 @@ impl<'a> Resource<'a> {
     /// Settings of the query, or else of the configuration.
     fn history(&self, config: &Config) -> Content {
         let mut bytes = config.history_bytes;
-        let (mut rate, mut framing) = (config.history_rate, config.history_framing);
+        let (mut rate, mut framing) = (config.history_rate, Framing::Length);
         for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
             match (&*name, &*value) {
                 ("bytes", value) => bytes = value.parse().unwrap_or(bytes),

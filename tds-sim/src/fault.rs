@@ -2,8 +2,6 @@
 
 use std::{num::NonZeroU64, str::FromStr, sync::Arc, time::Duration};
 
-use http::StatusCode;
-
 use crate::{
     delay::Delay,
     shared::Clock,
@@ -35,8 +33,6 @@ pub struct Faults {
     pub before_head: Delay,
     /// The same for the calls whose targets end in this text, in its place.
     pub before_head_of: Option<(String, Delay)>,
-    /// Wait before each piece of the body of a data answer, of at most 16 KiB.
-    pub during_body: Delay,
     /// Faults of the data endpoints.
     pub data: Vec<Scripted<DataFault>>,
     /// Faults of the token endpoint.
@@ -118,27 +114,6 @@ pub enum TokenFault {
     Slow(Duration),
     /// `html`: the answer is 200 and a page.
     Html,
-    /// `wrong-json`: the answer is 200 and an object whose `access_token` is a number.
-    WrongJson,
-    /// `expires-in:WHAT`: the answer is right but for `expires_in`; the token lives as long as
-    /// ever.
-    ExpiresIn(FalseExpiry),
-}
-
-/// Replacement of `expires_in`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FalseExpiry {
-    /// `zero`: 0.
-    Zero,
-    /// `negative`: -1.
-    Negative,
-    /// `absent`: nothing.
-    Absent,
-    /// `huge`: 2^63, one more than fits into a signed 64-bit integer.
-    Huge,
-    /// `string`: the right number, in quotes.
-    Text,
 }
 
 /// The faults with their progress.
@@ -150,7 +125,7 @@ pub(crate) struct Script {
     calls: u64,
     posts: u64,
     /// The status of a burst under way, and how many calls are left of it.
-    burst: Option<(StatusCode, u32)>,
+    burst: Option<(u16, u32)>,
 }
 
 /// Faults of one data call.
@@ -158,35 +133,16 @@ pub(crate) struct Script {
 pub(crate) struct Strike {
     pub(crate) before_counting: Duration,
     pub(crate) before_head: Duration,
-    pub(crate) head: Option<HeadFault>,
+    /// In place of the head.
+    pub(crate) head: Option<DataFault>,
     pub(crate) body: BodyFaults,
 }
 
-/// Fault in place of the head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeadFault {
-    Reset,
-    Garbage,
-    Status(StatusCode),
-}
-
-/// Fault within the body, and its delays.
+/// Fault within the body.
 #[derive(Debug)]
 pub(crate) struct BodyFaults {
-    pub(crate) fault: Option<BodyFault>,
-    pub(crate) delay: Delay,
-    pub(crate) rng: fastrand::Rng,
+    pub(crate) fault: Option<DataFault>,
     pub(crate) clock: Arc<Clock>,
-}
-
-/// Fault within the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyFault {
-    Reset,
-    Truncate,
-    Endless,
-    Drip(Duration),
-    Stall(Duration),
 }
 
 // === impl Scripted ===
@@ -281,12 +237,6 @@ impl FromStr for TokenFault {
             ("503", "") => Ok(Self::Unavailable),
             ("slow", pause) => parse_duration(pause).map(Self::Slow),
             ("html", "") => Ok(Self::Html),
-            ("wrong-json", "") => Ok(Self::WrongJson),
-            ("expires-in", "zero") => Ok(Self::ExpiresIn(FalseExpiry::Zero)),
-            ("expires-in", "negative") => Ok(Self::ExpiresIn(FalseExpiry::Negative)),
-            ("expires-in", "absent") => Ok(Self::ExpiresIn(FalseExpiry::Absent)),
-            ("expires-in", "huge") => Ok(Self::ExpiresIn(FalseExpiry::Huge)),
-            ("expires-in", "string") => Ok(Self::ExpiresIn(FalseExpiry::Text)),
             _ => Err(ParseError::new("token fault", text, TOKEN_FAULTS)),
         }
     }
@@ -327,8 +277,6 @@ impl Script {
             head: None,
             body: BodyFaults {
                 fault: None,
-                delay: self.faults.during_body,
-                rng: self.rng.fork(),
                 clock: Arc::clone(&self.clock),
             },
         };
@@ -337,22 +285,14 @@ impl Script {
                 continue;
             }
             match scripted.fault {
-                DataFault::ResetHead => strike.head = Some(HeadFault::Reset),
-                DataFault::Garbage => strike.head = Some(HeadFault::Garbage),
-                DataFault::ResetBody => strike.body.fault = Some(BodyFault::Reset),
-                DataFault::Truncate => strike.body.fault = Some(BodyFault::Truncate),
-                DataFault::Endless => strike.body.fault = Some(BodyFault::Endless),
-                DataFault::Drip(pause) => strike.body.fault = Some(BodyFault::Drip(pause)),
-                DataFault::Stall(pause) => strike.body.fault = Some(BodyFault::Stall(pause)),
-                DataFault::Status { status, burst } => {
-                    let status = StatusCode::from_u16(status);
-                    self.burst = Some((status.unwrap_or(StatusCode::BAD_GATEWAY), burst));
-                }
+                fault @ (DataFault::ResetHead | DataFault::Garbage) => strike.head = Some(fault),
+                DataFault::Status { status, burst } => self.burst = Some((status, burst)),
+                fault => strike.body.fault = Some(fault),
             }
         }
         if let Some((status, left @ 1..)) = self.burst {
             self.burst = Some((status, left - 1));
-            strike.head = strike.head.or(Some(HeadFault::Status(status)));
+            strike.head = strike.head.or(Some(DataFault::Status { status, burst: 1 }));
         }
         strike
     }
@@ -371,5 +311,4 @@ impl Script {
 const DATA_FAULTS: &str = "reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, \
      garbage or 5xx[:BURST], each alone or with @every:N or @CHANCE";
 
-const TOKEN_FAULTS: &str = "down, 503, slow:PAUSE, html, wrong-json or \
-     expires-in:zero|negative|absent|huge|string, each alone or with @every:N or @CHANCE";
+const TOKEN_FAULTS: &str = "down, 503, slow:PAUSE or html, each alone or with @every:N or @CHANCE";

@@ -84,11 +84,11 @@ mod text;
 pub use self::config::Tls;
 pub use self::{
     body::Body,
-    config::{Config, CountConnections, Framing, Ports, RetryAfter},
+    config::{Config, CountConnections, Ports, RetryAfter},
     delay::Delay,
     error::Error,
     error_body::ErrorBody,
-    fault::{DataFault, FalseExpiry, Faults, Scripted, TokenFault, When},
+    fault::{DataFault, Faults, Scripted, TokenFault, When},
     ledger::{Arrival, Ledger, Outcome, Summary},
     limits::Quota,
     realm::ApiKey,

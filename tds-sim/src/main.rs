@@ -1,15 +1,9 @@
 //! The simulator as a program. It prints one line of JSON, then serves until a signal ends it.
 
-use std::{
-    io::{self, IsTerminal as _, Read as _},
-    net::SocketAddr,
-    process::ExitCode,
-    thread,
-};
+use std::{io, net::SocketAddr, process::ExitCode};
 
 use clap::Parser as _;
 use tds_sim::{Config, Network, Relay, Server};
-use tokio::sync::oneshot;
 
 mod cli;
 
@@ -46,7 +40,7 @@ async fn run(role: cli::Role) -> Result<(), Error> {
     }
 }
 
-/// Serves until a signal or the end of the standard input, and prints the ledger's sums.
+/// Serves until a signal, and prints the ledger's sums.
 async fn serve(config: Config) -> Result<(), Error> {
     let stop = stop()?;
     let server = Server::start(config).await?;
@@ -61,7 +55,7 @@ async fn serve(config: Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Relays until a signal or the end of the standard input, and prints how many connections it had.
+/// Relays until a signal, and prints how many connections it had.
 async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
     let stop = stop()?;
     let relay = Relay::start(to, network).await?;
@@ -95,21 +89,10 @@ fn whereabouts(server: &Server) -> String {
     line.to_string()
 }
 
-/// Waits for a signal, caught from the call on, or for the end of the standard input.
-fn stop() -> Result<impl Future<Output = ()>, Error> {
-    let signal = stop_signal()?;
-    Ok(async {
-        tokio::select! {
-            () = signal => {}
-            () = end_of_input() => {}
-        }
-    })
-}
-
 /// Waits for SIGINT or SIGTERM, caught from the call on: the reader of the first line may send one
 /// at once.
 #[cfg(unix)]
-fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
+fn stop() -> Result<impl Future<Output = ()>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -123,26 +106,8 @@ fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
 
 /// Waits for Ctrl-C.
 #[cfg(not(unix))]
-fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
+fn stop() -> Result<impl Future<Output = ()>, Error> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
-}
-
-/// Waits for the end of the standard input, which a terminal does not have: reading from one in
-/// the background would stop the program.
-///
-/// A thread of its own reads, because tokio's would keep the program from ending.
-async fn end_of_input() {
-    let (ended, end) = oneshot::channel();
-    if io::stdin().is_terminal() {
-        return std::future::pending().await;
-    }
-    thread::spawn(move || {
-        let mut buf = [0; 1024];
-        while io::stdin().lock().read(&mut buf).is_ok_and(|read| read > 0) {}
-        // Without a receiver the program is ending already.
-        ended.send(()).ok();
-    });
-    drop(end.await);
 }
 
 /// An error with its causes on one line.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     body::Body,
     error::{Error, Kind},
-    fault::{FalseExpiry, TokenFault},
+    fault::TokenFault,
     oidc::{client::Form, refusal::Refusal},
     realm::Grant,
     shared::{Shared, lock},
@@ -76,7 +76,6 @@ async fn token(
 ) -> Result<Response<Body>, Error> {
     shared.ledger.token_post();
     let fault = lock(&shared.script).post();
-    let mut expiry = None;
     match fault {
         Some(TokenFault::Down) => {
             if let Some(socket) = socket {
@@ -95,15 +94,11 @@ async fn token(
                 MAINTENANCE,
             ));
         }
-        Some(TokenFault::WrongJson) => {
-            return Ok(Body::page(StatusCode::OK, "application/json", WRONG_JSON));
-        }
         Some(TokenFault::Slow(pause)) => tokio::time::sleep(pause).await,
-        Some(TokenFault::ExpiresIn(false_expiry)) => expiry = Some(false_expiry),
         None => {}
     }
     match decide(shared, head, form) {
-        Ok(granted) => Ok(reply(&granted?, expiry)),
+        Ok(granted) => Ok(reply(&granted?)),
         Err(refusal) => Ok(Refusal::into_response(refusal)),
     }
 }
@@ -144,21 +139,11 @@ fn decide(shared: &Shared, head: &Parts, form: &Form) -> Result<Result<Grant, Er
     Ok(granted)
 }
 
-/// The reply with a token, and with `expiry` in place of its lifetime if that is to be false.
-fn reply(granted: &Grant, expiry: Option<FalseExpiry>) -> Response<Body> {
-    let expires_in = match expiry {
-        None => Some(json!(granted.expires_in)),
-        Some(FalseExpiry::Zero) => Some(json!(0)),
-        Some(FalseExpiry::Negative) => Some(json!(-1)),
-        Some(FalseExpiry::Huge) => Some(json!(1_u64 << 63)),
-        Some(FalseExpiry::Text) => Some(json!(granted.expires_in.to_string())),
-        Some(FalseExpiry::Absent) => None,
-    };
+/// The reply with a token.
+fn reply(granted: &Grant) -> Response<Body> {
     let mut fields = Map::new();
     fields.insert("access_token".to_owned(), Value::from(&*granted.token));
-    if let Some(expires_in) = expires_in {
-        fields.insert("expires_in".to_owned(), expires_in);
-    }
+    fields.insert("expires_in".to_owned(), json!(granted.expires_in));
     fields.insert("refresh_expires_in".to_owned(), json!(0));
     fields.insert("token_type".to_owned(), json!("Bearer"));
     if let Some(id_token) = &granted.id_token {
@@ -211,8 +196,6 @@ const FORM_MOST: usize = 64 * 1024;
 
 const MAINTENANCE: &str = "<!doctype html>\n<html><head><title>Maintenance</title></head>\
      <body><h1>We will be back soon</h1></body></html>\n";
-
-const WRONG_JSON: &str = r#"{"access_token":12,"expires_in":86400,"token_type":"Bearer"}"#;
 
 #[cfg(test)]
 mod tests;

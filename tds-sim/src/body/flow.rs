@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 use crate::{
     body::source::{PIECE, Pieces},
     error::{Error, Kind},
-    fault::{BodyFault, BodyFaults},
+    fault::{BodyFaults, DataFault},
     socket::Socket,
 };
 
@@ -35,7 +35,7 @@ enum State {
     /// In the pause before a piece.
     Pausing(Pin<Box<Sleep>>),
     /// The bytes before a reset or a cut are on their way.
-    Breaking(Pin<Box<Sleep>>, BodyFault),
+    Breaking(Pin<Box<Sleep>>, DataFault),
     /// All bytes have been returned.
     Ended,
     /// A fault has ended the body.
@@ -95,7 +95,7 @@ impl Flow {
             match &mut this.state {
                 // ## Before => (Breaking | Pausing | Before | Ended | Broken)
                 State::Before => match this.due_fault() {
-                    Some(fault @ (BodyFault::Reset | BodyFault::Truncate)) => {
+                    Some(fault @ (DataFault::ResetBody | DataFault::Truncate)) => {
                         this.state = State::Breaking(pause(FLUSH), fault);
                     }
                     fault => {
@@ -148,8 +148,8 @@ impl Flow {
 
     /// Ends the body before its end. It is an error, unless the head has the length, by which
     /// hyper detects that the body is short.
-    fn break_off(&self, fault: BodyFault) -> Option<Error> {
-        if fault == BodyFault::Reset {
+    fn break_off(&self, fault: DataFault) -> Option<Error> {
+        if fault == DataFault::ResetBody {
             if let Some(socket) = &self.socket {
                 socket.reset();
             }
@@ -162,40 +162,38 @@ impl Flow {
     }
 
     /// The fault to strike before the next piece. Those that strike halfway strike once.
-    fn due_fault(&mut self) -> Option<BodyFault> {
+    fn due_fault(&mut self) -> Option<DataFault> {
         let fault = self.faults.fault?;
         match fault {
-            BodyFault::Reset | BodyFault::Truncate | BodyFault::Stall(_) => {
+            DataFault::ResetBody | DataFault::Truncate | DataFault::Stall(_) => {
                 if self.progress.to_halfway() > 0 {
                     return None;
                 }
                 self.faults.fault = None;
             }
-            BodyFault::Endless | BodyFault::Drip(_) => {}
+            _ => {}
         }
         Some(fault)
     }
 
-    fn pause_before(&mut self, fault: Option<BodyFault>) -> Duration {
+    fn pause_before(&self, fault: Option<DataFault>) -> Duration {
         let slow = match fault {
-            Some(BodyFault::Drip(pause) | BodyFault::Stall(pause)) => pause,
-            Some(BodyFault::Endless) => FLOOD,
-            Some(BodyFault::Reset | BodyFault::Truncate) | None => Duration::ZERO,
+            Some(DataFault::Drip(pause) | DataFault::Stall(pause)) => pause,
+            Some(DataFault::Endless) => FLOOD,
+            _ => Duration::ZERO,
         };
         let now = self.faults.clock.now();
-        let sampled = self.faults.delay.sample(now, &mut self.faults.rng);
-        slow.saturating_add(sampled)
-            .max(self.progress.due(self.most()).saturating_sub(now))
+        slow.max(self.progress.due(self.most()).saturating_sub(now))
     }
 
     /// The most bytes the next piece may have.
     fn most(&self) -> usize {
         let bound = match self.faults.fault {
-            Some(BodyFault::Drip(_)) => 1,
-            Some(BodyFault::Reset | BodyFault::Truncate | BodyFault::Stall(_)) => {
+            Some(DataFault::Drip(_)) => 1,
+            Some(DataFault::ResetBody | DataFault::Truncate | DataFault::Stall(_)) => {
                 self.progress.to_halfway()
             }
-            Some(BodyFault::Endless) | None => u64::MAX,
+            _ => u64::MAX,
         };
         self.progress.piece(bound)
     }

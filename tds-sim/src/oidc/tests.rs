@@ -349,30 +349,11 @@ async fn every_fault_of_the_token_endpoint_shows() {
         faults.token.push(fault.parse().unwrap());
         sim.set_faults(faults);
     };
-    for (fault, expected) in [
-        ("expires-in:zero", Some(json!(0))),
-        ("expires-in:negative", Some(json!(-1))),
-        (
-            "expires-in:huge",
-            Some(json!(9_223_372_036_854_775_808_u64)),
-        ),
-        ("expires-in:string", Some(json!("86400"))),
-        ("expires-in:absent", None),
-    ] {
-        plays(fault);
-        let reply: Value =
-            serde_json::from_str(&post(&sim, TOKEN, &full(&sim)).await.text).unwrap();
-        assert_eq!(reply.get("expires_in"), expected.as_ref(), "{fault}");
-        assert!(reply["access_token"].is_string(), "{fault}");
-    }
     plays("503");
     assert_eq!(post(&sim, TOKEN, &full(&sim)).await.status, 503);
     plays("html");
     let got = post(&sim, TOKEN, &full(&sim)).await;
     assert!(got.status == 200 && got.text.starts_with("<!doctype html>"));
-    plays("wrong-json");
-    let reply: Value = serde_json::from_str(&post(&sim, TOKEN, &full(&sim)).await.text).unwrap();
-    assert!(reply["access_token"].is_number());
     plays("slow:30s");
     let before = tokio::time::Instant::now();
     assert_eq!(post(&sim, TOKEN, &full(&sim)).await.status, 200);
@@ -388,6 +369,6 @@ async fn every_fault_of_the_token_endpoint_shows() {
     assert!(sim.clone().oneshot(request()).await.unwrap_err().kind == crate::error::Kind::Closed);
 
     let summary = sim.ledger().summary();
-    assert_eq!(summary.token_posts, 11, "the faulty ones count as well");
-    assert_eq!(summary.tokens_issued, 7);
+    assert_eq!(summary.token_posts, 5, "the faulty ones count as well");
+    assert_eq!(summary.tokens_issued, 2);
 }

@@ -97,7 +97,6 @@ impl Fields {
             before_counting: delay("delay-counting")?,
             before_head: delay("delay-head")?,
             before_head_of: None,
-            during_body: delay("delay-body")?,
             data: self
                 .all("fault")
                 .map(str::parse)

@@ -6,13 +6,13 @@ use std::{
 
 use serde_json::Value;
 
-/// The program, which ends with its standard input.
+/// The program, killed with its test.
 struct Program(Child);
 
 impl Program {
     fn start() -> (Self, Value) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tds-sim"))
-            .stdin(Stdio::piped())
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -26,7 +26,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
+        drop(self.0.kill());
         self.0.wait().unwrap();
     }
 }

@@ -172,18 +172,6 @@ async fn chance_follows_the_seed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_piece_of_a_body_is_delayed() {
-    let (sim, token) = with_token(|config| config.faults.during_body = "1s".parse().unwrap());
-    let start = Instant::now();
-    // Four pieces of 16 KiB.
-    let response = answer(&sim, get("/v1/history/a?bytes=65536", &token))
-        .await
-        .unwrap();
-    assert_eq!(drain(response).await.0.len(), 65_536);
-    assert_eq!(start.elapsed(), Duration::from_secs(4));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_historical_resource_has_the_size_and_speed_that_was_asked_for() {
     let (sim, token) = with_token(|config| config.history_bytes = 10);
     let response = answer(&sim, get("/v1/history/a", &token)).await.unwrap();
