@@ -1,10 +1,21 @@
-//! The client's id, and its secret or its key (RFC 6749, section 2.3).
+//! The client's id, and its secret or its key (RFC 6749, section 2.3); their providers.
 
-use std::{fmt, time::SystemTime};
+use std::{
+    env,
+    error::Error,
+    fmt, fs,
+    future::{Future, ready},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use form_urlencoded::byte_serialize;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use http::HeaderValue;
+use tokio::{sync::Mutex, task::spawn_blocking};
 use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
@@ -53,6 +64,19 @@ enum Proof {
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
 }
+
+/// Provides credentials: fixed ones, or the current ones from outside the program.
+///
+/// It is called before each token request, so a secret can be rotated without a restart. After
+/// refused credentials the next token request follows within two minutes, and the token in use
+/// serves meanwhile.
+#[derive(Clone)]
+pub struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
+
+/// Credentials, or why there are none.
+pub(crate) type Provided = Result<Arc<Credentials>, Box<dyn Error + Send + Sync>>;
+/// Credentials on their way.
+pub(crate) type Providing = BoxFuture<'static, Provided>;
 
 // === impl Credentials ===
 
@@ -174,6 +198,73 @@ impl fmt::Debug for Proof {
     }
 }
 
+// === impl Provider ===
+
+impl Provider {
+    /// Reads the client id and the secret from these two variables of the environment.
+    #[must_use]
+    pub fn env(client_id: impl Into<String>, client_secret: impl Into<String>) -> Self {
+        let (client_id, client_secret) = (client_id.into(), client_secret.into());
+        Self::new(move || ready(from_env(&client_id, &client_secret)))
+    }
+
+    /// Reads the secret of `client_id` from a file that holds it and nothing else.
+    ///
+    /// A file that was replaced is read by the next token request. One that is half written,
+    /// unreadable, too large or gone leaves the last good secret in use. It must be a regular file of
+    /// 16 KiB at most. On unix a file is refused that its group may write, or that other users may
+    /// read or write. Its group may read it, as Kubernetes mounts a secret with `fsGroup`.
+    ///
+    /// The file is read on a blocking thread of the runtime. A network file system that hangs keeps
+    /// that thread.
+    #[must_use]
+    pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
+        let (client_id, path) = (client_id.into(), client_secret.into());
+        // The last good credentials. A read holds the lock, so that reads that hang keep one thread.
+        let good = Arc::default();
+        Self::new(move || from_file(client_id.clone(), path.clone(), Arc::clone(&good)))
+    }
+
+    /// Calls an async function, such as the client of a vault.
+    ///
+    /// It has the timeout of a token request. Of its error only the text is kept, without what may
+    /// be a secret: queries of URLs, values after a sign of equality, long words.
+    #[must_use]
+    pub fn from_fn<F, A, E>(function: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        Self::new(move || function().map(|provided| provided.map(Arc::new).map_err(Into::into)))
+    }
+
+    fn new<A>(function: impl Fn() -> A + Send + Sync + 'static) -> Self
+    where
+        A: Future<Output = Provided> + Send + 'static,
+    {
+        Self(Arc::new(move || function().boxed()))
+    }
+
+    /// The current credentials. A function may panic when it is called and when this is polled.
+    pub(crate) async fn provide(&self) -> Provided {
+        (self.0)().await
+    }
+}
+
+impl From<Credentials> for Provider {
+    fn from(credentials: Credentials) -> Self {
+        let credentials = Arc::new(credentials);
+        Self::new(move || ready(Ok(Arc::clone(&credentials))))
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Provider")
+    }
+}
+
 fn pair(client_id: String, secret: String) -> Result<(String, Zeroizing<String>), ConfigError> {
     let secret = Zeroizing::new(checked(secret, SECRET)?);
     Ok((checked(client_id, ID)?, secret))
@@ -212,6 +303,72 @@ fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
     Some(header)
 }
 
+/// Reads the file again, because it is small and token requests are rare. A watch would miss the
+/// changes of a network file system.
+async fn from_file(
+    client_id: String,
+    path: PathBuf,
+    good: Arc<Mutex<Option<Arc<Credentials>>>>,
+) -> Provided {
+    let mut good = good.lock_owned().await;
+    let read = spawn_blocking(move || {
+        let read = read(&path).and_then(|text| Ok(Credentials::new(client_id, text.as_str())?));
+        match (read, &*good) {
+            (Ok(credentials), _) => Ok(Arc::clone(good.insert(Arc::new(credentials)))),
+            (Err(error), Some(last)) => {
+                tracing::warn!(
+                    error,
+                    "the secret's file is not usable, the last secret stays in use"
+                );
+                Ok(Arc::clone(last))
+            }
+            (Err(error), None) => Err(error),
+        }
+    });
+    read.await.unwrap_or_else(|error| Err(error.into()))
+}
+
+fn from_env(client_id: &str, client_secret: &str) -> Provided {
+    let client_id = variable(client_id)?;
+    let secret = Zeroizing::new(variable(client_secret)?);
+    Ok(Arc::new(Credentials::new(client_id, secret.as_str())?))
+}
+
+/// `VarError` quotes a value that is not Unicode, which may be the secret.
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|error| match error {
+        env::VarError::NotPresent => format!("the environment variable {name} is not set"),
+        env::VarError::NotUnicode(_) => format!("the environment variable {name} is not Unicode"),
+    })
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, Box<dyn Error + Send + Sync>> {
+    let refused = |reason: &str| format!("{}: {reason}", path.display());
+    let named = |error: io::Error| refused(&error.to_string());
+    // Before it is opened, because opening a pipe waits for its writer.
+    let metadata = fs::metadata(path).map_err(named)?;
+    if !metadata.is_file() {
+        return Err(refused("it is not a regular file").into());
+    }
+    if metadata.len() > LARGEST {
+        return Err(refused("it is larger than 16 KiB").into());
+    }
+    if is_shared(&metadata) {
+        return Err(refused(SHARED).into());
+    }
+    Ok(fs::read_to_string(path).map_err(named)?.into())
+}
+
+#[cfg(unix)]
+fn is_shared(metadata: &fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o027 != 0
+}
+
+#[cfg(not(unix))]
+fn is_shared(_: &fs::Metadata) -> bool {
+    false
+}
+
 /// The texts for an empty value, and for one with control characters inside.
 const ID: [&str; 2] = [
     "the client id is empty: set the one that the server issued",
@@ -228,3 +385,7 @@ const SECRET: [&str; 2] = [
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 #[cfg(feature = "private-key-jwt")]
 const UNSIGNED: ConfigError = ConfigError::new("the private key made no signature");
+/// A secret of a Keycloak has 32 characters.
+const LARGEST: u64 = 16 * 1024;
+const SHARED: &str =
+    "other users may read the secret's file, or its group may write it: chmod 600 it";

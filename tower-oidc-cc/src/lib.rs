@@ -95,12 +95,11 @@ pub use self::assertion::Assertion;
 #[cfg(feature = "file-store")]
 pub use self::store::FileStore;
 pub use self::{
-    credentials::Credentials,
+    credentials::{Credentials, Provider},
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
     judge::{Challenge, Judge, Judgement, Rejection},
     origin::Origin,
-    provider::Provider,
     service::{BearerAuth, BearerAuthLayer},
     source::{AccessToken, Health, TokenSource, TokenSourceBuilder},
     state::RefreshPolicy,
@@ -116,7 +115,6 @@ mod error;
 pub mod future;
 mod judge;
 mod origin;
-mod provider;
 mod reply;
 mod request;
 mod service;

@@ -17,8 +17,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use crate::{
-    Credentials, TokenEndpoint, TokenError, clock::Clock, error::Kind, reply, source::header_of,
-    state::Fetched,
+    Credentials, TokenEndpoint, TokenError, clock::Clock, error::Kind, reply, state::Fetched,
 };
 
 #[cfg(test)]
@@ -207,6 +206,27 @@ fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> TokenError {
     TokenError::with_source(Kind::Transport, error)
 }
 
+/// Makes the sensitive header of a token, or returns why it cannot be one.
+pub(crate) fn header_of(token: &str) -> Result<HeaderValue, &'static str> {
+    if token.is_empty() {
+        return Err("it is empty");
+    }
+    // RFC 6750, section 2.1, allows less still. A space or a line end would end the header for some
+    // readers.
+    if !token.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err("it is not visible ASCII");
+    }
+    let header = HeaderValue::try_from(format!("{SCHEME}{token}"));
+    let mut header = header.map_err(|_| "it is no header value")?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// The token in a header that [`header_of`] made.
+pub(crate) fn token_of(header: &HeaderValue) -> Option<&str> {
+    header.to_str().ok()?.strip_prefix(SCHEME)
+}
+
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
@@ -215,3 +235,4 @@ const LARGEST: usize = 64 * 1024;
 /// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
 /// "Access Token Lifespan": too short costs a request, too long a 401.
 const UNSAID: Duration = Duration::from_secs(5 * 60);
+const SCHEME: &str = "Bearer ";

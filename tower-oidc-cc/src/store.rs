@@ -23,8 +23,7 @@ use crate::{
     Credentials, TokenEndpoint,
     clock::{Clock, Timestamp},
     error::redacted,
-    request::Issued,
-    source::{header_of, token_of},
+    request::{Issued, header_of, token_of},
     state::Fetched,
 };
 

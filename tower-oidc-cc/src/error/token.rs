@@ -324,46 +324,34 @@ impl Kind {
     }
 }
 
-/// An address without its query, which may hold a secret.
+/// An address without its user information and its query, which may hold a secret.
 pub(crate) fn place(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or_default();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
-    format!("{scheme}://{authority}{}", uri.path())
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{}", uri.path())
 }
 
 /// The text of a foreign error on one line, cut short, without what may be a secret: user
 /// information and queries of URLs, values after a sign of equality, and long words.
 pub(crate) fn redacted(text: &str) -> String {
-    let mut line = String::new();
+    let mut line = Vec::new();
     let mut is_secret = false;
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
-        if word.is_empty() {
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        let (scheme, rest) = word.split_at(word.find("://").map_or(0, |at| at + 3));
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let user = rest.get(..end).and_then(|authority| authority.rfind('@'));
-        let rest = rest.get(user.filter(|_| !scheme.is_empty()).map_or(0, |at| at + 1)..);
-        let rest = rest.unwrap_or_default();
-        let shown = rest.find(['?', '#', '=']).map_or(rest.len(), |at| at + 1);
-        let is_long = scheme.is_empty() && word.len() > LONGEST_WORD && !word.contains(['/', '.']);
-        if is_secret || is_long {
-            line.push_str(HIDDEN);
-        } else {
-            line.push_str(scheme);
-            line.push_str(rest.get(..shown).unwrap_or_default());
-            if shown < rest.len() {
-                line.push_str(HIDDEN);
-            }
-        }
+        let uri = word.parse().ok().filter(|uri: &Uri| uri.scheme().is_some());
+        let shown = uri.as_ref().map_or(word.into(), place);
+        let is_long = uri.is_none() && word.len() > LONGEST_WORD && !word.contains(['/', '.']);
+        line.push(match shown.split_once('=') {
+            _ if is_secret || is_long || uri.is_none() && word.contains("://") => HIDDEN.into(),
+            Some((name, _)) => format!("{name}={HIDDEN}"),
+            None => shown,
+        });
         is_secret = ["bearer", "basic"]
             .iter()
             .any(|it| word.eq_ignore_ascii_case(it));
     }
-    line.chars().take(LONGEST).collect()
+    line.retain(|word| !word.is_empty());
+    line.join(" ").chars().take(LONGEST).collect()
 }
 
 /// The text of the cause at the root.
