@@ -1,6 +1,7 @@
 //! Prints the public items of a crate from rustdoc's JSON, one a line.
 //!
-//! Left out: blanket implementations and auto traits, which every type has, and what a macro of pin-project-lite adds.
+//! Left out: blanket implementations and auto traits, which every type has, the items that pin-project-lite adds, and the pages of
+//! documentation.
 
 use std::{env, error::Error};
 
@@ -14,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     for item in api.items() {
         let line = item.to_string();
-        if !line.contains("__private") {
+        if !line.contains("__private") && !line.contains("::_design") {
             println!("{line}");
         }
     }
