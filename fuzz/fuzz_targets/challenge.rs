@@ -22,7 +22,12 @@ fuzz_target!(|input: &[u8]| {
             headers.append("www-authenticate", value);
         }
     }
-    let judged = |headers: &HeaderMap| match classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, headers, "") {
+    let judged = |headers: &HeaderMap| match classify(
+        &HeaderMap::new(),
+        StatusCode::UNAUTHORIZED,
+        headers,
+        "",
+    ) {
         Err(error) => error,
         Ok(()) => unreachable!("a failure stays one"),
     };

@@ -273,9 +273,9 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
         active: count(5)?,
         total: three(9)?,
         recorded: Share {
-            requests: taken.requests + record.requests,
-            places: taken.places + record.places,
-            connections: taken.connections + record.connections,
+            requests: taken.requests.checked_add(record.requests)?,
+            places: taken.places.checked_add(record.places)?,
+            connections: taken.connections.checked_add(record.connections)?,
         },
     })
 }

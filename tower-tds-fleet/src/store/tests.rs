@@ -11,7 +11,7 @@ use self::{
     model::{Division, Refused},
     redis_server::RedisServer,
 };
-use super::DIVISION;
+use super::{DIVISION, reply};
 
 /// A random question of a random member: `[claim, wanted, total; 3 each], unit, hold, memory, silence,
 /// pause, leaves, share`.
@@ -204,4 +204,22 @@ fn the_script_reads_the_hash_of_a_later_version() {
     // The share is what the other one leaves of 48, 10 and 58, and no more than is fair.
     assert_eq!(answer[4..6], [2, 2], "members, active");
     assert_eq!(answer[12..15], [7, 3, 4], "taken by the other");
+}
+
+/// A store of another program, or a broken one, may reply anything.
+#[test]
+fn a_reply_of_any_numbers_is_read_without_a_panic() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut read = 0;
+    for _ in 0..100_000 {
+        let large = [0, 1, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX];
+        let mut number = || match rng.usize(..20) {
+            0 => large[rng.usize(..large.len())],
+            _ => rng.u64(..=u64::from(u32::MAX)),
+        };
+        let mut values: Vec<_> = (0..18).map(|_| number()).collect();
+        values.truncate(if rng.bool() { 18 } else { rng.usize(..18) });
+        read += usize::from(reply(&values).is_some());
+    }
+    assert!(read > 1_000, "{read}");
 }
