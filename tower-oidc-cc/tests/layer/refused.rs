@@ -128,7 +128,9 @@ async fn refused(
 /// a day with one call a second.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_dies_early_fails_no_call_under_a_retry_whatever_the_401_says() {
-    println!("form, life, failed alone, failed with a resend, token requests an hour");
+    println!(
+        "form, life: share of failed calls alone, with a resend; token requests an hour; health"
+    );
     for (name, form) in FORMS {
         for minutes in [5, 20, 45] {
             let endpoint = Endpoint::default();
@@ -147,8 +149,15 @@ async fn a_token_that_dies_early_fails_no_call_under_a_retry_whatever_the_401_sa
             let below = lasting(&endpoint, secs(60 * minutes), form);
             let resent = refused(&Again(layer(&tokens).layer(below)), secs(1), secs(DAY)).await;
             let hourly = endpoint.count() as f64 / 24.0;
-            println!("{name}, {minutes} min, {failed}, {resent}, {hourly:.1}");
+            let share = |failed| 100.0 * failed as f64 / DAY as f64;
+            let health = tokens.health();
+            println!(
+                "{name}, {minutes} min: {:.2} %, {:.2} %; {hourly:.1}; {health}",
+                share(failed),
+                share(resent)
+            );
             assert_eq!(resent, 0, "{name}, {minutes} min");
+            assert!(health.is_ready() && health.refused_for.is_none());
             assert!(
                 hourly <= 60.0 / minutes as f64 + 0.2,
                 "{name}, {minutes} min: {hourly}"

@@ -21,13 +21,13 @@ mod wire;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use http::{Request, Response, StatusCode};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_oidc_cc::{
     BearerAuthLayer, Credentials, Error, Origin, Provider, Rejection, TokenError, TokenSource,
@@ -198,6 +198,89 @@ async fn a_restart_with_other_keys_and_another_secret_costs_one_request() {
         assert!(all_are_served(&data.calls(20).await));
         assert_eq!(server.posts(2).await, [200, 200]);
         assert_eq!(reads.load(Ordering::Relaxed), 2);
+    }
+}
+
+/// Calls without a pause, each sent once more if that is worth it. Returns how many were served when
+/// they are stopped, and panics if one fails.
+struct Load(Arc<AtomicBool>, JoinHandle<usize>);
+
+impl Load {
+    fn of(data: &Data) -> Self {
+        let (data, is_over) = (data.clone(), Arc::<AtomicBool>::default());
+        let stop = Arc::clone(&is_over);
+        let calls = tokio::spawn(async move {
+            let mut served = 0;
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(data.call().await.unwrap(), 200);
+                served += 1;
+            }
+            served
+        });
+        Self(is_over, calls)
+    }
+
+    async fn stop(self) {
+        self.0.store(true, Ordering::Relaxed);
+        assert!(self.1.await.unwrap() > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
+    for mut server in Server::all("secret", 86_400).await {
+        let vault = Arc::new(Mutex::new("secret"));
+        let provider = Provider::from_fn({
+            let vault = Arc::clone(&vault);
+            move || {
+                let secret = *vault.lock().unwrap();
+                async move { Credentials::basic("client", secret) }
+            }
+        });
+        let data = Data::new(&server, provider);
+        assert_eq!(data.call().await.unwrap(), 200);
+        let load = Load::of(&data);
+        server.change("secret rotated").await;
+        // The renewal brings the old secret: it is refused, and the token goes on.
+        skip(20 * HOUR).await;
+        assert_eq!(server.posts(2).await, [200, 401]);
+        // The log shows the refusal before the client has read it.
+        while data.tokens.health().last_error.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        *vault.lock().unwrap() = "rotated";
+        skip(Duration::from_secs(120)).await;
+        assert_eq!(server.posts(3).await, [200, 401, 200]);
+        load.stop().await;
+        assert_eq!(server.posts(3).await, [200, 401, 200]);
+    }
+}
+
+#[tokio::test]
+async fn keys_taken_away_while_calls_run_cost_one_request_and_no_call() {
+    for mut server in Server::all_signed("keys").await {
+        let data = Data::new(&server, credentials("secret"));
+        assert_eq!(data.call().await.unwrap(), 200);
+        let load = Load::of(&data);
+        server.change("keys").await;
+        assert_eq!(server.posts(2).await, [200, 200]);
+        assert!(all_are_served(&data.calls(50).await));
+        load.stop().await;
+        assert_eq!(server.posts(2).await, [200, 200]);
+    }
+}
+
+#[tokio::test]
+async fn a_revocation_while_calls_run_costs_one_request_and_no_call() {
+    for server in Server::all("revocation", 86_400).await {
+        let data = Data::new(&server, credentials("secret"));
+        let token = data.tokens.token().await.unwrap();
+        let load = Load::of(&data);
+        server.revoke(token.secret()).await;
+        assert_eq!(server.posts(2).await, [200, 200]);
+        assert!(all_are_served(&data.calls(50).await));
+        load.stop().await;
+        assert_eq!(server.posts(2).await, [200, 200]);
     }
 }
 

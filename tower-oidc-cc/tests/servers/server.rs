@@ -9,15 +9,21 @@ use std::{
     time::Duration,
 };
 
+use http::Request;
 use tower_oidc_cc::TokenEndpoint;
+
+use crate::wire::{Body, send};
 
 /// A running authorization server with one client, `client`.
 pub(crate) struct Server {
     kind: Kind,
     life: u32,
+    /// Of its tokens: `opaque` or `jwt`.
+    format: &'static str,
     port: u16,
     log: PathBuf,
     starts: usize,
+    orders: usize,
     process: Option<Child>,
 }
 
@@ -30,8 +36,17 @@ enum Kind {
 // === impl Server ===
 
 impl Server {
-    /// Starts the servers that are installed, with tokens of so many seconds.
+    /// Starts the servers that are installed, with opaque tokens of so many seconds.
     pub(crate) async fn all(test: &str, life: u32) -> Vec<Self> {
+        Self::all_of(test, life, "opaque").await
+    }
+
+    /// The same with signed tokens of a day.
+    pub(crate) async fn all_signed(test: &str) -> Vec<Self> {
+        Self::all_of(test, 86_400, "jwt").await
+    }
+
+    async fn all_of(test: &str, life: u32, format: &'static str) -> Vec<Self> {
         let mut servers = Vec::new();
         for kind in [Kind::OidcProvider, Kind::Authlib] {
             if kind.command().is_none() {
@@ -44,9 +59,11 @@ impl Server {
             let mut server = Self {
                 kind,
                 life,
+                format,
                 port: free.local_addr().unwrap().port(),
                 log: Path::new(env!("CARGO_TARGET_TMPDIR")).join(log),
                 starts: 0,
+                orders: 0,
                 process: None,
             };
             drop(free);
@@ -66,6 +83,7 @@ impl Server {
         let (mut command, last) = self.kind.command().unwrap();
         command
             .args([&self.port.to_string(), secret, &self.life.to_string()])
+            .arg(self.format)
             .args(last)
             .stdin(Stdio::piped())
             .stdout(log.try_clone().unwrap())
@@ -75,6 +93,26 @@ impl Server {
         let starts = self.starts;
         self.until(|log| log.matches("Listening").count() == starts)
             .await;
+    }
+
+    /// Changes the running server: `secret NEW`, or `keys` for other keys in place of its own.
+    pub(crate) async fn change(&mut self, order: &str) {
+        let process = self.process.as_mut().unwrap();
+        writeln!(process.stdin.as_mut().unwrap(), "{order}").unwrap();
+        self.orders += 1;
+        let orders = self.orders;
+        self.until(|log| log.matches("Done").count() == orders)
+            .await;
+    }
+
+    /// Revokes a token by the server's own endpoint (RFC 7009).
+    pub(crate) async fn revoke(&self, token: &str) {
+        let request = Request::post(self.address("/token/revocation"))
+            // client:secret
+            .header("authorization", "Basic Y2xpZW50OnNlY3JldA==")
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(Body::from(format!("token={token}")));
+        assert_eq!(send(request.unwrap()).await.status, 200);
     }
 
     /// Stops the server, and returns when it is gone.
