@@ -7,7 +7,7 @@ use tower_tds_errors::Error;
 
 use crate::body::ResponseBody;
 
-/// The response of a [`Call`](crate::Call): a success (2xx or 304), or a requested 101.
+/// The response of a [`Call`](crate::Call): a success (2xx or 304).
 ///
 /// Its request counts as in flight until the body has been read or dropped.
 ///
