@@ -24,11 +24,10 @@ pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Err
     if is_coded(response.headers()) {
         return Err(refused(Kind::Malformed, CODED, target));
     }
-    let body = response.into_http().into_body();
-    if !body.is_verifiable() {
+    if !response.body().is_verifiable() {
         return Err(refused(Kind::Truncated, OPEN, target));
     }
-    body.bytes().await
+    response.bytes().await
 }
 
 /// An error about an answered request.

@@ -165,13 +165,13 @@ impl Shared {
             let s = if late == 1 { "" } else { "s" };
             troubles.push(format!("{late} call{s} unanswered for {}", rough(oldest)));
         }
-        let token = status.token();
+        let token = &status.token;
         match &token.last_error {
             _ if token.is_ready() => {}
             Some(error) => troubles.push(format!("no token: {error}")),
             None => troubles.push("no token yet".to_owned()),
         }
-        if let Some(pause) = status.limits().paused_for {
+        if let Some(pause) = status.limits.paused_for {
             let pause = rough(pause);
             troubles.push(format!("quota used up; next try in {pause}"));
         }

@@ -202,7 +202,7 @@ impl Run {
                         self.ending.progressed();
                     }
                     had = received;
-                    let paused = self.downloads.client.status().limits().paused_for;
+                    let paused = self.downloads.client.status().limits.paused_for;
                     let ended = self.ending.paused(paused, now);
                     self.report.ended_by = ended.map(|_| QUOTA_GONE.to_owned());
                     ended

@@ -216,7 +216,7 @@ impl Downloads {
             let why = "what follows the part is not as long as its range says";
             return Err(answer::refused(Kind::Truncated, why, &item.target).into());
         }
-        if !response.into_http().body().is_verifiable() {
+        if !response.body().is_verifiable() {
             return Err(Trouble::Answer(answer::OPEN));
         }
         Ok(etag)

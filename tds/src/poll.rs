@@ -95,7 +95,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             path: job.out.as_ref().map(|out| out.join(&item.name)),
             item,
             client: client.clone(),
-            deadline: Deadline::after(job.every.clamp(SHORTEST, LONGEST)),
+            deadline: job.every.clamp(SHORTEST, LONGEST).into(),
             turns: Arc::clone(&turns),
             etag: None,
             modified: None,
@@ -121,7 +121,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
                 }
             }
             now = tick.tick() => {
-                let paused = client.status().limits().paused_for;
+                let paused = client.status().limits.paused_for;
                 if let Some(exit) = ending.paused(paused, now) {
                     warn("quota used up; --wait-quota waits for more");
                     break exit;

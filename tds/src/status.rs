@@ -42,7 +42,7 @@ async fn page(State(shared): State<Shared>, request: Request) -> Response {
 /// Fills the page. It has no script: the browser loads it again each two seconds.
 fn html(shared: &Shared) -> String {
     let status = shared.client.status();
-    let (token, limits) = (status.token(), status.limits());
+    let (token, limits) = (&status.token, &status.limits);
     let troubles = shared.troubles(&status);
     let (_, oldest) = shared.cache.unanswered();
     let since = |time: Option<Duration>| time.map_or_else(|| "–".to_owned(), rough);
@@ -69,7 +69,7 @@ fn html(shared: &Shared) -> String {
         ("granted", limits.granted.to_string()),
         ("sockets", limits.connections.to_string()),
         ("most_sockets", limits.most_connections.to_string()),
-        ("calls", status.calls().to_string()),
+        ("calls", status.calls.to_string()),
         ("oldest", since((!oldest.is_zero()).then_some(oldest))),
         ("in_flight", limits.in_flight.to_string()),
         ("waiting", limits.waiting.to_string()),
@@ -89,7 +89,7 @@ fn html(shared: &Shared) -> String {
 
 /// The cause of waits in plain words, with the limit.
 fn waits(status: &Status, rate: &str) -> String {
-    let limits = status.limits();
+    let limits = &status.limits;
     match status.waits_for() {
         None => "nothing".to_owned(),
         Some(cause) if limits.waits_for.is_some() => format!("{cause} ({rate})"),

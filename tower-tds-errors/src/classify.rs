@@ -18,25 +18,21 @@ pub(crate) mod service;
 
 /// The properties of a request that change the meaning of its response.
 ///
-/// A 416 depends on `Range`, a 423 on a lock, a page on `Accept`, and a 101 on `Upgrade`.
+/// A 416 depends on `Range`, and a page on `Accept`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     /// Whether the request has a `Range`, which a 416 may refuse.
     part: bool,
-    /// Whether the request holds a lock, which a 423 may refer to.
-    lock: bool,
     /// Whether the request accepts data only, so that a page is an error.
     data: bool,
-    /// Whether the request has an `Upgrade`, so that a 101 is a success.
-    upgrade: bool,
 }
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
 ///
-/// A success is `Ok`: 2xx, 304 and a requested upgrade (101).
+/// A success is `Ok`: 2xx and 304.
 ///
-/// `request` has the headers that were sent: `Range`, `Accept`, `Upgrade` and `Lock-Token` change
-/// the meaning of a response. `body` is the part that was read, complete or not. A compressed body
+/// `request` has the headers that were sent: `Range` and `Accept` change the meaning of a response.
+/// `body` is the part that was read, complete or not. A compressed body
 /// gives no message: decompress it first.
 ///
 /// # Errors
@@ -77,8 +73,6 @@ pub(crate) fn error_of(
     let Hint { wait, is_long } = hint::hint(status, headers, clock::wall);
     let kind = if kind == Kind::Throttled && is_long {
         Kind::QuotaExhausted
-    } else if kind == Kind::RateExceeded && is_lock(body) {
-        Kind::Rejected
     } else {
         kind
     };
@@ -128,11 +122,12 @@ pub(crate) fn error_of(
 /// An unregistered status is read as the first of its class (RFC 9110, section 15).
 fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind> {
     if is_success(status) {
-        return is_unasked(status, headers, asked).then_some(Kind::UnexpectedAnswer);
+        return is_page(status, headers, asked).then_some(Kind::UnexpectedAnswer);
     }
     let ranged = headers.contains_key(CONTENT_RANGE);
     Some(match status.as_u16() {
-        300..=399 | 511 => Kind::UnexpectedAnswer,
+        // An upgrade is a non-goal.
+        101 | 300..=399 | 511 => Kind::UnexpectedAnswer,
         401 => Kind::Unauthorized,
         404 | 410 => Kind::NotFound,
         408 | 425 => Kind::Unavailable,
@@ -144,7 +139,7 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
         416 if asked.part => Kind::RangeUnclear,
         416 => Kind::ConnectionLimit,
         421 => Kind::Misdirected,
-        423 if !asked.lock => Kind::RateExceeded,
+        423 => Kind::RateExceeded,
         429 => Kind::Throttled,
         // Not implemented, wrong version, misconfigured, out of room, loop, extension.
         501 | 505..=508 | 510 => Kind::Rejected,
@@ -154,24 +149,16 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
     })
 }
 
-/// Whether the response passes unchanged, if it [was requested](is_unasked).
-///
-/// These are 2xx, 304, and an upgrade (RFC 9110, section 15.2.2), after which the connection leaves
-/// HTTP.
+/// Whether the response passes unchanged, if it is no [page](is_page): 2xx and 304.
 #[inline]
 pub(crate) fn is_success(status: StatusCode) -> bool {
-    status.is_success()
-        || status == StatusCode::NOT_MODIFIED
-        || status == StatusCode::SWITCHING_PROTOCOLS
+    status.is_success() || status == StatusCode::NOT_MODIFIED
 }
 
-/// Whether a success is not what the request accepts: an unrequested upgrade, or an HTML page in
-/// place of data. A response without content is never a page.
+/// Whether a success is an HTML page in place of data. A response without content is never a page.
 #[inline]
-pub(crate) fn is_unasked(status: StatusCode, headers: &HeaderMap, asked: Asked) -> bool {
-    let is_page =
-        || asked.data && status.is_success() && is_html(headers) && !is_empty(status, headers);
-    (status == StatusCode::SWITCHING_PROTOCOLS && !asked.upgrade) || is_page()
+pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, asked: Asked) -> bool {
+    asked.data && status.is_success() && is_html(headers) && !is_empty(status, headers)
 }
 
 fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -187,12 +174,6 @@ fn is_html(headers: &HeaderMap) -> bool {
     let start = kind.get(..9);
     start.is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
         && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
-}
-
-/// Whether an error body names a lock: the conditions of RFC 4918, section 16, for a 423.
-fn is_lock(body: &[u8]) -> bool {
-    let has = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
-    has(b"lock-token-submitted") || has(b"no-conflicting-lock")
 }
 
 /// The first coding that the headers declare for the body.
@@ -241,9 +222,6 @@ impl Asked {
                     data = Some(data != Some(false) && is_data);
                 }
                 "range" => asked.part = true,
-                // RFC 4918, section 10.5.
-                "lock-token" => asked.lock = true,
-                "upgrade" => asked.upgrade = true,
                 _ => {}
             }
         }

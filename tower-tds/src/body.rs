@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use http::{HeaderMap, Method, Response, Uri, Version, header::TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::BoxBody};
+use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::BoxBody};
 use tokio::{
     runtime::Handle,
     time::{Instant, Sleep, sleep_until},
@@ -37,18 +37,9 @@ pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
 /// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at the [deadline](crate::Deadline) of
 ///   its call.
 /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
-///
-/// # Examples
-/// A unit test creates a body:
-/// ```
-/// use tower_tds::ResponseBody;
-///
-/// let response = http::Response::new(ResponseBody::from("{\"name\":\"bus\"}"));
-/// # drop(response);
-/// ```
 pub struct ResponseBody {
     /// `None` after its end.
-    inner: Option<Inner>,
+    inner: Option<PermitBody<AnyBody>>,
     bounds: Bounds,
     /// Made at the first wait, and reused by later ones.
     timer: Option<Pin<Box<Sleep>>>,
@@ -58,11 +49,6 @@ pub struct ResponseBody {
     expected: Option<u64>,
     is_verifiable: bool,
     request: Option<(Method, Uri)>,
-}
-
-enum Inner {
-    Received(PermitBody<AnyBody>),
-    Made(Full<Bytes>),
 }
 
 /// The bounds of a body.
@@ -90,27 +76,14 @@ impl ResponseBody {
         let is_verifiable = response.extensions().get::<UntilClose>().is_none();
         response.map(|body| Self {
             expected: body.size_hint().exact(),
-            is_verifiable,
+            inner: Some(body),
             bounds,
-            request,
-            ..Self::new(Inner::Received(body))
-        })
-    }
-
-    const fn new(inner: Inner) -> Self {
-        Self {
-            inner: Some(inner),
-            bounds: Bounds {
-                idle: READ_TIMEOUT,
-                deadline: None,
-            },
             timer: None,
             is_waiting: false,
             received: 0,
-            expected: None,
-            is_verifiable: true,
-            request: None,
-        }
+            is_verifiable,
+            request,
+        })
     }
 
     /// Reads the whole body, of up to 64 MiB.
@@ -118,7 +91,7 @@ impl ResponseBody {
     /// # Errors
     /// [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if it is larger: read it with
     /// [`chunk`](Self::chunk). Otherwise the errors of the body.
-    pub async fn bytes(self) -> Result<Bytes, Error> {
+    pub(crate) async fn bytes(self) -> Result<Bytes, Error> {
         // A body with a larger announced length is not read at all.
         if Body::size_hint(&self).lower() > MOST {
             return Err(too_large());
@@ -138,7 +111,7 @@ impl ResponseBody {
     ///
     /// # Cancel safety
     /// No data is lost: the next call returns the chunk.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         while let Some(frame) = self.frame().await {
             // Trailers are skipped.
             if let Ok(data) = frame?.into_data() {
@@ -203,18 +176,6 @@ impl ResponseBody {
     }
 }
 
-impl From<Bytes> for ResponseBody {
-    fn from(bytes: Bytes) -> Self {
-        Self::new(Inner::Made(Full::new(bytes)))
-    }
-}
-
-impl From<&'static str> for ResponseBody {
-    fn from(text: &'static str) -> Self {
-        Bytes::from_static(text.as_bytes()).into()
-    }
-}
-
 impl Stream for ResponseBody {
     type Item = Result<Bytes, Error>;
 
@@ -246,7 +207,7 @@ impl Body for ResponseBody {
             return Poll::Ready(None);
         };
         // Data comes before timers, so that a slow reader gets no false timeout.
-        let error = match inner.poll_frame(cx) {
+        let error = match Pin::new(&mut *inner).poll_frame(cx).map_err(broken_off) {
             Poll::Ready(Some(Ok(frame))) => {
                 let is_last = inner.is_end_stream();
                 let length = frame.data_ref().map_or(0, Buf::remaining);
@@ -271,13 +232,12 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().is_none_or(Inner::is_end_stream)
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Some(Inner::Received(body)) => body.size_hint(),
-            Some(Inner::Made(body)) => body.size_hint(),
+            Some(body) => body.size_hint(),
             None => SizeHint::with_exact(0),
         }
     }
@@ -289,27 +249,6 @@ impl fmt::Debug for ResponseBody {
             .field("received", &self.received)
             .field("verifiable", &self.is_verifiable)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Inner ===
-
-impl Inner {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        match self {
-            Self::Received(body) => Pin::new(body).poll_frame(cx).map_err(broken_off),
-            Self::Made(body) => {
-                let polled = Pin::new(body).poll_frame(cx);
-                polled.map_err(|never| match never {})
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Received(body) => body.is_end_stream(),
-            Self::Made(body) => body.is_end_stream(),
-        }
     }
 }
 

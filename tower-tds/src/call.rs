@@ -2,15 +2,11 @@
 
 use std::{
     fmt::{self, Display},
-    future::{Future, IntoFuture},
-    pin::Pin,
-    task::{Context, Poll},
+    future::IntoFuture,
 };
 
 use http::{HeaderName, HeaderValue, Request};
-use pin_project_lite::pin_project;
 use tower::BoxError;
-use tower_service::Service;
 use tower_tds_errors::{Error, Kind};
 
 use crate::{
@@ -39,17 +35,6 @@ use crate::{
 pub struct Call {
     client: Client,
     request: Result<Request<RequestBody>, Error>,
-}
-
-pin_project! {
-    /// The future of a [`Call`].
-    ///
-    /// # Cancel safety
-    /// As of [`Client`]: a call that was sent is completed in the background.
-    pub struct CallFuture {
-        #[pin]
-        inner: ResponseFuture,
-    }
 }
 
 // === impl Client ===
@@ -150,14 +135,12 @@ impl Call {
 
 impl IntoFuture for Call {
     type Output = Result<Response, Error>;
-    type IntoFuture = CallFuture;
+    type IntoFuture = ResponseFuture<Response>;
 
-    fn into_future(mut self) -> CallFuture {
-        CallFuture {
-            inner: match self.request {
-                Ok(request) => self.client.call(request),
-                Err(error) => ResponseFuture::refused(error),
-            },
+    fn into_future(self) -> ResponseFuture<Response> {
+        match self.request {
+            Ok(request) => self.client.begin(request),
+            Err(error) => ResponseFuture::refused(error),
         }
     }
 }
@@ -177,20 +160,4 @@ impl fmt::Debug for Call {
 fn unusable(error: impl Into<BoxError>) -> Error {
     let error = Error::new(Kind::InvalidRequest, error);
     error.with_advice("correct the header that was given to the call")
-}
-
-// === impl CallFuture ===
-
-impl Future for CallFuture {
-    type Output = Result<Response, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll(cx).map_ok(Response::from)
-    }
-}
-
-impl fmt::Debug for CallFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallFuture").finish_non_exhaustive()
-    }
 }

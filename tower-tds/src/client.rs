@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    marker::PhantomData,
     mem,
     pin::Pin,
     sync::Arc,
@@ -72,8 +73,8 @@ pub struct Client {
 /// use tower_tds::Deadline;
 ///
 /// // A large download: its head within five seconds, its body as long as bytes come.
-/// let deadline = Deadline::after(Duration::from_secs(5)).head_only();
-/// # drop(deadline);
+/// let deadline = Deadline::head_only(Duration::from_secs(5));
+/// assert_ne!(deadline, Duration::from_secs(5).into());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
@@ -133,7 +134,30 @@ impl Client {
         timeout(within, ended).await.is_ok()
     }
 
-    fn begin(
+    /// Begins a call.
+    pub(crate) fn begin<R>(&self, request: Request<RequestBody>) -> ResponseFuture<R> {
+        let (mut request, tracked) = match self.tracked(request) {
+            Ok(begun) => begun,
+            Err(error) => return ResponseFuture::refused(error),
+        };
+        let shared = &self.shared;
+        let deadline = shared.bound(&mut request);
+        let asked = Some((request.method().clone(), request.uri().clone()));
+        ResponseFuture {
+            state: State::Called {
+                inner: (shared.stack)(request),
+                tracked,
+                bounds: Bounds {
+                    idle: shared.read_timeout,
+                    deadline,
+                },
+                asked,
+            },
+            response: PhantomData,
+        }
+    }
+
+    fn tracked(
         &self,
         request: Request<RequestBody>,
     ) -> Result<(Request<RequestBody>, TrackedCall), Error> {
@@ -215,24 +239,7 @@ impl Service<Request<RequestBody>> for Client {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
-        let (mut request, tracked) = match self.begin(request) {
-            Ok(begun) => begun,
-            Err(error) => return ResponseFuture::refused(error),
-        };
-        let shared = &self.shared;
-        let deadline = shared.bound(&mut request);
-        let asked = Some((request.method().clone(), request.uri().clone()));
-        ResponseFuture {
-            state: State::Called {
-                inner: (shared.stack)(request),
-                tracked,
-                bounds: Bounds {
-                    idle: shared.read_timeout,
-                    deadline,
-                },
-                asked,
-            },
-        }
+        self.begin(request)
     }
 }
 
@@ -247,27 +254,24 @@ impl fmt::Debug for Client {
 // === impl Deadline ===
 
 impl Deadline {
-    /// Sets a deadline at `wait` after the call. One beyond the range of the clock is no deadline.
-    #[must_use]
-    pub const fn after(wait: Duration) -> Self {
-        Self {
-            after: wait,
-            is_head_only: false,
-        }
-    }
-
-    /// Ends it at the response head. The body is bounded by
+    /// Sets a deadline of the response head. The body is bounded by
     /// [`Builder::read_timeout`](crate::Builder::read_timeout) alone.
     #[must_use]
-    pub const fn head_only(mut self) -> Self {
-        self.is_head_only = true;
-        self
+    pub const fn head_only(after: Duration) -> Self {
+        Self {
+            after,
+            is_head_only: true,
+        }
     }
 }
 
+/// Sets a deadline at this time after the call. One beyond the range of the clock is no deadline.
 impl From<Duration> for Deadline {
-    fn from(wait: Duration) -> Self {
-        Self::after(wait)
+    fn from(after: Duration) -> Self {
+        Self {
+            after,
+            is_head_only: false,
+        }
     }
 }
 
@@ -299,12 +303,13 @@ impl Shared {
     }
 }
 
-/// The future of a [`Client`].
+/// The future of a [`Client`], and of a [`Call`](crate::Call).
 ///
 /// # Cancel safety
 /// A call that was sent is completed in the background, and frees its permits then.
-pub struct ResponseFuture {
+pub struct ResponseFuture<R = Response<ResponseBody>> {
     state: State,
+    response: PhantomData<fn() -> R>,
 }
 
 enum State {
@@ -323,17 +328,18 @@ enum State {
 
 // === impl ResponseFuture ===
 
-impl ResponseFuture {
+impl<R> ResponseFuture<R> {
     /// Creates the future of a call that cannot be sent.
     pub(crate) const fn refused(error: Error) -> Self {
         Self {
             state: State::Refused(Some(error)),
+            response: PhantomData,
         }
     }
 }
 
-impl Future for ResponseFuture {
-    type Output = Result<Response<ResponseBody>, Error>;
+impl<R: From<Response<ResponseBody>>> Future for ResponseFuture<R> {
+    type Output = Result<R, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let state = &mut self.get_mut().state;
@@ -349,7 +355,8 @@ impl Future for ResponseFuture {
                 let (bounds, asked) = (*bounds, asked.take());
                 // A finished future that is kept does not count as a call.
                 *state = State::Refused(None);
-                Poll::Ready(ended.map(|response| ResponseBody::bounded(response, bounds, asked)))
+                let bounded = |response| ResponseBody::bounded(response, bounds, asked);
+                Poll::Ready(ended.map(|response| bounded(response).into()))
             }
             // A poll after completion.
             State::Refused(error) => match error.take() {
@@ -377,7 +384,7 @@ const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another clie
 const ROOT: &str =
     "give its CA to Builder::root_certificate, or put it into the configuration for Builder::tls";
 
-impl fmt::Debug for ResponseFuture {
+impl<R> fmt::Debug for ResponseFuture<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

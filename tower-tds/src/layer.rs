@@ -73,10 +73,6 @@ pub struct TdsLayer<P = CloneBody> {
     answer_timeout: Duration,
 }
 
-/// The service of a [`TdsLayer`] around a client.
-pub type TdsService<S, P = CloneBody> =
-    Retry<IntoError<RequestLimit<BearerAuth<Classify<S>, ReadError>, ReadError, Detached>>, P>;
-
 // === impl TdsLayer ===
 
 impl TdsLayer {
@@ -125,7 +121,8 @@ impl<P> TdsLayer<P> {
 }
 
 impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
-    type Service = TdsService<S, P>;
+    type Service =
+        Retry<IntoError<RequestLimit<BearerAuth<Classify<S>, ReadError>, ReadError, Detached>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
         let limit = RequestLimitLayer::new(self.limiter.clone())

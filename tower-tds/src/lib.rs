@@ -134,10 +134,10 @@ pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 pub use self::{
     body::ResponseBody,
     builder::Builder,
-    call::{Call, CallFuture},
+    call::Call,
     client::{Client, Deadline, ResponseFuture},
     error::BuildError,
-    layer::{TdsLayer, TdsService},
+    layer::TdsLayer,
     limiters::SharedLimits,
     request::RequestBody,
     response::Response,

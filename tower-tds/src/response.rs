@@ -1,14 +1,13 @@
 //! The response of a call: a success with its body.
 
-use std::fmt;
+use std::{fmt, ops::Deref};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
 use tower_tds_errors::Error;
 
 use crate::body::ResponseBody;
 
-/// The response of a [`Call`](crate::Call): a success (2xx or 304), or a requested 101.
+/// The response of a [`Call`](crate::Call): a success (2xx or 304).
 ///
 /// Its request counts as in flight until the body has been read or dropped.
 ///
@@ -28,18 +27,6 @@ pub struct Response(http::Response<ResponseBody>);
 // === impl Response ===
 
 impl Response {
-    /// The status: 2xx or 304.
-    #[must_use]
-    pub fn status(&self) -> StatusCode {
-        self.0.status()
-    }
-
-    /// The headers.
-    #[must_use]
-    pub fn headers(&self) -> &HeaderMap {
-        self.0.headers()
-    }
-
     /// Reads the whole body, of up to 64 MiB. Read a larger one with [`chunk`](Self::chunk).
     ///
     /// # Errors
@@ -92,6 +79,15 @@ impl Response {
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0
+    }
+}
+
+/// The status, the headers and the body as of the `http` crate.
+impl Deref for Response {
+    type Target = http::Response<ResponseBody>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 

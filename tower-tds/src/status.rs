@@ -26,19 +26,25 @@ use crate::tracker::CallTracker;
 /// # }
 /// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Status {
     #[cfg_attr(
         not(feature = "metrics"),
         expect(dead_code, reason = "a label of metrics")
     )]
     name: Option<Arc<str>>,
-    /// Calls without a response head.
-    calls: usize,
-    is_closed: bool,
-    /// The age and the error text of the last failure.
-    failure: Option<(Duration, String)>,
-    token: Health,
-    limits: Snapshot,
+    /// The number of calls without a response head.
+    pub calls: usize,
+    /// Whether the client was shut down.
+    pub is_closed: bool,
+    /// The age and the error text of the last failure within ten minutes.
+    ///
+    /// Mistakes of the caller do not count, such as a path that does not exist.
+    pub last_failure: Option<(Duration, String)>,
+    /// The token.
+    pub token: Health,
+    /// The limits.
+    pub limits: Snapshot,
     /// The permits of the first quota.
     quota: u64,
     in_flight: u32,
@@ -70,7 +76,7 @@ impl Status {
             name: name.clone(),
             calls: calls.count(),
             is_closed: calls.is_closed(),
-            failure: failure.map(|failure| (failure.at.elapsed(), failure.line)),
+            last_failure: failure.map(|failure| (failure.at.elapsed(), failure.line)),
             token: tokens.health(),
             limits: limiter.snapshot(),
             quota: limits
@@ -87,33 +93,6 @@ impl Status {
     pub fn is_ready(&self) -> bool {
         let held = self.limits.paused_for.is_some() || self.limits.silent_for.is_some();
         self.token.is_ready() && !held && !self.is_closed
-    }
-
-    /// The number of calls without a response head.
-    #[must_use]
-    pub const fn calls(&self) -> usize {
-        self.calls
-    }
-
-    /// The age and the error text of the last failure within ten minutes.
-    ///
-    /// Mistakes of the caller do not count, such as a path that does not exist.
-    #[must_use]
-    pub fn last_failure(&self) -> Option<(Duration, &str)> {
-        let (ago, line) = self.failure.as_ref()?;
-        Some((*ago, line))
-    }
-
-    /// The token.
-    #[must_use]
-    pub const fn token(&self) -> &Health {
-        &self.token
-    }
-
-    /// The limits.
-    #[must_use]
-    pub const fn limits(&self) -> &Snapshot {
-        &self.limits
     }
 
     /// Sets the gauges: permits, sockets, the token, the rung.
@@ -147,7 +126,7 @@ impl Status {
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record(&self) {
-        let (limits, token) = (self.limits(), self.token());
+        let (limits, token) = (&self.limits, &self.token);
         let labels = || {
             let name = self.name.clone();
             name.map(|name| Label::new("client", name))
@@ -245,7 +224,7 @@ impl fmt::Display for Status {
         if let Some(wait) = self.limits.no_connect_for {
             write!(f, ", no connects for {}", Rough(wait))?;
         }
-        match &self.failure {
+        match &self.last_failure {
             Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
             None => Ok(()),
         }
@@ -332,7 +311,11 @@ impl serde::Serialize for Status {
         map.serialize_field("token_refused_seconds", &seconds(self.token.refused_for))?;
         let error = self.token.last_error.as_ref().map(ToString::to_string);
         map.serialize_field("token_error", &error)?;
-        let (ago, line) = self.last_failure().unzip();
+        let (ago, line) = self
+            .last_failure
+            .as_ref()
+            .map(|(ago, line)| (*ago, line))
+            .unzip();
         map.serialize_field("last_failure", &line)?;
         map.serialize_field("last_failure_seconds_ago", &seconds(ago))?;
         map.end()

@@ -15,7 +15,7 @@ use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Asked, MOST_BYTES, error_of, is_success, is_unasked};
+use super::{Asked, MOST_BYTES, error_of, is_page, is_success};
 use crate::clock::{self, DeadlineAt, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -49,8 +49,7 @@ pub struct ClassifyLayer {}
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
-/// A 2xx, a 304 and a requested upgrade (101) pass unchanged: the same body type, not polled,
-/// without an allocation. The one exception is an HTML page where the request accepts JSON or XML
+/// A 2xx and a 304 pass unchanged: the same body type, not polled, without an allocation. The one exception is an HTML page where the request accepts JSON or XML
 /// only.
 ///
 /// The body of every other response is read, for at most 16 KiB and a second, so that the
@@ -331,7 +330,7 @@ impl Noted {
     /// Whether the response passes unchanged.
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        is_success(head.status()) && !is_unasked(head.status(), head.headers(), self.asked)
+        is_success(head.status()) && !is_page(head.status(), head.headers(), self.asked)
     }
 }
 

@@ -164,14 +164,6 @@ fn the_status_decides_where_the_body_says_nothing() {
 }
 
 #[test]
-fn an_upgrade_is_a_success_for_who_asked_for_one() {
-    let asked = headers(&[("upgrade", "websocket")]);
-    let (status, answer) = (StatusCode::SWITCHING_PROTOCOLS, HeaderMap::new());
-    classify(&asked, status, &answer, "").unwrap();
-    classify(&HeaderMap::new(), status, &answer, "").unwrap_err();
-}
-
-#[test]
 fn an_answer_was_sent_whatever_it_means() {
     let headers = HeaderMap::new();
     for status in 100..1000 {
@@ -226,23 +218,6 @@ fn a_416_is_about_ranges_only_if_a_range_was_asked_for() {
         let answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE, &said);
         assert_eq!(answer.asked(&map(asked)).kind(), Some(kind), "{asked:?}");
     }
-}
-
-#[test]
-fn a_423_is_a_lock_only_if_webdav_says_so() {
-    let headers = HeaderMap::new();
-    let answer = Answer::new(StatusCode::LOCKED, &headers);
-    let locked = |body: &'static str| answer.body(body.as_bytes()).kind();
-    for body in ["", "Locked", "<h1>423 Locked</h1>", "<error/>"] {
-        assert_eq!(locked(body), Some(Kind::RateExceeded), "{body}");
-    }
-    for name in ["lock-token-submitted", "no-conflicting-lock"] {
-        let body = format!("<D:error xmlns:D=\"DAV:\"><D:{name}/></D:error>");
-        let kind = answer.body(body.as_bytes()).kind();
-        assert_eq!(kind, Some(Kind::Rejected), "{name}");
-    }
-    let asked = map(&[("lock-token", "<urn:uuid:1>")]);
-    assert_eq!(answer.asked(&asked).kind(), Some(Kind::Rejected));
 }
 
 #[test]

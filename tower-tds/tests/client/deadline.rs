@@ -312,7 +312,7 @@ async fn over_sockets_no_call_begins_after_its_deadline() {
     let five = Quota::per_second(NonZeroU32::MIN.saturating_add(19));
     let client = client.loopback_http().limits(Limits::new(five)).build();
     let client = client.expect("loopback is let through");
-    let second = Deadline::after(Duration::from_secs(1));
+    let second = Deadline::from(Duration::from_secs(1));
     let url = format!("{}/v1/live/bus", server.base_url());
     let outcomes = at_once(&client, 400, || {
         let request = Request::get(&url).extension(second);

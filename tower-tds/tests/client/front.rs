@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_core::Stream;
-use http::{Request, Response, StatusCode, header::USER_AGENT};
+use http::{Request, StatusCode, header::USER_AGENT};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -19,11 +19,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::sleep,
 };
-use tower::{Service, ServiceExt, service_fn};
-use tower_tds::{
-    Builder, Client, Credentials, Deadline, Error, Kind, Limits, RequestBody, ResponseBody,
-    SharedLimits,
-};
+use tower_tds::{Builder, Client, Credentials, Kind, Limits, SharedLimits};
 
 async fn start(config: Config) -> Server {
     Server::start(config).await.expect("a free port")
@@ -491,36 +487,6 @@ async fn a_request_of_another_version_of_http_is_sent_as_this_one() {
     assert_eq!(response.expect("data").status(), StatusCode::OK);
 }
 
-/// Code of a user that wants to be tested without a service.
-async fn lines<S>(service: S) -> Result<usize, Error>
-where
-    S: Service<Request<RequestBody>, Response = Response<ResponseBody>, Error = Error>,
-{
-    let request = Request::get("/v1/live/lines").body(RequestBody::default());
-    let response = service.oneshot(request.expect("a request")).await?;
-    Ok(response
-        .into_body()
-        .bytes()
-        .await?
-        .split(|byte| *byte == b'\n')
-        .count())
-}
-
-#[tokio::test]
-async fn a_fake_by_path_stands_for_the_client() {
-    let fake = service_fn(
-        async |request: Request<RequestBody>| match request.uri().path() {
-            "/v1/live/lines" => Ok(Response::new(ResponseBody::from("307\n52"))),
-            _ => Err(Error::new(Kind::NotFound, "no such line")),
-        },
-    );
-    assert_eq!(lines(fake).await.expect("two lines"), 2);
-    let server = start(Config::default()).await;
-    // And the client itself stands there.
-    drop(lines(client(&server, server.base_url())).await);
-    assert_eq!(server.ledger().summary().data_calls, 1);
-}
-
 #[tokio::test]
 async fn a_deadline_ends_a_call_whoever_set_it() {
     let server = start(Config::default()).await;
@@ -549,7 +515,7 @@ async fn a_deadline_of_the_whole_ends_a_body_that_drips_coded_or_not() {
         }
         let client = client.build().expect("loopback is let through");
         client.tokens().ready().await.expect("a token");
-        let whole = Deadline::after(Duration::from_secs(3));
+        let whole = Duration::from_secs(3);
         let drips = client.get("/v1/history/day?bytes=400000&rate=3000");
         let head = drips.deadline(whole).await.expect("a head");
         let error = head.bytes().await.expect_err("it takes two minutes");
@@ -570,7 +536,8 @@ async fn what_is_printed_of_a_call_and_its_answer_has_no_query_and_no_header() {
         .get("/v1/live/bus?key=CANARY")
         .header("x-api-key", "CANARY");
     let printed = format!("{call:?}");
-    let mut answer = Response::new(ResponseBody::from("CANARY"));
+    let answer = client.get("/v1/live/bus").await.expect("data");
+    let mut answer = answer.into_http();
     let cookie = "CANARY".parse().expect("a header");
     answer.headers_mut().insert("set-cookie", cookie);
     let printed = format!("{printed} {:?}", tower_tds::Response::from(answer));

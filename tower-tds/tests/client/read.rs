@@ -133,7 +133,7 @@ async fn a_body_that_never_pauses_ends_at_the_deadline_too() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_of_the_head_alone_does_not_end_the_body() {
     let client = client(PAUSES, false);
-    let head = Deadline::after(seconds(2)).head_only();
+    let head = Deadline::head_only(seconds(2));
     let response = client.get("/v1/live/bus").deadline(head).await;
     assert_eq!(
         response.expect("a head").text().await.expect("whole"),
