@@ -31,7 +31,7 @@ use crate::{
     manifest::{MANIFEST, Manifest},
     output::{self, Progress, rough},
     save,
-    settings::Settings,
+    settings::{Settings, count},
     stop::Stop,
 };
 
@@ -62,6 +62,7 @@ pub(crate) struct Bulk {
     #[arg(
         long,
         value_name = "N",
+        value_parser = count,
         default_value = "40",
         default_value_if("compress", ArgPredicate::IsPresent, "5")
     )]

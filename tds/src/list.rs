@@ -107,7 +107,10 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
     let Some((before, first, last, after)) = range else {
         return Ok(vec![line.to_owned()]);
     };
-    let wrong = || format!("{{{first}..{last}}} is no range: {{1..12}} or two days");
+    let wrong = || {
+        let forms = "{1..12} or {2026-01-01..2026-01-31}, with at most a million values";
+        format!("{{{first}..{last}}} is no range: write {forms}")
+    };
     let values: Vec<_> = if let Some((first, last)) = day(first).zip(day(last)) {
         let days = iter::successors(Some(first), |day| day.next_day());
         let days = days.take_while(|day| *day <= last);

@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     exit::{Exit, Failure},
@@ -82,7 +82,10 @@ fn main() -> ExitCode {
 }
 
 async fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
     let ended = match cli.options.settings() {
         Ok(settings) => {
             let ended = supervised(cli.job, &settings).await;
@@ -98,6 +101,24 @@ async fn run() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Prints a help page, or one line with the argument and what is wrong with it.
+fn refused(error: &clap::Error) -> ExitCode {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    let kind = error.kind();
+    if let DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion = kind {
+        error.exit();
+    }
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim);
+    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    let line = lines.join(" ");
+    warn(&format!(
+        "{}; see --help",
+        line.trim_start_matches("error: ")
+    ));
+    Exit::Usage.into()
 }
 
 /// Runs a job until it ends, by itself or by a signal.

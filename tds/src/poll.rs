@@ -3,7 +3,7 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io,
-    num::NonZeroU64,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -31,7 +31,7 @@ use crate::{
     list::{self, Item},
     outage::Outages,
     save,
-    settings::{Settings, duration},
+    settings::{Settings, count, duration},
 };
 
 /// Read feeds again and again: a line and a file for each change
@@ -50,8 +50,8 @@ pub(crate) struct Poll {
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// End after so many rounds
-    #[arg(long, value_name = "N")]
-    rounds: Option<NonZeroU64>,
+    #[arg(long, value_name = "N", value_parser = count)]
+    rounds: Option<NonZeroU32>,
     /// Wait when the quota is used up, and do not end
     #[arg(long)]
     wait_quota: bool,
@@ -179,14 +179,14 @@ impl Feed {
         mut self,
         number: usize,
         every: Duration,
-        rounds: Option<NonZeroU64>,
+        rounds: Option<NonZeroU32>,
         news: mpsc::Sender<Round>,
     ) {
         let mut due = interval(every);
         // After an outage one round replaces all missed ones.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failures = 0_u32;
-        for _ in 0..rounds.map_or(u64::MAX, NonZeroU64::get) {
+        for _ in 0..rounds.map_or(u64::MAX, |rounds| rounds.get().into()) {
             due.tick().await;
             // The deadline begins after the turn. Otherwise the last feeds of a long list would
             // miss it.

@@ -206,7 +206,8 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     };
     locked().map_err(|error| {
         let out = out.display();
-        Failure::usage(format!("the folder {out} is of no use: {error}"))
+        let advice = "name a folder that may be written to";
+        Failure::usage(format!("--out {out}: {error}; {advice}"))
     })
 }
 

@@ -11,7 +11,7 @@ use crate::{
     output::{causes, warn},
     settings::{
         AUTH_URL, BASE_URL, CLIENT_ID, CONNECTIONS, RATE, SECRET, SECRET_FILE, SHARE, STATE_DIR,
-        Settings, duration, read_secret,
+        Settings, count, duration, read_secret,
     },
     state::State,
 };
@@ -49,7 +49,7 @@ impl Settings {
             let (requests, per) = quota(rate).ok_or_else(|| {
                 usage(
                     RATE,
-                    format!("{rate:?}: write requests and a time: 50/1s, 5/60s"),
+                    format!("{rate:?}: write requests and a time of a month at most: 50/1s, 5/60s"),
                 )
             })?;
             let quota = Quota::new(of(RATE, requests)?, per)
@@ -59,9 +59,8 @@ impl Settings {
                 None => Limits::new(quota),
             });
         }
-        let connections = self.value(CONNECTIONS).and_then(|text| text.parse().ok());
-        let connections =
-            connections.ok_or_else(|| usage(CONNECTIONS, "write a number from 1".to_owned()))?;
+        let connections = count(self.value(CONNECTIONS).unwrap_or_default());
+        let connections = connections.map_err(|why| usage(CONNECTIONS, why))?;
         let limits = limits.ok_or_else(|| usage(RATE, "it is empty".to_owned()))?;
         let connections = of(CONNECTIONS, connections)?;
         Ok(limits.connections(connections).in_flight(connections))

@@ -3,6 +3,7 @@
 use std::{
     env, fmt, fs, io,
     net::SocketAddr,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -239,6 +240,11 @@ pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let written = "an address is a number and a port: 127.0.0.1:8080, or [::1]:8080";
     text.parse().map_err(|_| written.to_owned())
+}
+
+/// Parses a number of things.
+pub(crate) fn count(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "write a number from 1".to_owned())
 }
 
 /// Parses a duration: `500ms`, `15s`, `2m`, `1h`, `1d`.

@@ -118,7 +118,7 @@ async fn two_jobs_of_a_fleet_keep_the_limits_and_share_a_token_and_a_signal_leav
         let before = bench.server.ledger().summary().data_calls;
         let child = crate::piped(bench.tds(&[&job[..], &fleet].concat()));
         let is_begun = |seen: &tds_sim::Summary| seen.data_calls > before;
-        // What a dropped call may still use stays in the store until it cannot.
+        // The store keeps a permit of a call in flight until it cannot be used.
         bench
             .seen(|seen| is_begun(seen) && (is_slow || seen.in_progress == 0))
             .await;
