@@ -15,6 +15,7 @@ use self::ladder::{Crowd, Ladder};
 use crate::{
     Burst, Limits, Outcome, Proof, Quota, Rules, Share, StoreFault, WaitCause,
     clock::{self, Epoch, Tick, nanos},
+    limits::TIMED_OUT,
     rule::{Rule, later},
     wait::{Limit, Line, Opens},
 };
@@ -148,20 +149,19 @@ impl Account {
         let now = self.see(now);
         let rung = self.hear(now, grant, outcome);
         let ends = whole || self.limits.proof == Proof::Head;
-        let lag = self.lag(outcome).map(|lag| {
-            if ends {
-                lag
+        // The service behind the gateway may begin it later, and is in no hurry with its end.
+        let begins_late = outcome == Outcome::GatewayTimedOut;
+        let proven = ends || begins_late;
+        if begins_late {
+            let rest = if ends {
+                Duration::ZERO
             } else {
-                // A request behind the gateway can be in flight for as long as a lost one.
-                lag + nanos(self.limits.lost_after)
-            }
-        });
-        let proven = ends || lag.is_some();
-        if proven {
-            match lag {
-                Some(lag) => self.pending.push(Reverse((now.plus(lag), grant))),
-                None => self.prove(now, grant),
-            }
+                self.limits.lost_after
+            };
+            let until = now.plus(nanos(TIMED_OUT + rest));
+            self.pending.push(Reverse((until, grant)));
+        } else if ends {
+            self.prove(now, grant);
         }
         if whole {
             self.end();
@@ -431,20 +431,6 @@ impl Account {
             live: u16::try_from(live).unwrap_or(u16::MAX),
             closes_socket: now < self.closes_sockets_until,
             is_front: line == Line::Front,
-        }
-    }
-
-    /// How long after a gateway's own response a request may be counted behind it.
-    #[inline]
-    fn lag(&self, outcome: Outcome) -> Option<u64> {
-        if outcome == Outcome::GatewayTimedOut {
-            Some(nanos(self.limits.timed_out()))
-        } else {
-            let behind = self
-                .limits
-                .behind
-                .filter(|_| outcome == Outcome::GatewayFailed);
-            behind.map(nanos)
         }
     }
 

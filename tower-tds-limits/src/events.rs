@@ -7,10 +7,10 @@ use tracing::Span;
 use crate::{Rung, WaitCause};
 
 /// The field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
-pub const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
+const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
 
 /// The field of the current span that holds the length of a call's last wait, in seconds.
-pub const WAIT_SECONDS_FIELD: &str = "tds.wait.seconds";
+const WAIT_SECONDS_FIELD: &str = "tds.wait.seconds";
 
 pub(crate) fn refused_for_the_rate() {
     tracing::warn!("too many requests (423): nothing is sent for 1 s");

@@ -66,7 +66,9 @@
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
 //!   ([`Rung::Serial`]).
-//! - Limits that several processes share: tower-tds-fleet divides them, and [`Limits::shares`] by hand.
+//! - Limits that several processes share: tower-tds-fleet divides them. Without a store, give each process
+//!   its part of every number, a bucket with its part of ten places ([`Burst::Of`]) included.
+//! - A service that counts behind a gateway later than a second after the gateway's own 502 or 504.
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
@@ -88,11 +90,10 @@ pub use self::{
     account::Rung,
     connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
-    events::{WAIT_CAUSE_FIELD, WAIT_SECONDS_FIELD},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules, Share},
     request::{
-        Attached, Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
+        Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
         RequestLimitLayer,
     },
     wait::{StoreFault, WaitCause},

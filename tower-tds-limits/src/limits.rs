@@ -35,8 +35,6 @@ pub struct Limits {
     pub(crate) proof: Proof,
     /// How long a request whose response never came may still be counted.
     pub lost_after: Duration,
-    /// How long after a gateway's own response a request may be counted behind it.
-    pub(crate) behind: Option<Duration>,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) drained: bool,
 }
@@ -149,7 +147,6 @@ impl Limits {
             start: Rung::default(),
             proof: Proof::default(),
             lost_after: LOST_AFTER,
-            behind: None,
             max_wait: None,
             drained: false,
         }
@@ -205,18 +202,6 @@ impl Limits {
         self
     }
 
-    /// Sets how long a request may be counted behind a gateway after its own 502 or 504.
-    ///
-    /// Use it where a service behind the gateway counts. A gateway's own 503 is read as any other
-    /// response.
-    ///
-    /// By default the server that responds also counts: a 502 proves the count when it comes, and a
-    /// 504 a second later.
-    pub fn counted_behind(mut self, within: Duration) -> Self {
-        self.behind = Some(within.min(LONGEST_LOST));
-        self
-    }
-
     /// Begins with every permit of the quotas live for one interval, as if it had just been used.
     ///
     /// Use it for a process that starts within an interval of its predecessor's end, whose requests
@@ -253,90 +238,12 @@ impl Limits {
         rules
     }
 
-    /// How long after a gateway's 504 a request may be counted.
-    pub(crate) fn timed_out(&self) -> Duration {
-        self.behind.unwrap_or(TIMED_OUT)
-    }
-
-    /// Divides these limits over several processes behind one IP address.
-    ///
-    /// Give each process one of the shares, by its number. Counts add up, so a bound that each
-    /// process keeps by proof holds for all together. The requests of each quota, the requests in
-    /// flight, the sockets and the burst of a leaky bucket are divided without a remainder. The
-    /// processes exchange nothing and need no store. Where the load is uneven, prefer one process
-    /// that calls for the others: no other process can use an idle share.
-    ///
-    /// | 50 a second, answers after 110 ms | requests a second of all together |
-    /// |---|---|
-    /// | one process | 42 |
-    /// | 4 processes, all busy | 39 |
-    /// | 4 processes, one of them busy | 10 |
-    ///
-    /// (Always backlogged, simulated; asserted by `cargo test -p tower-tds-limits shares`.)
-    ///
-    /// An automatic burst ([`Burst::Auto`]) becomes a part of ten, because bursts that grow in each
-    /// process would exceed it together. A refusal changes the rung of one process alone. A
-    /// restarted process cannot know its predecessor's requests: let it begin
-    /// [drained](Self::drained).
-    ///
-    /// Returns `None` if a share would be empty, because there are more processes than the smallest
-    /// limit has places.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::num::NonZeroU32;
-    /// use tower_tds_limits::{Limiter, Limits};
-    ///
-    /// let four = NonZeroU32::new(4).expect("4 is not zero");
-    /// let mut shares = Limits::default().shares(four).expect("there are ten places for four");
-    /// let requests: Vec<u32> = shares.iter().map(|l| l.quotas()[0].requests().get()).collect();
-    /// assert_eq!(requests, [13, 13, 12, 12]); // 50
-    ///
-    /// let number = 2; // of this process
-    /// let limiter = Limiter::new(shares.swap_remove(number));
-    /// assert_eq!(limiter.limits().connections.get(), 15);
-    /// ```
-    #[must_use]
-    pub fn shares(&self, processes: NonZeroU32) -> Option<Vec<Self>> {
-        (processes <= self.most_shares()).then(|| {
-            (0..processes.get())
-                .map(|number| self.share(&|whole| part(whole, number, processes)))
-                .collect()
-        })
-    }
-
-    fn share(&self, part: &dyn Fn(NonZeroU32) -> NonZeroU32) -> Self {
-        let mut share = self.clone();
-        for quota in &mut share.quotas {
-            *quota = Quota::new(part(quota.requests()), quota.per()).unwrap_or(*quota);
-        }
-        share.in_flight = part(self.in_flight);
-        share.connections = part(self.connections);
-        if let Some(at_once) = self.at_once() {
-            let burst = part(at_once).get() - 1;
-            share.rules = share.rules.bucket(Burst::Of(burst));
-        }
-        share
-    }
-
-    fn most_shares(&self) -> NonZeroU32 {
-        let quotas = self.quotas.iter().map(Quota::requests);
-        let most = quotas.chain(self.at_once()).min();
-        let most = most.unwrap_or(self.in_flight);
-        most.min(self.in_flight).min(self.connections)
-    }
-
-    /// How many requests a leaky bucket takes at once: its burst, and the one that fills it.
-    fn at_once(&self) -> Option<NonZeroU32> {
-        self.rules.bucket.map(Burst::at_once)
-    }
-
     /// How long after its end a share may still be in use: the longest time in which a request that
     /// was given up can be counted, and two intervals, after which no rule remembers it.
     #[must_use]
     pub fn memory(&self) -> Duration {
         let longest = self.quotas.iter().map(Quota::hold).max();
-        let counted = self.lost_after.max(self.timed_out());
+        let counted = self.lost_after.max(TIMED_OUT);
         counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
     }
 }
@@ -412,8 +319,7 @@ impl Quota {
     }
 
     /// The even spacing of requests, guard included.
-    #[must_use]
-    pub fn spacing(&self) -> Duration {
+    pub(crate) fn spacing(&self) -> Duration {
         let nanos = self.hold().as_nanos();
         let nanos = nanos.div_ceil(u128::from(self.requests.get()));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -474,20 +380,12 @@ impl Share {
     }
 }
 
-/// The part with this `number` of a whole divided by `of`. The first parts take the remainder.
-fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
-    let even = whole.get() / of.get();
-    let left = whole.get() % of.get();
-    let part = even + u32::from(number < left);
-    NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN)
-}
-
 /// Contract, "Limits": 50 parallel requests per second, beyond which the service answers 423.
 const REQUESTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(50 - 1);
 
 /// The service behind a gateway may begin a request a moment after the gateway's 504. The second is
 /// an assumption, not a proof.
-const TIMED_OUT: Duration = Duration::from_secs(1);
+pub(crate) const TIMED_OUT: Duration = Duration::from_secs(1);
 
 /// Contract, "Limits": 60 parallel connections per IP address, beyond which it answers 416.
 const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);
@@ -509,7 +407,7 @@ const RATE_GUARD: u32 = 2_000;
 /// Longer than the interval of any plan, and far from overflowing an instant.
 const LONGEST_PER: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The burst that the shares divide in place of an automatic one, so that their sum stays below it.
+/// The burst that shares divide in place of an automatic one, so that their sum stays below it.
 const LEAST_BURST: u32 = 10;
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ use crate::{Error, Limiter};
 /// # drop(layer);
 /// ```
 #[must_use]
-pub struct RequestLimitLayer<F = ReadStatus, M = Attached> {
+pub struct RequestLimitLayer<F = ReadStatus, M = ()> {
     limiter: Limiter,
     feedback: F,
     bounds: Bounds,
@@ -103,17 +103,13 @@ pub struct RequestLimitLayer<F = ReadStatus, M = Attached> {
 ///
 /// # Examples
 /// See the [crate's front page](crate).
-pub struct RequestLimit<S, F = ReadStatus, M = Attached> {
+pub struct RequestLimit<S, F = ReadStatus, M = ()> {
     inner: S,
     settings: Arc<Settings<F>>,
     mode: PhantomData<M>,
 }
 
-/// A dropped call is dropped with its request. The default.
-#[derive(Debug, Clone, Copy)]
-pub enum Attached {}
-
-/// A dropped call whose request was sent is completed in the background.
+/// The mode in which a dropped call whose request was sent is completed in the background.
 #[derive(Debug, Clone, Copy)]
 pub enum Detached {}
 
@@ -286,7 +282,7 @@ impl<F, M> fmt::Debug for RequestLimitLayer<F, M> {
 
 // === impl RequestLimit ===
 
-impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Attached>
+impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F>
 where
     S: Service<Request<R>, Response = Response<B>> + Clone,
     F: Feedback<Response<B>, S::Error>,

@@ -71,7 +71,6 @@ impl<B> Feedback<Response<B>, BearerError> for ReadError {
         }
         match error.sent() {
             Sent::Answered => match error.status() {
-                Some(StatusCode::BAD_GATEWAY) => Outcome::GatewayFailed,
                 Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,
                 Some(_) | None => Outcome::Answered,
             },

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     io, mem,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Waker,
     time::Duration,
 };
@@ -30,6 +33,8 @@ pub(crate) struct Connections {
     lowered: Option<(u32, Instant)>,
     /// When the share of a fleet's limits ends.
     closes_at: Option<Instant>,
+    /// Whether there is a share, so that sockets of one process take no lock to check its end.
+    is_shared: Arc<AtomicBool>,
     /// The number of the next socket.
     next: u64,
     /// Sockets before this number are closed, because a share has ended.
@@ -48,6 +53,7 @@ pub(super) struct ConnectionPermit {
     /// There until it is released.
     line: Option<Line>,
     number: u64,
+    is_shared: Arc<AtomicBool>,
     /// The waker that is registered.
     reader: Option<Waker>,
 }
@@ -64,6 +70,7 @@ impl Connections {
             silent_until: None,
             lowered: None,
             closes_at: None,
+            is_shared: Arc::default(),
             next: 0,
             closed: 0,
             readers: HashMap::new(),
@@ -75,6 +82,8 @@ impl Connections {
     pub(crate) fn set_share(&mut self, most: u32, until: Instant, now: Instant) -> Vec<Waker> {
         self.most = most;
         self.closes_at = Some(until);
+        // Relaxed: a reader that registers takes the lock after this, or its waker is found by it.
+        self.is_shared.store(true, Ordering::Relaxed);
         if until > now {
             return Vec::new();
         }
@@ -178,14 +187,15 @@ impl Limit for Connections {
 
 impl ConnectionPermit {
     pub(super) fn new(shared: &Arc<Shared<Connections>>, line: Line) -> Self {
-        let number = shared.read(|connections, _| {
+        let (number, is_shared) = shared.read(|connections, _| {
             connections.next += 1;
-            connections.next - 1
+            (connections.next - 1, Arc::clone(&connections.is_shared))
         });
         Self {
             shared: Arc::clone(shared),
             line: Some(line),
             number,
+            is_shared,
             reader: None,
         }
     }
@@ -195,6 +205,9 @@ impl ConnectionPermit {
     /// # Errors
     /// If that share has ended.
     pub(super) fn check(&self) -> io::Result<()> {
+        if !self.is_shared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let is_over = self.shared.read(|connections, _| {
             let ends = connections.closes_at;
             self.number < connections.closed || ends.is_some_and(|at| at <= clock::now())

@@ -1,5 +1,3 @@
-mod shares;
-
 use super::*;
 
 #[test]

@@ -58,12 +58,7 @@ pub trait Feedback<T, E> {
 pub enum Outcome {
     /// The service responded, so it has counted the request.
     Answered,
-    /// A gateway's 502. It is a proof, unless requests are counted behind the gateway
-    /// ([`Limits::counted_behind`](crate::Limits::counted_behind)). A 503 can come from either and
-    /// is [`Outcome::Answered`].
-    GatewayFailed,
-    /// A gateway's 504. It is a proof a second later, or after
-    /// [`Limits::counted_behind`](crate::Limits::counted_behind).
+    /// A gateway's 504. The service behind it may begin the request for a second more.
     GatewayTimedOut,
     /// The service refused the request for the rate (contract: 423).
     RateExceeded,
@@ -91,8 +86,8 @@ pub enum Outcome {
 /// | 423 | [`Outcome::RateExceeded`] |
 /// | 429 | [`Outcome::QuotaExceeded`], with `Retry-After` in seconds or as a date (RFC 9110 10.2.3) |
 /// | 416 | [`Outcome::ConnectionsExceeded`], unless a `Content-Range` shows that a range was refused (RFC 9110 15.5.17) |
-/// | 502, 504 | [`Outcome::GatewayFailed`], [`Outcome::GatewayTimedOut`] |
-/// | others, 503 included | [`Outcome::Answered`] |
+/// | 504 | [`Outcome::GatewayTimedOut`] |
+/// | others, 502 and 503 included | [`Outcome::Answered`] |
 /// | no connection was made | [`Outcome::Unsent`] |
 /// | other errors | [`Outcome::Lost`] |
 #[derive(Debug, Clone, Copy, Default)]
@@ -138,7 +133,6 @@ impl ReadStatus {
             StatusCode::RANGE_NOT_SATISFIABLE if !headers.contains_key(header::CONTENT_RANGE) => {
                 Outcome::ConnectionsExceeded
             }
-            StatusCode::BAD_GATEWAY => Outcome::GatewayFailed,
             StatusCode::GATEWAY_TIMEOUT => Outcome::GatewayTimedOut,
             _ => Outcome::Answered,
         }

@@ -180,11 +180,6 @@ impl<B> PermitBody<B> {
     pub(super) fn new(inner: B, permit: Option<RequestPermit>) -> Self {
         Self { inner, permit }
     }
-
-    /// The inner body.
-    pub fn get_ref(&self) -> &B {
-        &self.inner
-    }
 }
 
 impl<B: Body> Body for PermitBody<B> {

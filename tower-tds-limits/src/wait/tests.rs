@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{advance, sleep};
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
-use super::*;
+use super::{queue::Queue, *};
 
 /// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is `urgent`.
 #[derive(Default)]
@@ -490,4 +490,69 @@ async fn no_waker_is_woken_or_dropped_under_the_lock() {
         locked.len() >= 6 && locked.iter().all(|locked| !locked),
         "{locked:?}"
     );
+}
+
+/// A queue of so many waiters that want a turn at `now`, of whom the first was not polled in time.
+fn after_an_unused_turn(count: usize, now: Instant) -> (Queue, Vec<Place>) {
+    let mut queue = Queue::default();
+    let places: Vec<_> = (0..count).map(|_| queue.enter(Line::Back)).collect();
+    for place in &places {
+        assert!(queue.want(*place, Waker::noop().clone()).is_none());
+    }
+    assert_eq!(turn(&mut queue, now), Some(now + PATIENCE));
+    let half = PATIENCE * 3 / 2;
+    assert_eq!(turn(&mut queue, now + PATIENCE), Some(now + half));
+    (queue, places)
+}
+
+/// Gives the next waiter its turn, and returns when that ends.
+fn turn(queue: &mut Queue, now: Instant) -> Option<Instant> {
+    queue.give_turn(now, |_| true, &mut Vec::new())
+}
+
+/// 5 ms.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+#[test]
+fn a_turn_that_is_used_restores_the_patience() {
+    let now = Instant::now();
+    let (mut queue, places) = after_an_unused_turn(4, now);
+    let later = now + PATIENCE + Duration::from_millis(1);
+    queue.pass(places[1]);
+    assert_eq!(turn(&mut queue, later), Some(later + PATIENCE));
+}
+
+#[test]
+fn a_waiter_that_is_polled_in_its_turn_restores_the_patience() {
+    let now = Instant::now();
+    let (mut queue, places) = after_an_unused_turn(4, now);
+    let later = now + PATIENCE + Duration::from_millis(1);
+    assert!(queue.want(places[1], Waker::noop().clone()).is_none());
+    assert_eq!(turn(&mut queue, later), Some(later + PATIENCE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_timer_ends_and_changes_nothing_of_the_newer() {
+    let shared = limit(0);
+    let mut woken = task::spawn(());
+    let mut waits = waiter(&shared);
+    assert_pending!(woken.enter(|cx, _| poll(&mut waits, cx)));
+    let (older, newer) = (shared.begin_timer(), shared.begin_timer());
+    assert!(shared.poll_timer(older, Waker::noop()).is_break());
+    assert!(shared.poll_timer(newer, Waker::noop()).is_continue());
+    shared.end_timer(older);
+    assert!(!woken.is_woken());
+    assert!(shared.poll_timer(newer, Waker::noop()).is_continue());
+    // Its waiters start another.
+    shared.end_timer(newer);
+    assert!(woken.is_woken());
+    assert!(woken.enter(|cx, _| poll(&mut waits, cx)).is_pending());
+    assert!(shared.poll_timer(newer, Waker::noop()).is_break());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_without_waiters_ends() {
+    let shared = limit(0);
+    let number = shared.begin_timer();
+    assert!(shared.poll_timer(number, Waker::noop()).is_break());
 }

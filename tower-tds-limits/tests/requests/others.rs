@@ -339,12 +339,8 @@ async fn a_call_after_a_pause_that_is_not_polled_stops_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_of_bad_gateways_costs_no_more_than_their_answers_took() {
-    for (status, behind, least) in [(502, None, 25), (504, None, 25), (502, Some(secs(20)), 0)] {
+    for status in [502, 504] {
         let begin = Instant::now();
-        let mut limits = Limits::default();
-        if let Some(behind) = behind {
-            limits = limits.counted_behind(behind).rules(Rules::window());
-        }
         let service = Scripted::new(ms(20), move |_| {
             let second = (Instant::now() - begin).as_secs();
             if second == 3 {
@@ -353,7 +349,7 @@ async fn a_second_of_bad_gateways_costs_no_more_than_their_answers_took() {
                 Answer::ok()
             }
         });
-        let limited = Limited::new(limits, service);
+        let limited = Limited::new(Limits::default(), service);
         let mut tasks = JoinSet::new();
         for _ in 0..30 {
             let caller = limited.caller();
@@ -368,10 +364,7 @@ async fn a_second_of_bad_gateways_costs_no_more_than_their_answers_took() {
         for second in 6..11 {
             let second = begin + secs(second)..begin + secs(second + 1);
             let came = arrivals.iter().filter(|at| second.contains(*at)).count();
-            assert!(came >= least, "{status}: {came}");
-            if least == 0 {
-                assert!(came <= 15, "they are counted for 20 s: {came}");
-            }
+            assert!(came >= 25, "{status}: {came}");
         }
     }
 }

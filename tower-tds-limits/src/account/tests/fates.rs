@@ -13,7 +13,7 @@ enum Fate {
     Refused(u64, u64),
     /// Answered by a gateway's 502 or 504 after a delay, and counted behind it after a second
     /// delay.
-    Behind(u64, u64, Outcome),
+    Behind(u64, u64),
     /// Counted or not, never answered, and cancelled after a delay.
     Lost(Option<u64>, u64),
     /// Never sent, which is known after a delay.
@@ -31,10 +31,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         22 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Answered(there, back)),
         1 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Refused(there, back)),
-        2 => (0_u64..1_500, 0..=whole_millis(BEHIND), any::<bool>()).prop_map(|(over, later, failed)| {
-            let outcome = if failed { Outcome::GatewayFailed } else { Outcome::GatewayTimedOut };
-            Fate::Behind(over, later, outcome)
-        }),
+        2 => (0_u64..1_500, 0..=whole_millis(BEHIND)).prop_map(|(over, later)| Fate::Behind(over, later)),
         2 => (0_u64..1_000, 0_u64..500).prop_map(|(there, up)| Fate::Lost(Some(there), up)),
         2 => (0_u64..500).prop_map(|up| Fate::Lost(None, up)),
         2 => (0_u64..300).prop_map(Fate::Unsent),
@@ -74,7 +71,7 @@ impl Fate {
             Self::Answered(there, back) | Self::Refused(there, back) => {
                 (Some(now + ms(there)), now + ms(there + back))
             }
-            Self::Behind(over, later, _) => (Some(now + ms(over + later)), now + ms(over)),
+            Self::Behind(over, later) => (Some(now + ms(over + later)), now + ms(over)),
             Self::Lost(there, up) => (there.map(|there| now + ms(there)), now + ms(up)),
             Self::Unsent(up) => (None, now + ms(up)),
         }
@@ -97,7 +94,7 @@ impl Fate {
         let outcome = match self {
             Self::Answered(..) => Outcome::Answered,
             Self::Refused(..) => Outcome::RateExceeded,
-            Self::Behind(_, _, outcome) => outcome,
+            Self::Behind(..) => Outcome::GatewayTimedOut,
             Self::Lost(..) => {
                 account.lose(now, grant);
                 return account.end();
@@ -127,7 +124,7 @@ const HOLD: Duration = Duration::from_millis(1_002);
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
 /// The longest delay of a count behind the gateway.
-const BEHIND: Duration = Duration::from_millis(700);
+const BEHIND: Duration = Duration::from_secs(1);
 
 fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).expect("a short time")
@@ -149,8 +146,7 @@ proptest! {
         let mut limits = Limits::new(Quota::per_second(count(limit)))
             .rules(rules)
             .start_at(rung)
-            .lost_after(LOST_AFTER)
-            .counted_behind(BEHIND);
+            .lost_after(LOST_AFTER);
         if let Some((other, per)) = also {
             limits = limits.also(Quota::new(count(other), ms(per)).expect("an interval"));
         }
