@@ -1,17 +1,8 @@
-//! CPU time of the caller's thread for a whole call over a loopback socket, beside hyper-util and reqwest.
-//! The server runs on another thread.
-//!
-//! `cargo bench -p tds-benches --bench wire`
-
-#![expect(
-    clippy::expect_used,
-    reason = "a bench that cannot be set up must not go on"
-)]
+//! CPU time of the caller's thread for a whole call over a loopback socket. The server runs on another thread.
 
 use std::{convert::Infallible, net::SocketAddr, num::NonZeroU32, thread, time::Duration};
 
 use bytes::Bytes;
-use criterion::{Bencher, Criterion, criterion_group, criterion_main};
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::{server::conn::http1, service::service_fn};
@@ -60,16 +51,21 @@ fn computed() -> Duration {
     Duration::try_from(time).expect("it began after the start of the machine")
 }
 
-fn measure(b: &mut Bencher<'_>, runtime: &runtime::Runtime, call: impl AsyncFn() -> usize) {
-    b.iter_custom(|calls| {
-        runtime.block_on(async {
-            let before = computed();
-            for _ in 0..calls {
-                assert_eq!(call().await, BODY.len());
-            }
-            computed().saturating_sub(before)
+/// Microseconds of a call in the middle one of the rounds.
+fn each(runtime: &runtime::Runtime, call: impl AsyncFn() -> usize) -> f64 {
+    let mut rounds: Vec<_> = (0..ROUNDS)
+        .map(|_| {
+            runtime.block_on(async {
+                let before = computed();
+                for _ in 0..CALLS {
+                    assert_eq!(call().await, BODY.len());
+                }
+                computed().saturating_sub(before)
+            })
         })
-    });
+        .collect();
+    rounds.sort_unstable();
+    rounds[ROUNDS / 2].as_secs_f64() * 1e6 / f64::from(CALLS)
 }
 
 /// A client with a token, far from its limits.
@@ -86,7 +82,8 @@ fn client(runtime: &runtime::Runtime, sim: &Server, addr: SocketAddr) -> Client 
         .expect("loopback is let through")
 }
 
-fn wire(c: &mut Criterion) {
+/// The clients with their microseconds.
+pub(crate) fn measure() -> Vec<(&'static str, f64)> {
     let runtime = runtime();
     let sim = runtime.block_on(Server::start(Config::default()));
     let sim = sim.expect("a server");
@@ -94,42 +91,39 @@ fn wire(c: &mut Criterion) {
     let uri: Uri = format!("http://{addr}{PATH}").parse().expect("a URI");
     let bearer = format!("Bearer {}", "t".repeat(1_200));
     let bearer = HeaderValue::from_str(&bearer).expect("plain");
-    let mut group = c.benchmark_group("wire");
 
     let bare = legacy::Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    group.bench_function("hyper-util", |b| {
-        measure(b, &runtime, async || {
-            let request = Request::get(uri.clone())
-                .header(header::AUTHORIZATION, bearer.clone())
-                .header(header::USER_AGENT, "bench")
-                .body(Empty::new())
-                .expect("a request");
-            let response = bare.request(request).await.expect("an answer");
-            let body = response.into_body().collect().await;
-            body.expect("a body").to_bytes().len()
-        });
+    let hyper_time = each(&runtime, async || {
+        let request = Request::get(uri.clone())
+            .header(header::AUTHORIZATION, bearer.clone())
+            .header(header::USER_AGENT, "bench")
+            .body(Empty::new())
+            .expect("a request");
+        let response = bare.request(request).await.expect("an answer");
+        let body = response.into_body().collect().await;
+        body.expect("a body").to_bytes().len()
     });
 
     let ours = client(&runtime, &sim, addr);
-    group.bench_function("tower-tds", |b| {
-        measure(b, &runtime, async || {
-            let response = ours.get(PATH).await.expect("an answer");
-            response.bytes().await.expect("a body").len()
-        });
+    let our_time = each(&runtime, async || {
+        let response = ours.get(PATH).await.expect("an answer");
+        response.bytes().await.expect("a body").len()
     });
 
     let builder = reqwest::Client::builder().user_agent("bench").no_proxy();
     let reqwest = builder.build().expect("a client");
     let url = uri.to_string();
-    group.bench_function("reqwest", |b| {
-        measure(b, &runtime, async || {
-            let request = reqwest.get(&url).header(header::AUTHORIZATION, &bearer);
-            let response = request.send().await.expect("an answer");
-            response.bytes().await.expect("a body").len()
-        });
+    let reqwest_time = each(&runtime, async || {
+        let request = reqwest.get(&url).header(header::AUTHORIZATION, &bearer);
+        let response = request.send().await.expect("an answer");
+        response.bytes().await.expect("a body").len()
     });
-    group.finish();
+    vec![
+        ("hyper-util, bare", hyper_time),
+        ("tower-tds", our_time),
+        ("reqwest", reqwest_time),
+    ]
 }
 
-criterion_group!(benches, wire);
-criterion_main!(benches);
+const CALLS: u32 = 2_000;
+const ROUNDS: usize = 9;
