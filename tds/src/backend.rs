@@ -23,7 +23,7 @@ use crate::{
     cache::{Cache, Refusal, Terms},
     exit::{Exit, Failure},
     list,
-    output::{self, note, rough},
+    output::{self, counted, note, rough},
     settings::{Settings, address, duration},
     status,
 };
@@ -162,8 +162,8 @@ impl Shared {
         let mut troubles = Vec::new();
         let (late, oldest) = self.cache.unanswered();
         if late > 0 {
-            let s = if late == 1 { "" } else { "s" };
-            troubles.push(format!("{late} call{s} unanswered for {}", rough(oldest)));
+            let (late, oldest) = (counted(late, "call"), rough(oldest));
+            troubles.push(format!("{late} unanswered for {oldest}"));
         }
         let token = &status.token;
         match &token.last_error {

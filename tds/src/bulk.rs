@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     num::NonZeroU32,
     path::{Path, PathBuf},
     pin::pin,
@@ -17,7 +16,7 @@ use clap::{Args, builder::ArgPredicate};
 use futures_util::{StreamExt as _, stream};
 use indicatif::DecimalBytes;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     sync::mpsc,
     time::{Instant, MissedTickBehavior, interval},
@@ -29,7 +28,7 @@ use crate::{
     exit::{Exit, Failure},
     list::{self, Item},
     manifest::{MANIFEST, Manifest},
-    output::{self, Progress, rough},
+    output::{self, Progress, counted, rough},
     save,
     settings::{Settings, count},
     stop::Stop,
@@ -95,6 +94,7 @@ struct Run {
 /// The sums of a run: each line of the list is in one of them, and in one only.
 #[derive(Debug, Default, Serialize)]
 struct Report {
+    event: &'static str,
     total: u64,
     ok: u64,
     /// The part of `ok` that replaced a file of another URL or service, or of unknown origin.
@@ -139,6 +139,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         items: items.into(),
         begun: Instant::now(),
         report: Report {
+            event: "end",
             total,
             unfinished: total,
             ..Report::default()
@@ -153,18 +154,15 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     // Calls that end here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
     let exit = ended.unwrap_or_else(|| run.exit());
-    run.end(exit, job.report.as_deref(), job.rerun.as_deref())
-        .await
-        .map_err(|(what, error)| {
-            // Any other failure is worse.
-            let exit = if exit == Exit::Whole {
-                Exit::SomeFailed
-            } else {
-                exit
-            };
-            Failure::new(exit, format!("{what}: {error}"))
-        })?;
-    Ok(exit)
+    let ended = run.end(exit, job.report.as_deref(), job.rerun.as_deref());
+    match ended.await {
+        // Any other failure is worse.
+        Err(mut failure) if exit != Exit::Whole => {
+            failure.exit = exit;
+            Err(failure)
+        }
+        ended => ended.map(|()| exit),
+    }
 }
 
 // === impl Run ===
@@ -260,7 +258,7 @@ impl Run {
         }
         if self.is_json {
             // A reader that has gone, or a full disk, costs no file.
-            drop(output::write(format!("{event}\n").as_bytes()));
+            drop(output::print(format!("{event}\n")));
         }
         ended
     }
@@ -313,7 +311,7 @@ impl Run {
         exit: Exit,
         report: Option<&Path>,
         rerun: Option<&Path>,
-    ) -> Result<(), (String, io::Error)> {
+    ) -> Result<(), Failure> {
         let Self {
             report: mut sums,
             progress,
@@ -324,37 +322,28 @@ impl Run {
         sums.exit = exit.code();
         for (kind, (_, line)) in &self.causes {
             let count = sums.failed.get(kind).copied().unwrap_or_default();
-            let s = if count == 1 { "" } else { "s" };
-            output::warn(&format!("{count} file{s} failed: {line}"));
+            let files = counted(count, "file");
+            output::warn(&format!("{files} failed: {line}"));
         }
         if sums.ended_by.as_deref() == Some(QUOTA_GONE) {
             output::warn(QUOTA_GONE);
         }
         let last = if self.is_json {
-            let mut event = json!({ "event": "end" });
-            if let (Some(event), Ok(Value::Object(sums))) =
-                (event.as_object_mut(), serde_json::to_value(&sums))
-            {
-                event.extend(sums);
-            }
-            format!("{event}\n")
+            serde_json::to_string(&sums).unwrap_or_default() + "\n"
         } else {
             sums.line()
         };
-        let said = output::unless_closed(output::write(last.as_bytes()));
-        let said = said.map_err(|error| ("the standard output".to_owned(), error));
+        let mut ended = output::print(last).map(drop);
         let lines = self.items.iter().zip(&self.missing);
         let lines = lines.filter(|(_, missing)| **missing);
         let lines: String = lines.map(|(item, _)| item.line.clone() + "\n").collect();
         let json = serde_json::to_vec_pretty(&sums).unwrap_or_default();
-        let mut saved = Ok(());
         for (path, data) in [(report, json), (rerun, lines.into_bytes())] {
             if let Some(path) = path {
-                let written = save::whole(path, &data).await;
-                saved = saved.and(written.map_err(|error| (path.display().to_string(), error)));
+                ended = ended.and(save::write(path, &data).await);
             }
         }
-        said.and(saved)
+        ended
     }
 }
 

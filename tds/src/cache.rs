@@ -117,7 +117,7 @@ impl Cache {
     }
 
     /// The number of calls that have taken longer than a user waits, and the age of the oldest.
-    pub(crate) fn unanswered(&self) -> (usize, Duration) {
+    pub(crate) fn unanswered(&self) -> (u64, Duration) {
         let book = self.book();
         let calls = book.resources.values().filter_map(|resource| {
             let (begun, call) = resource.call.as_ref()?;

@@ -9,7 +9,8 @@ use tower_tds::Kind;
 use crate::{
     answer,
     exit::{Exit, Failure},
-    list, output,
+    list,
+    output::{counted, print, rough},
     settings::{Settings, duration},
 };
 
@@ -28,13 +29,7 @@ pub(crate) struct Check {
 }
 
 pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure> {
-    let say = |text: &str| {
-        let written = output::unless_closed(output::write(text.as_bytes()));
-        written.map_err(|error| {
-            Failure::new(Exit::SomeFailed, format!("the standard output: {error}"))
-        })
-    };
-    say(&settings.to_string())?;
+    print(settings.to_string())?;
     let service = settings.service_for_one().await?;
     // Without the folder of the state: a token that is kept there proves nothing about the secret.
     let client = settings
@@ -42,16 +37,16 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         .await?;
     if let Some(fleet) = settings.fleet.get() {
         let fleet = fleet.status();
-        let s = if fleet.members == 1 { "" } else { "s" };
-        say(&format!(
-            "fleet: {} member{s}, this one with {} of {} requests\n",
-            fleet.members, fleet.share.requests, fleet.total.requests
+        let members = counted(fleet.members.into(), "member");
+        let (share, total) = (fleet.share.requests, fleet.total.requests);
+        print(format!(
+            "fleet: {members}, this one with {share} of {total} requests\n"
         ))?;
     }
     // If there is no token, the call returns the reason.
     if let Ok(Ok(_)) = timeout(job.deadline, client.tokens().ready()).await {
         let life = client.tokens().health().life_left.unwrap_or_default();
-        say(&format!("token: valid for {}\n", output::rough(life)))?;
+        print(format!("token: valid for {}\n", rough(life)))?;
     }
     let call = answer::plain(client.get(&job.path)).deadline(job.deadline);
     let answered = match call.await {
@@ -59,10 +54,14 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         Err(error) => Err(error),
     };
     match answered {
-        Ok(body) => say(&format!("data:  {} has {} bytes\n", job.path, body.len()))?,
+        Ok(body) => drop(print(format!(
+            "data:  {} has {} bytes\n",
+            job.path,
+            body.len()
+        ))?),
         // The token was accepted, and the path was only a guess.
         Err(error) if error.kind() == Kind::NotFound && job.path == "/" => {
-            say("data:  the service accepts the token; name a path to read data\n")?;
+            print("data:  the service accepts the token; name a path to read data\n")?;
         }
         Err(error) => return Err(error.into()),
     }

@@ -66,13 +66,10 @@ impl Downloads {
     ) -> Result<Came, Trouble> {
         let path = &*self.out.join(&item.name);
         let replaced = match fs::metadata(path).await {
-            Ok(there) if there.is_file() => {
-                let length = there.len();
-                match self.manifest.outdated(&item.name, &item.target, length) {
-                    None => return Ok(Came::Skipped),
-                    why => why,
-                }
-            }
+            Ok(there) if there.is_file() => match self.manifest.outdated(item, there.len()) {
+                None => return Ok(Came::Skipped),
+                why => why,
+            },
             Ok(_) => return Err(io::Error::other("something that is no file has this name").into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
@@ -141,7 +138,7 @@ impl Downloads {
     /// Makes one attempt. `length` is the length of the part after it.
     async fn attempt(&self, item: &Item, path: &Path, length: &mut u64) -> Result<u64, Trouble> {
         let mut part = Part::open(path).await?;
-        let known = self.manifest.part(&item.name, &item.target);
+        let known = self.manifest.part(item);
         let known = known.filter(|_| self.resume && part.length() > 0);
         if known.is_some() {
             part.keep();
@@ -157,7 +154,7 @@ impl Downloads {
                     etag,
                     length: Some(*length),
                 };
-                let recorded = self.manifest.record(&item.name, &item.target, version);
+                let recorded = self.manifest.record(item, version);
                 recorded.map(|()| *length).map_err(Trouble::from)
             }
             Err(trouble) => {
@@ -189,7 +186,7 @@ impl Downloads {
                     etag: strong(headers).filter(|_| self.resume).map(str::to_owned),
                     length: length.and_then(|length| length.to_str().ok()?.parse().ok()),
                 };
-                if self.manifest.begin(&item.name, &item.target, version)? {
+                if self.manifest.begin(item, version)? {
                     part.keep();
                 }
             }

@@ -31,9 +31,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
     };
     let read = read(&store, name).await;
     let (fields, now) = read.map_err(|error| failure(&error.into()))?;
-    let table = table(&fields, now);
-    output::unless_closed(output::write(table.as_bytes()))
-        .map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))?;
+    output::print(table(&fields, now))?;
     Ok(Exit::Whole)
 }
 

@@ -64,15 +64,10 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
     drop(simulated);
     let answer = answer?;
-    let written = match &job.out {
-        Some(path) => save::whole(path, &answer).await,
-        None => output::unless_closed(output::write(&answer)),
-    };
-    written.map_err(|error| {
-        let out = job.out.as_deref().map(|path| path.display().to_string());
-        let out = out.unwrap_or_else(|| "the standard output".to_owned());
-        Failure::new(Exit::SomeFailed, format!("{out}: {error}"))
-    })?;
+    match &job.out {
+        Some(path) => save::write(path, &answer).await?,
+        None => drop(output::print(&answer)?),
+    }
     Ok(Exit::Whole)
 }
 

@@ -13,6 +13,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::list::Item;
+
 /// Appends entries, and compares files with those of earlier runs. The caller holds the lock of the folder.
 #[derive(Debug)]
 pub(crate) struct Manifest {
@@ -88,53 +90,47 @@ impl Manifest {
     }
 
     /// Why a file of this length is not that of the URL and the service. `None` if it is.
-    pub(crate) fn outdated(&self, file: &Path, url: &str, length: u64) -> Option<&'static str> {
+    pub(crate) fn outdated(&self, item: &Item, length: u64) -> Option<&'static str> {
         let book = self.book();
-        let Some(entry) = file.to_str().and_then(|file| book.whole.get(file)) else {
+        let Some(entry) = book.whole.get(&*item.name.to_string_lossy()) else {
             return Some("not in .tds-manifest.jsonl");
         };
         let is_as_long = entry.version.length.is_none_or(|was| was == length);
-        (!is_as_long || !self.is_of(entry, url)).then_some("came from another URL or service")
+        (!is_as_long || !self.is_of(entry, item)).then_some("came from another URL or service")
     }
 
     /// The version of a part, if it is of this URL and service and can be resumed.
-    pub(crate) fn part(&self, file: &Path, url: &str) -> Option<Version> {
+    pub(crate) fn part(&self, item: &Item) -> Option<Version> {
         let book = self.book();
-        let entry = book.parts.get(file.to_str()?)?;
+        let entry = book.parts.get(&*item.name.to_string_lossy())?;
         let is_current = entry.part.is_some() && entry.part == self.boot;
-        (self.is_of(entry, url) && is_current).then(|| entry.version.clone())
+        (self.is_of(entry, item) && is_current).then(|| entry.version.clone())
     }
 
     /// Records a part that has been begun. Returns whether a later run can resume it.
-    pub(crate) fn begin(&self, file: &Path, url: &str, version: Version) -> io::Result<bool> {
+    pub(crate) fn begin(&self, item: &Item, version: Version) -> io::Result<bool> {
         let part = self.boot.clone().filter(|_| version.etag.is_some());
         let is_resumable = part.is_some();
         if is_resumable {
-            self.put(file, url, version, part)?;
+            self.put(item, version, part)?;
         }
         Ok(is_resumable)
     }
 
     /// Records a file that is whole and has its name. If the program ends before this, the next run downloads the file again.
-    pub(crate) fn record(&self, file: &Path, url: &str, version: Version) -> io::Result<()> {
-        self.put(file, url, version, None)
+    pub(crate) fn record(&self, item: &Item, version: Version) -> io::Result<()> {
+        self.put(item, version, None)
     }
 
-    fn put(
-        &self,
-        file: &Path,
-        url: &str,
-        version: Version,
-        part: Option<String>,
-    ) -> io::Result<()> {
+    fn put(&self, item: &Item, version: Version, part: Option<String>) -> io::Result<()> {
         #[expect(
             clippy::disallowed_methods,
             reason = "a time for people and other programs"
         )]
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let entry = Entry {
-            file: file.to_string_lossy().into_owned(),
-            url: url.to_owned(),
+            file: item.name.to_string_lossy().into_owned(),
+            url: item.target.clone(),
             base_url: self.base_url.clone(),
             version,
             time: time.unwrap_or_default().as_secs(),
@@ -147,8 +143,8 @@ impl Manifest {
         book.file.write_all(&line)
     }
 
-    fn is_of(&self, entry: &Entry, url: &str) -> bool {
-        entry.url == url && entry.base_url == self.base_url
+    fn is_of(&self, entry: &Entry, item: &Item) -> bool {
+        entry.url == item.target && entry.base_url == self.base_url
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use crate::{exit::Exit, output::rough};
+use crate::{
+    exit::Exit,
+    output::{counted, rough},
+};
 
 /// The current outages, and the time of each feed's last successful request.
 #[derive(Debug)]
@@ -81,10 +84,10 @@ impl Outages {
         self.last.retain_mut(|outage| {
             let last = outage.feeds.remove(&feed) && outage.feeds.is_empty();
             if last {
-                let (lasted, failures) = (rough(outage.begun.elapsed()), outage.failures);
-                let s = if failures == 1 { "" } else { "s" };
+                let lasted = rough(outage.begun.elapsed());
+                let failures = counted(outage.failures, "failure");
                 told.push(format!(
-                    "outage over after {lasted} and {failures} failure{s}: {name} is there"
+                    "outage over after {lasted} and {failures}: {name} is there"
                 ));
             }
             !last

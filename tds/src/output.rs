@@ -10,22 +10,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
-/// Writes to the standard output.
-///
-/// # Errors
-/// Also if the reader has closed the pipe, as `head` does: [`unless_closed`] ignores it.
-pub(crate) fn write(data: &[u8]) -> io::Result<()> {
+/// Writes to the standard output. Returns whether it has a reader: `head` closes the pipe when it has
+/// read enough.
+pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<bool, Failure> {
     let mut out = io::stdout();
-    out.write_all(data).and_then(|()| out.flush())
-}
-
-/// Ignores the end of a reader that has read enough.
-pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+    match out.write_all(data.as_ref()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(
+            Exit::SomeFailed,
+            format!("the standard output: {error}"),
+        )),
     }
 }
 
@@ -75,6 +72,12 @@ pub(crate) fn causes(error: &dyn Error) -> String {
         next = cause.source();
     }
     line
+}
+
+/// A number of things, as `1 file` and `2 files`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{s}")
 }
 
 /// A duration for people.

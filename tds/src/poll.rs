@@ -2,7 +2,6 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    io,
     num::NonZeroU32,
     path::{Path, PathBuf},
     pin::pin,
@@ -161,15 +160,9 @@ fn told(
     let Some(bytes) = change else {
         return Ok(None);
     };
-    match output::write(format!("{name}\t{bytes}\n").as_bytes()) {
-        Ok(()) => Ok(None),
-        // The reader has closed the pipe, as `head` does, so the job is done.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Some(Exit::Whole)),
-        Err(error) => {
-            let why = format!("the standard output: {error}");
-            Err(Failure::new(Exit::SomeFailed, why))
-        }
-    }
+    let has_reader = output::print(format!("{name}\t{bytes}\n"))?;
+    // The reader has closed the pipe, as `head` does, so the job is done.
+    Ok((!has_reader).then_some(Exit::Whole))
 }
 
 // === impl Feed ===

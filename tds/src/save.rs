@@ -12,7 +12,10 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{exit::Failure, manifest::MANIFEST};
+use crate::{
+    exit::{Exit, Failure},
+    manifest::MANIFEST,
+};
 
 /// A file in progress, under another name until it is whole.
 ///
@@ -113,6 +116,13 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
     part.clear().await?;
     part.write(data).await?;
     part.finish().await
+}
+
+/// As [`whole`], for a file of an option that has been checked.
+pub(crate) async fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
+    let written = whole(path, data).await;
+    let failed = |error| Failure::new(Exit::SomeFailed, format!("{}: {error}", path.display()));
+    written.map_err(failed)
 }
 
 /// Opens the part of a file that is written at once.
