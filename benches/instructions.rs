@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-window limit-detached fed full waits-60 waits-6000 classify retry whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-window limit-detached fed full waits-60 waits-6000 classify retry whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
 //!
 //! A figure is the difference of two runs, divided by the difference of their calls, less the same of `bare`.
-//! `full` is a full window of 50; it is compared with `fed`, the bare service with the same clock. The services
-//! that are cloned for each call, as `oneshot` does, are compared with `bare-cloned`. `waits` is one poll of a
-//! connect that waits beside so many sockets. The requests have headers and room for more, so that no layer
-//! pays for the map's first allocation.
+//! `full` is a full window of 50; it is compared with `fed`, the bare service with the same clock. `guard` is the
+//! bare service with a guard in the request's extensions, as the limit has one: the limit without it is the
+//! difference. The services that are cloned for each call, as `oneshot` does, are compared with `bare-cloned`.
+//! `waits` is one poll of a connect that waits beside so many sockets. The requests have headers and room for
+//! more, so that no layer pays for the map's first allocation.
 
 #![expect(
     clippy::expect_used,
@@ -24,6 +25,7 @@ use std::{
     io,
     num::NonZeroU32,
     pin::pin,
+    sync::{Arc, Mutex},
     task::{Context, Waker},
     time::Duration,
 };
@@ -59,6 +61,13 @@ fn main() {
         "bare-cloned" => run(Cloned::new(Echo::new()), count),
         "token-cloned" => run(Cloned::new(layer.layer(Echo::new())), count),
         "static-cloned" => run(Cloned::new(fixed.layer(Echo::new())), count),
+        "guard" => run(
+            Echo::new().map_request(|mut request: Request<Full<Bytes>>| {
+                request.extensions_mut().insert(Guard(Arc::default()));
+                request
+            }),
+            count,
+        ),
         "limit" => run(limit().layer(Echo::new()), count),
         "limit-window" => run(window().layer(Echo::new()), count),
         "limit-detached" => run(limit().detached().layer(Echo::new()), count),
@@ -74,6 +83,16 @@ fn main() {
         "whole" => run(whole::with_spans(&runtime), count),
         "whole-without-spans" => run(whole::without(&runtime), count),
         _ => run(Echo::new(), count),
+    }
+}
+
+/// Records its drop, which shows that a request was sent.
+#[derive(Clone)]
+struct Guard(Arc<Mutex<bool>>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        *self.0.lock().expect("no panic under it") = true;
     }
 }
 
