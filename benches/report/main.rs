@@ -85,23 +85,27 @@ fn main() {
         )
         .expect("a string");
     }
-    page.push_str(include_str!("../figures.md"));
-    fs::write(root.join("BENCHMARKS.md"), page).expect("a file");
+    // The rest is written by hand, and stays.
+    let file = root.join("BENCHMARKS.md");
+    let before = fs::read_to_string(&file).expect("the page as it was");
+    let rest = before.find(REST).expect("its last part");
+    page.push_str(&before[rest..]);
+    fs::write(file, page).expect("a file");
 }
 
 const HEAD: &str = "\
 # Benchmarks
 
-Written by `cargo run --release -p tds-benches --bin report` on two shared cores, with the last part from
-[`benches/figures.md`](benches/figures.md). Compare figures of one run only.
+Written by `cargo run --release -p tds-benches --bin report` on two shared cores, but for the last part, whose figures other commands print.
+Compare figures of one run only.
 ";
 
 const LAYERS: &str = "
 ## Above a service that does nothing
 
 Nanoseconds of a call that succeeds, less those of the bare service: the median of 15 rounds. With two threads it is the time from the
-first call to the last, divided by the calls of one thread; the bare service varies there by 30 ns. google-cloud-auth and reqwest-retry need a package of their own:
-`cargo bench --manifest-path benches/peers/Cargo.toml`.
+first call to the last, divided by the calls of one thread; the bare service varies there by 30 ns. google-cloud-auth and reqwest-retry need
+a package of their own: `cargo bench --manifest-path benches/peers/Cargo.toml`.
 
 ![](benches/plots/layers.svg)
 
@@ -135,4 +139,8 @@ limiters are set to 50 a second and 60 connections. A call is lost if its caller
 
 | limiter | accepted | 423 | 416 | lost | seconds |
 |---|---|---|---|---|---|
+";
+
+const REST: &str = "
+## By tests and programs
 ";
