@@ -63,7 +63,7 @@ pub struct FleetStatus {
     pub has_left: bool,
 }
 
-/// The answer to a question, and what it says of the fleet.
+/// The answer to a question, with the state of the fleet.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) answer: Answer,

@@ -187,7 +187,7 @@ fn only_the_answer_to_the_last_question_within_two_seconds_counts() {
         action => panic!("it asks: {action:?}"),
     };
     let first = ask(now);
-    // Given up, and asked again.
+    // The member gives the first question up, and asks again.
     let later = now + ms(2_000);
     let second = ask(later);
     assert_eq!(
