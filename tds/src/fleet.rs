@@ -131,7 +131,14 @@ fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
             1 => "waits",
             _ => "holds",
         };
-        let age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
+        let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
+        if state == "silent" {
+            // The times of the fleet's script.
+            let drains = (places / requests.max(1)).saturating_sub(2) * number(11);
+            let [requests, sockets] = [number(13) + drains, SOCKETS]
+                .map(|lasts| (seen + SILENT + lasts).saturating_sub(now).div_ceil(1_000));
+            age += &format!("; requests free in {requests} s, sockets in {sockets} s");
+        }
         table += &format!(
             "{id:16} {state:8} {requests:>8} {places:>6} {sockets:>7} {wants:>6} {age:>9}\n"
         );
@@ -144,5 +151,11 @@ fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
 /// The life of a share.
 const SILENT: u64 = 5_000;
 
+/// The time after that in which a server may keep a silent member's sockets open.
+const SOCKETS: u64 = 75_000;
+
 /// Longer than the answers of a store that is there and remembers.
 const SOON: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

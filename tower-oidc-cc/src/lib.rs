@@ -125,8 +125,3 @@ mod store;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// Terms, ownership, and the obligations behind the tests.
-#[cfg(doc)]
-#[doc = include_str!("../DESIGN.md")]
-pub mod _design {}

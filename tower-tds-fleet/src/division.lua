@@ -46,15 +46,17 @@ end
 local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run)
 local began, memory = is_known and tonumber(hash.began) or now, me.memory
 
--- What the others have, or may still have. The silent ones count until nothing of theirs can.
-local taken, abandoned = {0, 0, 0}, 0
+-- What the others have, or may still have. The silent ones count until nothing of theirs can; `frees` is the rest of that
+-- time, for requests and for sockets.
+local taken, abandoned, frees = {0, 0, 0}, 0, {0, 0}
 local total, members, unit, live = three(me.total, 1), {me}, me.unit, 1
 for _, other in ipairs(others) do
   local ends, record = other.seen + ENDS, other.record
-  local drains = math.max(0, record[2] / math.max(1, record[1]) - 2) * other.hold
+  local over = ends + other.memory + math.max(0, record[2] / math.max(1, record[1]) - 2) * other.hold
   memory = math.max(memory, other.memory)
-  if now < ends + other.memory + drains then
+  if now < over then
     taken[1], taken[2] = taken[1] + record[1], taken[2] + record[2]
+    if now >= ends and record[1] + record[2] > 0 then frees[1] = math.max(frees[1], over - now) end
   elseif now >= ends + SOCKETS then
     forgotten[#forgotten + 1] = 'member:' .. other.id
   end
@@ -64,6 +66,7 @@ for _, other in ipairs(others) do
     for k = 1, 3 do total[k] = math.min(total[k], other.total[k]) end
   elseif now < ends + SOCKETS then
     abandoned = abandoned + record[3]
+    if record[3] > 0 then frees[2] = math.max(frees[2], ends + SOCKETS - now) end
   end
 end
 if live > 1 and hash.quotas ~= ARGV[4] then 
@@ -172,7 +175,7 @@ redis.call('HSET', KEYS[1], unpack(write))
 if #forgotten > 0 then redis.call('HDEL', KEYS[1], unpack(forgotten)) end
 redis.call('PEXPIRE', KEYS[1], WEEK)
 local answer = {now, math.max(0, hash.silent - now), math.max(0, hash.paused - now), math.max(0, grows_at - now), live, waiting}
-for _, list in ipairs({share, total, taken, record}) do
+for _, list in ipairs({share, total, taken, record, frees}) do
   for k = 1, 3 do answer[#answer + 1] = list[k] end
 end
 return {answer, run}

@@ -21,7 +21,7 @@ use tower_tds_limits::{Limiter, Share, WaitCause};
 use crate::{
     error::{FleetError, is_lasting},
     member::{Action, Event, LOOK, Load, Member, Question},
-    store::{Ask, Link, Reply, Store, Terms},
+    store::{Ask, FleetStatus, Link, Reply, Store, Terms},
 };
 
 /// One member of a fleet: processes behind one address that keep one set of limits together.
@@ -56,36 +56,6 @@ use crate::{
 pub struct Fleet {
     status: watch::Receiver<FleetStatus>,
     leaving: Arc<AtomicBool>,
-}
-
-/// The state of a fleet as one member sees it, at its last look.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct FleetStatus {
-    /// This member's share of the limits.
-    pub share: Share,
-    /// The smallest share that holds this member's requests and sockets.
-    pub held: Share,
-    /// Calls of this member that wait.
-    pub waiting: u32,
-    /// Members with a share or a wish for one, this one included.
-    pub members: u32,
-    /// Members that call or have calls that wait.
-    pub active: u32,
-    /// The limits that the members divide.
-    pub total: Share,
-    /// The sum of what the members have or may still have in use.
-    pub recorded: Share,
-    /// How long no share grows, because the store has no memory of the fleet.
-    pub grows_in: Duration,
-    /// How long nothing is sent, because a member was refused.
-    pub silent_for: Duration,
-    /// The time of the last answer.
-    pub answered: Option<Instant>,
-    /// The error of the last question.
-    pub fault: Option<FleetError>,
-    /// Whether this member has left.
-    pub has_left: bool,
 }
 
 // === impl Fleet ===
@@ -284,17 +254,18 @@ impl Driver {
         metrics::counter!("tds_fleet_questions_total", "answered" => if fault.is_none() { "yes" } else { "no" }).increment(1);
         let share = self.member.share(now);
         self.status.send_modify(|status| {
+            if let Ok(reply) = &answer {
+                *status = FleetStatus {
+                    held: status.held,
+                    waiting: status.waiting,
+                    answered: Some(now),
+                    ..reply.status.clone()
+                };
+            }
             status.share = share;
             status.fault = fault.cloned();
-            if let Ok(reply) = answer {
-                status.members = reply.members;
-                status.active = reply.active;
-                status.total = reply.total;
-                status.recorded = reply.recorded;
-                status.grows_in = reply.grows_in;
-                status.silent_for = reply.answer.silence;
-                status.answered = Some(now);
-            }
+            #[cfg(feature = "metrics")]
+            status.record();
         });
     }
 
@@ -307,12 +278,6 @@ impl Driver {
             (status.share, status.held, status.waiting) = (share, load.held, load.waiting);
             is_new
         });
-        #[cfg(feature = "metrics")]
-        {
-            metrics::gauge!("tds_fleet_share_requests").set(share.requests);
-            metrics::gauge!("tds_fleet_share_connections").set(share.connections);
-            metrics::gauge!("tds_fleet_waiting").set(load.waiting);
-        }
     }
 
     /// Closes idle sockets beyond the share, while no request is in flight.

@@ -45,8 +45,8 @@ pub use tower_tds_limits::StoreFault;
 
 pub use self::{
     error::FleetError,
-    fleet::{Fleet, FleetStatus},
-    store::Store,
+    fleet::Fleet,
+    store::{FleetStatus, Store},
     token::RedisTokens,
 };
 

@@ -28,17 +28,46 @@ pub enum Store {
     Cluster(ClusterClient),
 }
 
-/// The answer to a question.
-#[derive(Debug, Clone, Copy)]
+/// The state of a fleet as one member sees it, at its last look.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct FleetStatus {
+    /// This member's share of the limits.
+    pub share: Share,
+    /// The smallest share that holds this member's requests and sockets.
+    pub held: Share,
+    /// Calls of this member that wait.
+    pub waiting: u32,
+    /// Members with a share or a wish for one, this one included.
+    pub members: u32,
+    /// Members that call or have calls that wait.
+    pub active: u32,
+    /// The limits that the members divide.
+    pub total: Share,
+    /// The sum of what the members have or may still have in use.
+    pub recorded: Share,
+    /// How long until the requests of silent members are free. A member is silent that was killed,
+    /// has left with requests in flight, or does not reach the store.
+    pub requests_free_in: Duration,
+    /// How long until the sockets of silent members are free.
+    pub sockets_free_in: Duration,
+    /// How long no share grows, because the store has no memory of the fleet.
+    pub grows_in: Duration,
+    /// How long nothing is sent, because a member was refused.
+    pub silent_for: Duration,
+    /// The time of the last answer.
+    pub answered: Option<Instant>,
+    /// The error of the last question.
+    pub fault: Option<FleetError>,
+    /// Whether this member has left.
+    pub has_left: bool,
+}
+
+/// The answer to a question, with the state of the fleet.
+#[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
-    /// For so long no share grows, because the store may have forgotten some.
-    pub(crate) grows_in: Duration,
-    pub(crate) members: u32,
-    pub(crate) active: u32,
-    pub(crate) total: Share,
-    /// The sum of the records.
-    pub(crate) recorded: Share,
+    pub(crate) status: FleetStatus,
 }
 
 /// Answers questions. In tests it is a model.
@@ -105,6 +134,25 @@ impl fmt::Debug for Store {
             Self::Sentinel(_) => "Sentinel",
             Self::Cluster(_) => "Cluster",
         })
+    }
+}
+
+// === impl FleetStatus ===
+
+#[cfg(feature = "metrics")]
+impl FleetStatus {
+    /// Sets the gauges.
+    pub(crate) fn record(&self) {
+        metrics::gauge!("tds_fleet_members").set(self.members);
+        metrics::gauge!("tds_fleet_share_requests").set(self.share.requests);
+        metrics::gauge!("tds_fleet_share_connections").set(self.share.connections);
+        metrics::gauge!("tds_fleet_held_requests").set(self.held.requests);
+        metrics::gauge!("tds_fleet_waiting").set(self.waiting);
+        metrics::gauge!("tds_fleet_grows_in_seconds").set(self.grows_in.as_secs_f64());
+        metrics::gauge!("tds_fleet_free_in_seconds", "of" => "requests")
+            .set(self.requests_free_in.as_secs_f64());
+        metrics::gauge!("tds_fleet_free_in_seconds", "of" => "sockets")
+            .set(self.sockets_free_in.as_secs_f64());
     }
 }
 
@@ -263,11 +311,11 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
         })
     };
     let (taken, record) = (three(12)?, three(15)?);
-    Some(Reply {
-        answer: Answer {
-            share: three(6)?,
-            silence: time(1)?.max(time(2)?),
-        },
+    let answer = Answer {
+        share: three(6)?,
+        silence: time(1)?.max(time(2)?),
+    };
+    let status = FleetStatus {
         grows_in: time(3)?,
         members: count(4)?,
         active: count(5)?,
@@ -277,7 +325,12 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
             places: taken.places.checked_add(record.places)?,
             connections: taken.connections.checked_add(record.connections)?,
         },
-    })
+        requests_free_in: time(18)?,
+        sockets_free_in: time(19)?,
+        silent_for: answer.silence,
+        ..FleetStatus::default()
+    };
+    Some(Reply { answer, status })
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

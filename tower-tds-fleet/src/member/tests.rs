@@ -5,6 +5,7 @@ mod world;
 
 use std::time::Duration;
 
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::time::{Instant, sleep};
 use tower_tds_limits::{Limits, Rules, Share};
 
@@ -161,4 +162,114 @@ fn a_machine_that_was_suspended_gives_up_its_share_and_its_question() {
             "its answer is too old"
         );
     }
+}
+
+#[test]
+fn only_the_answer_to_the_last_question_within_two_seconds_counts() {
+    let now = Instant::now();
+    let answer = |requests| Answer {
+        share: Share {
+            requests,
+            places: 2,
+            connections: 3,
+        },
+        silence: Duration::ZERO,
+    };
+    let load = Load {
+        whole: answer(50).share,
+        unit: 1,
+        waiting: 1,
+        ..Load::default()
+    };
+    let mut member = Member::new(now);
+    let mut ask = |at| match member.on(Event::Seen(load), at) {
+        Action::Ask(question) => question.number,
+        action => panic!("it asks: {action:?}"),
+    };
+    let first = ask(now);
+    // The member gives the first question up, and asks again.
+    let later = now + ms(2_000);
+    let second = ask(later);
+    assert_eq!(
+        member.on(Event::Answered(first, answer(40)), later),
+        Action::Wait
+    );
+    assert_eq!(member.share(later), Share::default(), "an older question");
+    let late = later + ms(2_000);
+    assert_eq!(
+        member.on(Event::Answered(second, answer(30)), late),
+        Action::Wait
+    );
+    assert_eq!(member.share(late), Share::default(), "a late answer");
+    let Action::Ask(third) = member.on(Event::Seen(load), late) else {
+        panic!("it asks again");
+    };
+    // The failure of an older question does not end the wait for this one.
+    member.on(Event::Failed(second), late);
+    let answered = late + ms(1_999);
+    member.on(Event::Answered(third.number, answer(20)), answered);
+    assert_eq!(member.share(answered), answer(20).share);
+    // The share counts from its question.
+    assert_eq!(member.share(late + ms(4_999)), answer(20).share);
+    assert_eq!(member.share(late + ms(5_000)), Share::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_and_metrics_show_what_a_killed_member_withholds_and_until_when() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let gauge = |name: &str| -> f64 {
+        let text = recorder.handle().render();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name} in {text}"))
+            .trim()
+            .parse()
+            .unwrap()
+    };
+    let world = World::new(3, Limits::default(), Network::Quick);
+    world.join();
+    world.join();
+    sleep(ms(20_000)).await;
+    let members = world.members();
+    members.iter().for_each(|member| member.call(20));
+    sleep(ms(5_000)).await;
+    let [stays, dies] = &members[..] else {
+        unreachable!("two members");
+    };
+    let before = stays.status();
+    assert_eq!(
+        (before.members, before.requests_free_in),
+        (2, Duration::ZERO)
+    );
+    assert_eq!(gauge("tds_fleet_members "), 2.0);
+    dies.kill();
+    // Past the end of its share.
+    sleep(ms(7_000)).await;
+    let status = stays.status();
+    // 17 s and 80 s from its last question.
+    let seconds = |from: u64, to: u64| ms(from * 1_000)..ms(to * 1_000);
+    assert!(
+        seconds(8, 11).contains(&status.requests_free_in),
+        "{status:?}"
+    );
+    assert!(
+        seconds(71, 74).contains(&status.sockets_free_in),
+        "{status:?}"
+    );
+    assert_eq!(gauge("tds_fleet_members "), 1.0);
+    let of = |what| gauge(&format!("tds_fleet_free_in_seconds{{of=\"{what}\"}} "));
+    assert_eq!(of("requests"), status.requests_free_in.as_secs_f64());
+    assert_eq!(of("sockets"), status.sockets_free_in.as_secs_f64());
+    assert_eq!(
+        gauge("tds_fleet_share_requests "),
+        f64::from(status.share.requests)
+    );
+    assert!(gauge("tds_fleet_questions_total{answered=\"yes\"} ") > 20.0);
+    sleep(status.requests_free_in + ms(2_000)).await;
+    let status = stays.status();
+    assert_eq!(status.requests_free_in, Duration::ZERO);
+    assert!(status.share.requests > before.share.requests, "{status:?}");
+    sleep(status.sockets_free_in + ms(2_000)).await;
+    assert_eq!(stays.status().sockets_free_in, Duration::ZERO);
+    world.audit();
 }

@@ -7,10 +7,10 @@ use std::{
 };
 
 use redis::{
-    Client, Cmd, FromRedisValue,
+    Client, Cmd, FromRedisValue, RedisConnectionInfo,
     cluster::ClusterClient,
     cmd,
-    sentinel::{SentinelClient, SentinelServerType},
+    sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType},
 };
 use tds_sim::Rule;
 use tokio::time::sleep;
@@ -19,7 +19,7 @@ use tower_tds::Limits;
 use tower_tds_fleet::Fleet;
 use tower_tds_limits::Limiter;
 
-use crate::{RedisServer, faults::through, on_a_port, remember};
+use crate::{RedisServer, faults::through, on_a_port, operators::make_member, remember};
 
 struct Node {
     server: RedisServer,
@@ -152,8 +152,47 @@ async fn a_node_without_the_slot_is_named_as_the_fault() {
     assert_eq!(kind, tower_tds_fleet::StoreFault::WrongNode);
 }
 
+/// The rights that OPERATORS.md names for a cluster, and no others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_that_the_documentation_names_are_enough_in_a_cluster() {
+    let Some(node) = Node::start() else {
+        return;
+    };
+    let () = node.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    node.until(&["CLUSTER", "INFO"], "cluster_state:ok").await;
+    remember(&node.server);
+    make_member(&mut node.server.connection(), &["+cluster|slots"]);
+    let url = format!("redis://member:password@127.0.0.1:{}", node.port);
+    let client = ClusterClient::new(vec![url]).unwrap();
+    let limiter = Limiter::new(Limits::default());
+    let fleet = Fleet::join(client, "test", &limiter).unwrap();
+    fleet.ready().await.unwrap();
+    fleet.leave().await;
+    assert_eq!(fleet.status().fault, None);
+}
+
 /// A process that ends with the test.
 struct Sentinel(Child);
+
+impl Sentinel {
+    /// Watches a master under the name `fleet`, with more lines of settings. Returns its port.
+    fn start(master: &RedisServer, address: &str, more: &str) -> (Self, u16) {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = free.local_addr().unwrap().port();
+        drop(free);
+        let folder = master.socket().parent().unwrap().to_owned();
+        let settings = folder.join("sentinel.conf");
+        let watched = address.replace(':', " ");
+        let text = format!(
+            "port {at}\nbind 127.0.0.1\nsentinel monitor fleet {watched} 1\n\
+             sentinel down-after-milliseconds fleet 1000\nsentinel failover-timeout fleet 5000\n{more}"
+        );
+        std::fs::write(&settings, text).unwrap();
+        let mut sentinel = Command::new("redis-server");
+        let sentinel = sentinel.arg(&settings).arg("--sentinel");
+        (Self(sentinel.stdout(Stdio::null()).spawn().unwrap()), at)
+    }
+}
 
 impl Drop for Sentinel {
     fn drop(&mut self) {
@@ -172,22 +211,7 @@ async fn sentinels_lead_members_to_the_new_master() {
     let mut follow = cmd("REPLICAOF");
     follow.arg(host).arg(port);
     follow.exec(&mut replica.connection()).unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = free.local_addr().unwrap().port();
-    drop(free);
-    let folder = master.socket().parent().unwrap().to_owned();
-    let settings = folder.join("sentinel.conf");
-    let text = format!(
-        "port {at}\nbind 127.0.0.1\nsentinel monitor fleet {host} {port} 1\n\
-         sentinel down-after-milliseconds fleet 1000\nsentinel failover-timeout fleet 5000\n"
-    );
-    std::fs::write(&settings, text).unwrap();
-    let sentinel = Command::new("redis-server")
-        .arg(&settings)
-        .arg("--sentinel")
-        .stdout(Stdio::null())
-        .spawn();
-    let _sentinel = Sentinel(sentinel.unwrap());
+    let (_sentinel, at) = Sentinel::start(&master, &address, "");
     let url = format!("redis://127.0.0.1:{at}");
     let admin = Client::open(url.as_str()).unwrap();
     // It needs some seconds to find the replica.
@@ -219,5 +243,32 @@ async fn sentinels_lead_members_to_the_new_master() {
     }
     let role: redis::Value = cmd("ROLE").query(&mut replica.connection()).unwrap();
     assert!(format!("{role:?}").contains("master"), "{other}: {role:?}");
+    assert_eq!(fleet.status().fault, None);
+}
+
+/// The rights that OPERATORS.md names for Sentinels and their master, and no others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_that_the_documentation_names_are_enough_under_sentinel() {
+    let Some((master, address)) = on_a_port() else {
+        return;
+    };
+    remember(&master);
+    make_member(&mut master.connection(), &[]);
+    assert!(include_str!("../../OPERATORS.md").contains("`+role +sentinel|masters`"));
+    let reader = "user reader on >password -@all +role +sentinel|masters\n";
+    let (_sentinel, at) = Sentinel::start(&master, &address, reader);
+    let user = RedisConnectionInfo::default()
+        .set_username("member")
+        .set_password("password");
+    let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(user);
+    let client = || {
+        let urls = vec![format!("redis://reader:password@127.0.0.1:{at}")];
+        let master = SentinelServerType::Master;
+        SentinelClient::build(urls, "fleet", Some(node.clone()), master).unwrap()
+    };
+    let limiter = Limiter::new(Limits::default());
+    let fleet = Fleet::join(client(), "test", &limiter).unwrap();
+    fleet.ready().await.unwrap();
+    fleet.leave().await;
     assert_eq!(fleet.status().fault, None);
 }

@@ -112,6 +112,22 @@ async fn a_deadline_error_says_that_the_store_is_away() {
     assert!(text.join(": ").contains("unreachable"), "{text:?}");
 }
 
+/// Makes a user `member` of the rights of OPERATORS.md, and of `more` that the page names too.
+pub(crate) fn make_member(connection: &mut redis::Connection, more: &[&str]) {
+    let page = include_str!("../../OPERATORS.md");
+    assert!(
+        more.iter()
+            .all(|right| page.contains(&format!("`{right}`")))
+    );
+    let mut lines = page.lines();
+    let rights = lines.find(|line| line.starts_with("resetkeys")).unwrap();
+    let rights = rights.replace("buses", "test");
+    let mut user = cmd("ACL");
+    user.arg(&["SETUSER", "member", "on", ">password"]);
+    user.arg(rights.split(' ').collect::<Vec<_>>()).arg(more);
+    user.exec(connection).unwrap();
+}
+
 /// The rights of OPERATORS.md and no others, with two members and the shared token's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rights_that_the_documentation_names_are_enough() {
@@ -119,16 +135,7 @@ async fn the_rights_that_the_documentation_names_are_enough() {
         return;
     };
     remember(&store);
-    let page = include_str!("../../OPERATORS.md");
-    let rights = page
-        .lines()
-        .find(|line| line.starts_with("resetkeys"))
-        .unwrap();
-    let rights = rights.replace("buses", "test");
-    let mut user = cmd("ACL");
-    user.arg(&["SETUSER", "member", "on", ">password"]);
-    user.arg(rights.split(' ').collect::<Vec<_>>());
-    user.exec(&mut store.connection()).unwrap();
+    make_member(&mut store.connection(), &[]);
     let url = format!("{}?user=member&pass=password", store.url());
     let server = service(Rule::SlidingCounter).await;
     let members = [(); 2].map(|()| {

@@ -20,7 +20,7 @@ use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Share};
 use crate::{
     Fleet, FleetError,
     member::{GIVE_UP, Question},
-    store::{Ask, Reply, Terms, numbers, reply, tests::model::Division},
+    store::{Ask, FleetStatus, Reply, Terms, numbers, reply, tests::model::Division},
 };
 
 /// Delays of the way to the service and to the store, in milliseconds.
@@ -306,6 +306,10 @@ impl Process {
                 }
             });
         }
+    }
+
+    pub(crate) fn status(&self) -> FleetStatus {
+        self.fleet.as_ref().unwrap().status()
     }
 
     /// The process is gone, without a goodbye.

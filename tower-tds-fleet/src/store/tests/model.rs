@@ -133,19 +133,27 @@ impl Division {
         let unit = unit.unwrap_or(0).max(me.unit);
         let mut taken = [0; 3];
         let mut abandoned = 0;
+        let mut frees = [0, 0];
         for (_, other) in others() {
             let ends = other.seen + ENDS;
             let [requests, places, sockets] = other.record;
             // In halves of nothing: the script computes with fractions.
             let drains = (places as f64 / requests.max(1) as f64 - 2.0).max(0.0);
-            if (now as f64) < (ends + other.memory) as f64 + drains * other.hold as f64 {
+            let left = (ends + other.memory) as f64 + drains * other.hold as f64 - now as f64;
+            if left > 0.0 {
                 taken[0] += requests;
                 taken[1] += places;
+                if now >= ends && (requests, places) != (0, 0) {
+                    frees[0] = frees[0].max(left as u64);
+                }
             }
             if now < ends {
                 taken[2] += sockets;
             } else if now < ends + SOCKETS {
                 abandoned += sockets;
+                if sockets > 0 {
+                    frees[1] = frees[1].max(ends + SOCKETS - now);
+                }
             }
         }
         taken[2] += abandoned.min(total[2] / 2);
@@ -236,6 +244,7 @@ impl Division {
         let mut answer = vec![now, rest(self.silent), rest(self.paused), rest(grows_at)];
         answer.extend([live, active].map(|count| u64::try_from(count).unwrap()));
         answer.extend(share.into_iter().chain(total).chain(taken).chain(record));
+        answer.extend(frees);
         Ok(answer)
     }
 }
