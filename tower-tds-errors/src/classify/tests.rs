@@ -3,6 +3,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use super::{MOST_BYTES, classify};
 use crate::{Error, Kind, Sent};
 
+mod hint;
+
 /// A response and the properties of its request.
 #[derive(Clone)]
 struct Answer<'a> {

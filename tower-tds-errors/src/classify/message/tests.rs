@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::candidates;
 
+mod challenge;
+
 fn first(body: &str) -> Option<String> {
     candidates(body).into_iter().next()
 }

@@ -1,13 +1,13 @@
 use http::{HeaderMap, HeaderValue};
 
-use super::errors;
+use super::super::challenges;
 
 fn of(values: &[&'static str]) -> Vec<String> {
     let mut headers = HeaderMap::new();
     for value in values {
         headers.append("www-authenticate", HeaderValue::from_static(value));
     }
-    errors(&headers)
+    challenges(&headers)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_realm_in_any_letters_hides_nothing() {
     let mut headers = HeaderMap::new();
     let latin = b"Bearer realm=\"caf\xe9\", error=\"invalid_token\"";
     headers.append("www-authenticate", HeaderValue::from_bytes(latin).unwrap());
-    assert_eq!(errors(&headers), ["invalid_token"]);
+    assert_eq!(challenges(&headers), ["invalid_token"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 
-use super::Hint;
+use super::super::Hint;
 
 /// Sun, 06 Nov 1994 08:49:37 GMT, the date of RFC 9110.
 const WALL: Duration = Duration::from_secs(784_111_777);
@@ -24,7 +24,7 @@ fn of(status: u16, lines: &[(&str, &str)]) -> Hint {
         headers.append(name, value);
     }
     let status = StatusCode::from_u16(status).unwrap();
-    super::hint(status, &headers, || SystemTime::UNIX_EPOCH + WALL)
+    super::super::hint(status, &headers, || SystemTime::UNIX_EPOCH + WALL)
 }
 
 #[test]
