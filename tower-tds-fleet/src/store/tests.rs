@@ -217,8 +217,8 @@ fn a_reply_of_any_numbers_is_read_without_a_panic() {
             0 => large[rng.usize(..large.len())],
             _ => rng.u64(..=u64::from(u32::MAX)),
         };
-        let mut values: Vec<_> = (0..18).map(|_| number()).collect();
-        values.truncate(if rng.bool() { 18 } else { rng.usize(..18) });
+        let mut values: Vec<_> = (0..20).map(|_| number()).collect();
+        values.truncate(if rng.bool() { 20 } else { rng.usize(..20) });
         read += usize::from(reply(&values).is_some());
     }
     assert!(read > 1_000, "{read}");
