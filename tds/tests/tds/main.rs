@@ -4,6 +4,7 @@
 
 mod backend;
 mod bulk;
+mod canary;
 mod container;
 mod fleet;
 mod get;
