@@ -17,11 +17,11 @@ mod tests;
 /// Signs the statements by which a client proves that it holds a private key.
 ///
 /// Each token request carries a new one: it names the client and the token endpoint, lives a
-/// minute, and has a number that is never used twice. The key stays here; the server has its public
-/// half.
+/// minute, and has a number that is never used twice. The private key is never sent: the server has
+/// the public key.
 ///
-/// It is signed before the HTTP client is ready. A client that is not ready within a minute sends it too
-/// late.
+/// A statement is signed before the HTTP client is ready. A client that is not ready within a
+/// minute sends it after its expiry.
 ///
 /// | key | algorithm |
 /// |---|---|
@@ -69,7 +69,8 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// If there is no such key, or none of the types above. The error names the fault.
+    /// If there is no private key, or the first one has none of the types and forms above. The
+    /// error names the fault.
     pub fn from_pem(pem: &[u8]) -> Result<Self, ConfigError> {
         let blocks = pem::parse_many(pem).unwrap_or_default();
         let key = blocks.iter().find(|it| it.tag().ends_with("PRIVATE KEY"));
@@ -110,7 +111,8 @@ impl Assertion {
     /// Replaces the address of the token endpoint as the audience of each statement.
     ///
     /// The default is the address as configured, without its query and a default port. Servers that
-    /// follow the successor of RFC 7523 want their issuer. Keycloak 26.5.0 takes either.
+    /// follow the successor of RFC 7523 require their issuer as the audience. Keycloak 26.5.0
+    /// accepts either.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());

@@ -212,8 +212,8 @@ impl Provider {
     ///
     /// A file that was replaced is read by the next token request. One that is half written,
     /// unreadable, too large or gone leaves the last good secret in use. It must be a regular file of
-    /// 16 KiB at most. On unix a file is refused that its group may write, or that other users may
-    /// read or write. Its group may read it, as Kubernetes mounts a secret with `fsGroup`.
+    /// 16 KiB at most. On unix a file is refused if its group may write it, or if other users may
+    /// read or write it. Its group may read it, as Kubernetes mounts a secret with `fsGroup`.
     ///
     /// The file is read on a blocking thread of the runtime. A network file system that hangs keeps
     /// that thread.
@@ -227,8 +227,8 @@ impl Provider {
 
     /// Calls an async function, such as the client of a vault.
     ///
-    /// It has the timeout of a token request. Of its error only the text is kept, without what may
-    /// be a secret: queries of URLs, values after a sign of equality, long words.
+    /// It has the timeout of a token request. Only the text of its error is kept, without parts
+    /// that may be a secret: queries of URLs, values after `=`, long words.
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
     where

@@ -28,7 +28,8 @@ mod tests;
 /// | a member twice | transient: tried again |
 /// | `error` false, null or no text, beside a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
-/// | `token_type` in any case of letters; another type than Bearer | taken; refused |
+/// | `token_type` Bearer, in any letter case | accepted |
+/// | another `token_type`, or none | refused |
 /// | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
 ///
 /// # Examples
@@ -93,9 +94,9 @@ impl TokenEndpoint {
     /// of the document, which ends in `/.well-known/openid-configuration`.
     ///
     /// The document is read before the first token request, and again after a failed one, unless the
-    /// credentials were refused. It must name this issuer and a `token_endpoint` over https. Plain
-    /// http on this machine is allowed for a document that came that way. A failure is retried like
-    /// that of a token request.
+    /// credentials were refused. It must name this issuer and a `token_endpoint` over https. The
+    /// `token_endpoint` may be plain http on this machine if the document was read like that. A
+    /// failure is retried like that of a token request.
     ///
     /// # Errors
     ///

@@ -10,12 +10,12 @@ mod token;
 
 /// The error of a call: no token, a refused token, or a failure of the inner service.
 ///
-/// These are all the ways in which a [`BearerAuth`](crate::BearerAuth) service fails, so the enum is
-/// exhaustive: the error of the inner service is there, with no downcast.
+/// The enum is exhaustive, because a [`BearerAuth`](crate::BearerAuth) service fails in no other
+/// way. The error of the inner service needs no downcast.
 ///
-/// It becomes a `Box<dyn Error + Send + Sync>` wherever the inner error does, boxed errors among
-/// them (`Buffer`, `LoadShed`, `Timeout`), by `?` and `Into`. For that it does not implement
-/// [`std::error::Error`] itself, as a boxed error does not.
+/// `?` and `Into` convert it into a `Box<dyn Error + Send + Sync>` if they convert the inner error,
+/// which may be boxed already (`Buffer`, `LoadShed`, `Timeout`). Therefore it does not implement
+/// [`std::error::Error`]; a boxed error does not implement it either.
 ///
 /// # Errors
 ///
@@ -50,7 +50,8 @@ pub enum Error<E> {
     Token(TokenError),
     /// The inner service failed.
     Inner(E),
-    /// The inner service failed because the service refused the token, or its role.
+    /// The inner service failed because the service refused the call, for the reason in the
+    /// [`Rejection`].
     Refused(E, Rejection),
 }
 

@@ -145,7 +145,8 @@ impl Rejection {
 
     /// Whether one resend can help: a newer token exists or was requested for this call.
     ///
-    /// A request may have failed, and the refusal may have been a single error of the service.
+    /// It can help even if that token request failed, because the refusal may have been a single
+    /// error of the service.
     #[must_use]
     pub fn is_worth_a_resend(&self) -> bool {
         self.refresh != Refresh::None

@@ -61,15 +61,14 @@
 //!   caller never cancels it.
 //! - **Outages.** While a token is valid, no fault of the token endpoint fails a call. A token that
 //!   the service has refused delays a call by one second at most.
-//! - **Refused tokens.** A token that dies early is replaced, whatever the text of the 401. The
-//!   refused call is held until then, so that a retry layer outside sends it again with the new
-//!   token. Refusals cause 16 token requests an hour at most.
-//! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
-//!   backoff: half a minute, two after refused credentials, or a `Retry-After`, five at most.
+//! - **Refused tokens.** A token that dies early is replaced after any 401 that names no missing
+//!   role or header. The refused call is held until then, so that a retry layer outside sends it
+//!   again with the new token. Refusals cause 16 token requests an hour at most.
+//! - **No end state.** After any errors, a healthy endpoint gives a token within one backoff: at
+//!   most 30 s, two minutes after refused credentials, or the `Retry-After` up to five minutes.
 //! - **Fail closed.** No request is sent without a token, and none with a token that had expired when
-//!   the service became ready. A token goes to the
-//!   listed origins alone. Plain http is for this machine alone. A redirect of the token request is
-//!   an error.
+//!   the service became ready. A token goes only to the listed origins. Plain http is allowed only
+//!   to loopback addresses. A redirect of the token request is an error.
 //! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of this crate.
 //!
 //! # Errors
@@ -81,8 +80,9 @@
 //! # Non-goals
 //!
 //! - A resend of refused requests: a retry layer outside does that.
-//! - One source for several runtimes. Its task runs on the runtime of its first use. If that ends,
-//!   the next use spawns another one; a request that it cut off may end with an error.
+//! - One source for several runtimes. Its task runs on the runtime of its first use. If that
+//!   runtime ends, the next use spawns another task. A token request that was interrupted by the
+//!   end may fail.
 //! - A machine that is suspended between the readiness of a service and its call. That call may send
 //!   an expired token, and its refusal brings another one.
 //! - Tokens that die more often than every five minutes.

@@ -31,9 +31,9 @@ mod shared;
 
 /// Keeps one valid token for everyone who holds a clone of this handle.
 ///
-/// The first use spawns a task on the current runtime, which renews the token at 70 to 80 % of its
-/// life and ends with the last handle, or with the token request that is then under way. One source
-/// has one credential: give a second credential a second source.
+/// The first use spawns a task on the current runtime. The task renews the token at 70 to 80 % of
+/// its life. It ends when the last handle is dropped, or after the token request in progress at
+/// that time. One source has one credential: give a second credential a second source.
 ///
 /// # Load
 ///
@@ -45,17 +45,18 @@ mod shared;
 /// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours, of 6 | 7, 5 at most |
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
 /// | a day of any number of processes with one [`TokenStore`](crate::TokenStore) | 2 |
-/// | an hour without the endpoint, under load | 240 in the mean, at growing distances |
+/// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
 /// | wrong credentials | 1 in one to two minutes |
 /// | an hour in which the service refuses all tokens, whatever the text of its 401 | 16 at most |
 /// | calls that are refused for a missing role | 0 |
 ///
 /// # Refused tokens
 ///
-/// A 401 casts doubt on the token: it may be a revoked token, a route that refuses all of them, or
-/// an error of the service. A refresh draws on a bucket of four that regains one every five minutes.
-/// With four, three, two, one left it takes 1, 2, 4, 16 refusals in a row, and 0, 20, 40, 80 seconds
-/// since the last one. A failed refresh stays owed: the next refusal after the backoff repeats it.
+/// A 401 casts doubt on the token. Its cause may be a revoked token, a route that refuses all
+/// tokens, or an error of the service. A refresh draws on a bucket of four that regains one every
+/// five minutes. If four, three, two or one are left, it takes 1, 2, 4 or 16 refusals in a row, and
+/// 0, 20, 40 or 80 seconds since the refresh before. A failed refresh is repeated at the next
+/// refusal after the backoff, and draws nothing more.
 ///
 /// The refused call is held until the refresh has a result, so that a resend sends the new token.
 /// Other calls wait for one second at most and then send the doubted token.
@@ -147,7 +148,7 @@ pub struct Health {
     pub next_attempt: Duration,
     /// For how long the token request under way has been running, if there is one.
     pub waiting_for: Option<Duration>,
-    /// For how long the service has been refusing tokens, the one in use among them.
+    /// For how long the service has refused tokens, if the token in use is one of them.
     ///
     /// `None` if the token in use was not refused, or was accepted since.
     pub refused_for: Option<Duration>,
@@ -196,8 +197,9 @@ impl TokenSource {
 
     /// Returns the token in use, and waits for one if there is none.
     ///
-    /// It is never expired and it is renewed ahead, as that of the layer. Take it anew for each call.
-    /// A service's refusals are not seen here: report them by [`invalidate`](Self::invalidate).
+    /// Like the token of the layer, it is never expired and is renewed before its expiry. Call this
+    /// method again for each request. A service's refusals are not seen here: report them by
+    /// [`invalidate`](Self::invalidate).
     ///
     /// # Cancel safety
     ///
@@ -311,8 +313,8 @@ impl TokenSourceBuilder {
     /// Adds a field to the form of each token request: a `scope` (RFC 6749, section 3.3), a `resource`
     /// (RFC 8707), or the `audience` that some servers read; none by default.
     ///
-    /// One source has one kind of token. Servers refuse a field that is there twice, and those of the
-    /// grant and the client are there already.
+    /// One source has one kind of token. Do not add the fields of the grant and the client: they
+    /// are sent already, and servers refuse a field that occurs twice.
     #[must_use]
     pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.parameters.push((name.into(), value.into()));

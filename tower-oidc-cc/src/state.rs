@@ -2,10 +2,10 @@
 //!
 //! Events go in, actions come out. There is no I/O, no clock and no task in here.
 //!
-//! A token is *fresh* while it is valid and *stale* when its renewal is due. It is *doubted* while the
-//! service has refused it and not accepted it since; it stays in use. Its *generation* is its number in
-//! this process, and a refusal of one generation never touches another. It is *settled* while calls may
-//! send it without a look at this state.
+//! A token is *fresh* while it is valid and *stale* when its renewal is due. It is *doubted* while
+//! the service has refused it and has not accepted it since. A doubted token stays in use. Its
+//! *generation* is its number in this process, and a refusal of one generation never touches
+//! another. It is *settled* while calls may send it without a look at this state.
 
 use std::time::Duration;
 

@@ -48,8 +48,8 @@ mod tests;
 ///
 /// # Cancel safety
 ///
-/// Each future is dropped if it takes too long. Half a write must leave the old entry or none: write
-/// a file beside the old one, and rename it.
+/// Each future is dropped if it takes too long. A write that is interrupted must leave the old
+/// entry or no entry: write a file beside the old one, and rename it.
 ///
 /// # Examples
 ///
@@ -127,15 +127,15 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Any failure of the store. A lease that is taken is none.
+    /// Any failure of the store. It is no error if another process holds the lease: return `false`.
     fn lease(
         &self,
         key: &str,
         term: Duration,
     ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send;
 
-    /// Gives back a lease that brought no token, and returns whether it did; by default the lease
-    /// is kept for the next attempt.
+    /// Gives back the lease before the end of its term, and returns whether it was given back. By
+    /// default this process keeps it for its next attempt.
     ///
     /// A process that was suspended may call it after its term, when the lease belongs to another
     /// one. Mark each lease with its owner, such as a random value in Redis, and compare it. It is

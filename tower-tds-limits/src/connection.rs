@@ -54,7 +54,7 @@ pub struct ConnectionLimitLayer {
 /// counts TCP connections. A socket holds its permit from before `connect` until the server has
 /// closed, so idle sockets of a pool count.
 ///
-/// From a limit of two on, data connections use at most one less than the limit. The last place is
+/// Data connections use at most one less than the limit, unless the limit is one. The last place is
 /// for token requests, whose layer is built from [`Limiter::first_in_line`].
 ///
 /// | client | place of the limit |
@@ -71,8 +71,8 @@ pub struct ConnectionLimitLayer {
 /// a non-goal.
 ///
 /// # Abandoned connects
-/// A pool that finds a free connection moves a connect that it has begun to a task of its own. Such a
-/// connect ends with an error, at its next poll. It leaves the queue, or is dropped while it
+/// If a pool finds a free connection, it moves the connect that it has begun to a separate task.
+/// Such a connect ends with an error, at its next poll. It leaves the queue, or is dropped while it
 /// connects, because no request waits for it.
 ///
 /// The rule: a connect is abandoned if it is polled by another tokio task *and* with another waker
@@ -82,10 +82,10 @@ pub struct ConnectionLimitLayer {
 ///
 /// # After a 416
 /// No connect begins for a second. For ten minutes the limit is a sixth lower, and as many requests may be in
-/// flight as data connections may be open. Each further 416 lowers it by a sixth of the rest, to one
-/// connection at least. Two do not: a 416 within the second,
-/// because its request was sent before, and one while more sockets are open than the lowered limit
-/// allows. Sockets that are open stay open.
+/// flight as data connections may be open. Each further 416 lowers it by a sixth of the rest, to
+/// one connection at least. Exceptions are a 416 within that second, because its request was sent
+/// earlier, and one while more sockets are open than the lowered limit allows. Sockets that are
+/// open stay open.
 ///
 /// # Backpressure
 /// `poll_ready` waits for the connector and then for a permit, which the readied instance holds until
@@ -105,7 +105,7 @@ pub struct ConnectionLimitLayer {
 /// connector's own error.
 ///
 /// # Panics
-/// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so.
+/// `call` without a `poll_ready` that was ready: "`poll_ready` must give Ready before `call`".
 ///
 /// # Examples
 /// See [`ConnectionLimitLayer`].

@@ -6,8 +6,8 @@ use crate::{WaitCause, wait::Refusal};
 
 /// An error of a limit's `Service`: its own, or the inner service's unchanged.
 ///
-/// It does not implement `std::error::Error`, so that it converts into a boxed error even where it
-/// wraps one. Boxed, it is the [`LimitError`] or the inner error itself.
+/// It does not implement `std::error::Error`, so it converts into a boxed error even if the inner
+/// error is boxed already. Boxed, it is the [`LimitError`] or the inner error itself.
 #[derive(Debug)]
 pub enum Error<E> {
     /// The limiter's error.
@@ -23,7 +23,8 @@ pub enum Error<E> {
 ///   [`max_wait`](crate::RequestLimitLayer::max_wait), its deadline, or
 ///   [`answer_timeout`](crate::RequestLimitLayer::answer_timeout). Make fewer calls at once, or allow
 ///   more time.
-/// - [`is_rejected`](Self::is_rejected): the call would have had to wait, and may not. Try again after
+/// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, the
+///   bound of the wait is zero, or the pause is too long. Try again after
 ///   [`retry_after`](Self::retry_after).
 /// - Otherwise a pool abandoned a connection while it waited for its permit. Only the pool gets this
 ///   error.
@@ -56,7 +57,7 @@ impl LimitError {
         }
     }
 
-    /// A call that may not wait, with the length of the wait where it is known.
+    /// A call that is rejected without a wait, with the length of the wait if it is known.
     pub(crate) fn rejected(Refusal { cause, wait }: Refusal) -> Self {
         Self::new(Kind::Rejected, cause, wait.map(round_up))
     }
@@ -110,7 +111,8 @@ impl LimitError {
         self.kind == Kind::Deadline
     }
 
-    /// Whether the call would have had to wait, and may not.
+    /// Whether the call was rejected without a wait: the queue is full, the bound of the wait is
+    /// zero, or the pause is too long.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.kind == Kind::Rejected

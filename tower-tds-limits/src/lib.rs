@@ -6,9 +6,10 @@
 //!            request, rules by proof                  before connect to the server's close
 //! ```
 //!
-//! Limiters that bound the times of sending are refused as soon as delays vary: requests sent a second
-//! apart may arrive together. This one holds each permit until an interval after the response has *proved*
-//! that the service counted the request. Then no interval holds more than the quota on any network.
+//! Limiters that only space the sending of requests are refused as soon as delays vary: requests
+//! sent a second apart may arrive together. This one holds each permit until an interval after the
+//! response has *proved* that the service counted the request. Then no interval holds more than the
+//! quota on any network.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -52,11 +53,11 @@
 //! however long the delays are. Proof, assumptions and other rules: [`_design`].
 //!
 //! # Refusals
-//! A refusal means a stricter service than assumed, or another client of the same quota. A 423 silences
-//! the address for a second, and several of them lead to another [`Rung`] if that would have avoided
-//! them. A 416 means a second of silence and fewer connections for ten minutes. A 429 pauses its
-//! credential. [`Feedback`] reads these from responses or from your errors;
-//! [`Limiter::snapshot`] and `tracing` events show them.
+//! A refusal means a stricter service than assumed, or another client of the same quota. After a
+//! 423 nothing is sent for a second, and several of them lead to another [`Rung`] if that would
+//! have avoided them. After a 416 nothing is sent for a second, and connections are fewer for ten
+//! minutes. A 429 pauses its credential. [`Feedback`] reads these from responses or from your
+//! errors; [`Limiter::snapshot`] and `tracing` events show them.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -66,8 +67,9 @@
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
 //!   ([`Rung::Serial`]).
-//! - Limits that several processes share: tower-tds-fleet divides them. Without a store, give each process
-//!   its part of every number, a bucket with its part of ten places ([`Burst::Of`]) included.
+//! - Limits that several processes share: tower-tds-fleet divides them. Without a store, give each
+//!   process its part of each quota, of the requests in flight, of the sockets, and of the ten
+//!   places of a bucket ([`Burst::Of`] is one less).
 //! - A service that counts behind a gateway later than a second after the gateway's own 502 or 504.
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.

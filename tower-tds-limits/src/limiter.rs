@@ -56,8 +56,8 @@ pub struct Snapshot {
     pub rung: Rung,
     /// The rest of the silence after a refusal of the IP address.
     pub silent_for: Option<Duration>,
-    /// The rest of this credential's pause after a 429. It is zero from its end until a response is
-    /// accepted.
+    /// The rest of this credential's pause after a 429. After the pause it is zero until a response
+    /// is accepted, and then `None`.
     pub paused_for: Option<Duration>,
     /// The most requests that the service can have counted in any interval of the first quota so
     /// far. It is computed from the times of grants and proofs, and is never more than the quota.
@@ -87,8 +87,8 @@ impl Limiter {
     ///
     /// Use it for the few requests that all others depend on. They have a pause of their own after
     /// a 429. They wait for a permit of each quota, and not for a place in flight, which a download
-    /// may hold for long. Their sockets bound their number. Several of them are first in, first
-    /// out.
+    /// may hold for long. The number of their sockets bounds how many are in flight. Several of
+    /// them are first in, first out.
     ///
     /// # Examples
     /// ```
@@ -139,15 +139,15 @@ impl Limiter {
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }
 
-    /// Whether the machine was suspended since the last [`set_share`](Self::set_share). Such a share is
-    /// over, whatever its end.
+    /// Whether the machine was suspended since the last [`set_share`](Self::set_share). A share
+    /// that was set before a suspension is over, even if its `until` has not come.
     #[must_use]
     pub fn was_suspended(&self) -> bool {
         let account = &self.credential.account;
         account.read(|account, _| account.was_suspended(clock::suspended()))
     }
 
-    /// Names the fault of the store that gives shares, for the errors of calls that wait for one.
+    /// Sets the fault of the store. The errors of calls that wait for a share contain it.
     pub fn set_store_fault(&self, fault: Option<StoreFault>) {
         let account = &self.credential.account;
         account.read(|account, _| account.set_store_fault(fault));

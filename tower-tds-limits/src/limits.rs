@@ -114,16 +114,16 @@ pub enum Burst {
     Of(u32),
     /// Nine places, by evidence. A quick response frees the places of the requests that were
     /// granted before it, so slow calls cost the others nothing. A bucket of ten may refuse if the
-    /// network stalls for longer than three seconds, or in one direction only. It applies to quotas
-    /// of at most a second.
+    /// network stalls for longer than three seconds, or in one direction only. `Auto` applies to
+    /// quotas whose interval is at most a second.
     Auto,
 }
 
 /// The part of the limits that one of several processes may use.
 ///
-/// Set by [`Limiter::set_share`](crate::Limiter::set_share). If the sum over all processes of each
-/// one's share, or of what it [holds](crate::Limiter::held) where that is more, never exceeds the
-/// limits, all together keep within them.
+/// Set by [`Limiter::set_share`](crate::Limiter::set_share). For each process count its share, or
+/// what it [holds](crate::Limiter::held) if that is more. If the sum never exceeds the limits, all
+/// processes together keep within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Share {
     /// Requests of the first quota. Each other quota is divided in proportion.
@@ -154,9 +154,9 @@ impl Limits {
 
     /// Keeps within a further quota as well, by the same window and counter.
     ///
-    /// A bucket belongs to quotas of at most a second: beside 10,000 an hour the first calls go at
-    /// the full rate. A burst that is [chosen](crate::Burst::Of) also belongs to the quota with the
-    /// shortest interval.
+    /// A bucket applies only to quotas whose interval is at most a second, so a quota of 10,000 an
+    /// hour does not space calls over the hour. A burst that is [chosen](crate::Burst::Of) also
+    /// applies to the quota with the shortest interval.
     pub fn also(mut self, quota: Quota) -> Self {
         self.quotas.push(quota);
         self
@@ -205,7 +205,8 @@ impl Limits {
     /// Begins with every permit of the quotas live for one interval, as if it had just been used.
     ///
     /// Use it for a process that starts within an interval of its predecessor's end, whose requests
-    /// it cannot know. It costs the first interval, which begins with the first call.
+    /// it cannot know. In exchange, nothing is sent in the first interval, which begins with the
+    /// first call.
     pub fn drained(mut self) -> Self {
         self.drained = true;
         self
@@ -238,8 +239,8 @@ impl Limits {
         rules
     }
 
-    /// How long after its end a share may still be in use: the longest time in which a request that
-    /// was given up can be counted, and two intervals, after which no rule remembers it.
+    /// How long after its end a share may still be in use: the longest time until an abandoned
+    /// request is counted, plus two intervals, after which it has no effect on any rule.
     #[must_use]
     pub fn memory(&self) -> Duration {
         let longest = self.quotas.iter().map(Quota::hold).max();

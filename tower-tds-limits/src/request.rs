@@ -79,16 +79,16 @@ pub struct RequestLimitLayer<F = ReadStatus, M = ()> {
 /// of this one.
 ///
 /// # Cancel safety
-/// Dropping a future that waits gives up its place. Dropping one whose request was not sent gives its
-/// permit back at once; a guard in the request's extensions shows that, for HTTP/1 clients that
-/// keep the extensions until they write the head, as hyper's do. In hyper's dispatch queue, over
-/// HTTP/2 and in clients that convert requests, a dropped request counts as sent. A request that was
-/// sent, and whose response never comes, stays counted for
+/// Dropping a future that waits gives up its place. Dropping a future whose request was not sent
+/// gives the permit back at once. A guard in the request's extensions shows whether it was sent,
+/// for HTTP/1 clients that keep the extensions until they write the head, as hyper's do. In hyper's
+/// dispatch queue, over HTTP/2 and in clients that convert requests, a dropped request counts as
+/// sent. A request that was sent, and whose response never comes, stays counted for
 /// [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval, because the service
 /// may still count it. See [`detached`](RequestLimitLayer::detached) to complete such calls.
 ///
-/// A woken call that is not polled within 5 ms loses its turn, and passes when it is next polled.
-/// Any number of such calls delays the others by 10 ms together.
+/// A woken call that is not polled within 5 ms loses its turn. It gets a permit at its next poll,
+/// if one is free. Any number of such calls delays the others by 10 ms together.
 ///
 /// # Clone
 /// Clones share the limiter.

@@ -121,7 +121,7 @@ pub enum WaitCause {
     Store(StoreFault),
 }
 
-/// The faults of a store that gives shares, by what an operator does about them.
+/// The faults of a store that gives shares, grouped by remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StoreFault {

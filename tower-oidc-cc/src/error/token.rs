@@ -159,7 +159,7 @@ impl TokenError {
 
     /// The rest of the backoff: a call made earlier gets this error again.
     ///
-    /// It counts from the moment at which the service became ready with this error.
+    /// In the error of a call, it counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.0.kind == Kind::Expired {
@@ -171,8 +171,8 @@ impl TokenError {
     /// The `error` code with which the token endpoint refused the credentials or the grant, such as
     /// `invalid_client` (RFC 6749, section 5.2).
     ///
-    /// The client id, the secret, or the client's settings at the server need a correction. Codes that
-    /// no standard names are not repeated, and their errors are transient.
+    /// The client id, the secret, or the client's settings at the server need a correction. A code
+    /// that is in no standard is not returned, and its error is transient.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&'static str> {
         if let Kind::Rejected(_, code) = self.0.kind {
@@ -332,8 +332,8 @@ pub(crate) fn place(uri: &Uri) -> String {
     format!("{scheme}://{host}{}", uri.path())
 }
 
-/// The text of a foreign error on one line, cut short, without what may be a secret: user
-/// information and queries of URLs, values after a sign of equality, and long words.
+/// The text of a foreign error on one line, cut short, without parts that may be a secret: user
+/// information and queries of URLs, values after `=`, and long words.
 pub(crate) fn redacted(text: &str) -> String {
     let mut line = Vec::new();
     let mut is_secret = false;

@@ -1,14 +1,14 @@
 //! The throttle of token requests: the backoff after failures, and the rule for refused tokens.
 //! Arithmetic on `now`, no clock.
 //!
-//! A 401 may be a dead token, a route that refuses all tokens, an error of the service, or a clock, and
-//! an empty body leaves all of these open. So each one counts. The simulation in this module's tests
-//! rejected four other rules:
+//! The cause of a 401 may be a dead token, a route that refuses all tokens, an error of the
+//! service, or a wrong clock. An empty body leaves all of these open, so each 401 counts. The
+//! simulation in this module's tests rejected four other rules:
 //!
-//! - Distances that double: a revocation beside a bad route fails hundreds of calls.
+//! - Times between refreshes that double: a revocation beside a bad route fails hundreds of calls.
 //! - One refresh an hour for unknown texts: a service without texts fails for an hour.
 //! - Memory per path: a path with a number in it is new each time.
-//! - Learned lives: a second clock disagrees with the first.
+//! - Token lives learned from refusals: the clocks of the service and the issuer disagree.
 
 use std::time::Duration;
 
@@ -26,8 +26,9 @@ pub(crate) struct Backoff {
 /// Counts the refusals of the token in use and the refreshes that they caused.
 ///
 /// Refreshes draw on a bucket of four that regains one every five minutes, so an hour sees sixteen
-/// at most. The emptier the bucket, the more refusals in a row and the longer a distance the next
-/// refresh takes. A refresh that fails stays owed: the next refusal repeats it at no charge.
+/// at most. The emptier the bucket, the more refusals in a row the next refresh needs, and the more
+/// time since the refresh before. A failed refresh is repeated at the next refusal, and draws
+/// nothing more.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     /// Refusals of the token in use since it was last accepted.
@@ -123,7 +124,7 @@ impl Refusals {
         self.since.is_some()
     }
 
-    /// For how long tokens have been refused, the one in use among them.
+    /// For how long tokens have been refused, if the token in use is one of them.
     pub(crate) fn doubted_for_at(&self, now: Timestamp) -> Option<Duration> {
         let since = self.since.filter(|_| self.is_doubted());
         since.map(|since| since.age_at(now))

@@ -12,10 +12,11 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 /// refusals with at most fifty responses between them lead to a lower rung, if that rung would have
 /// withheld the refused requests.
 ///
-/// The limiter leaves a rung that does not halve the share of refusals, and does not try it again
-/// for ten minutes, then twenty, and so on. After ten minutes without a step it climbs one rung,
-/// and each next rung takes half as long. After a failed climb the next one comes after twice as
-/// long.
+/// If a quarter or more of the share of refusals remains on the lower rung, the limiter returns to
+/// the rung above. It does not try the same remedy (smaller bursts or a lower rate) for ten
+/// minutes, then twenty, and so on. A lower rate is lowered further instead, while less than half
+/// of the share remains. After ten minutes without a step the limiter climbs one rung, and each
+/// next rung takes half as long. A step down after a climb doubles the time to the next climb.
 ///
 /// # Examples
 /// ```
@@ -36,8 +37,8 @@ pub enum Rung {
     Strict,
     /// One request at a time, spaced evenly: right even for leaky buckets without any burst.
     Serial,
-    /// Four fifths of the quota, applied this many times, with the rules of the rung before it. As
-    /// the starting rung it has the rules of [`Rung::Serial`].
+    /// Four fifths of the quota, applied this many times, with the rules of the rung that it was
+    /// reached from. As the starting rung it has the rules of [`Rung::Serial`].
     Slowed(u8),
 }
 

@@ -19,7 +19,7 @@ use crate::connection::ConnectionPermit;
 
 /// A socket that holds its connection permit until the server has closed.
 ///
-/// It holds through upgrades.
+/// It keeps the permit through a protocol upgrade.
 ///
 /// # Cancel safety
 /// Dropping it ends this side at once. A task then reads until the server has closed, for 30 s at

@@ -58,7 +58,7 @@ pub trait Feedback<T, E> {
 pub enum Outcome {
     /// The service responded, so it has counted the request.
     Answered,
-    /// A gateway's 504. The service behind it may begin the request for a second more.
+    /// A gateway's 504. The service behind it may still begin the request within the next second.
     GatewayTimedOut,
     /// The service refused the request for the rate (contract: 423).
     RateExceeded,
