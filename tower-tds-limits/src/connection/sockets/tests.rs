@@ -1,12 +1,12 @@
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use proptest::{collection::vec, prelude::*};
 use tokio::time::Instant;
 
-use super::Connections;
+use super::{ConnectionPermit, Connections};
 use crate::{
     Limits, WaitCause,
-    wait::{Limit, Line, Opens},
+    wait::{Limit, Line, Opens, Shared},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -177,4 +177,17 @@ proptest! {
         prop_assert_eq!(connections.most_at(now), most);
         prop_assert_eq!(connections.open(now), data + tokens);
     }
+}
+
+#[test]
+fn a_socket_takes_a_lock_to_check_its_share_only_if_there_is_one() {
+    let shared = Arc::new(Shared::new(Connections::new(&Limits::default())));
+    let permit = ConnectionPermit::new(&shared, Line::Back);
+    let before = shared.locks();
+    assert!(permit.check().is_ok());
+    assert_eq!(shared.locks(), before);
+    // The share comes later than the socket, and has ended.
+    let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
+    assert!(shared.update_now(set).is_empty());
+    assert!(permit.check().is_err());
 }
