@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// File with its secret (TDS_CLIENT_SECRET_FILE)
     #[arg(long, global = true, value_name = "FILE")]
     secret_file: Option<String>,
-    /// File of NAME=VALUE lines, for settings not in the environment
+    /// File with settings in lines NAME=VALUE
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
     /// Limit of requests; if repeated, all apply (TDS_RATE)
