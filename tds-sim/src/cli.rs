@@ -69,7 +69,7 @@ pub(crate) struct Cli {
     /// Delay before a call is counted
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
     delay_counting: Delay,
-    /// Delay between count and head
+    /// Delay between the counting of a call and its response head
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
     delay_head: Delay,
     /// reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, garbage or 5xx[:BURST]
@@ -78,7 +78,7 @@ pub(crate) struct Cli {
     /// down, 503, slow:PAUSE or html
     #[arg(long, help_heading = FAULTS)]
     token_fault: Vec<Scripted<TokenFault>>,
-    /// Seed of all chance; the first key follows from it too
+    /// Seed of all random values, the first key included
     #[arg(long, help_heading = FAULTS, default_value_t = 0)]
     seed: u64,
 

@@ -46,7 +46,7 @@ pub struct Config {
     pub history_rate: Option<u64>,
     /// Scripted faults.
     pub faults: Faults,
-    /// Where all randomness comes from, but the signing keys'.
+    /// The seed of all random values except the signing keys.
     pub seed: u64,
     /// Whether the auth and data listeners speak TLS.
     #[cfg(feature = "tls")]

@@ -34,7 +34,7 @@ pub enum Delay {
     None,
     /// The same delay each time.
     Constant(Duration),
-    /// Any delay between two, each as likely.
+    /// A delay between two bounds, evenly distributed.
     Uniform {
         /// The shortest delay.
         min: Duration,
@@ -80,7 +80,7 @@ impl Delay {
     /// The delay of an event at `at`, a time since the simulator's start.
     ///
     /// One seed gives one sequence of delays, whatever the times are. Only [`Stall`](Self::Stall)
-    /// looks at the time, and it does not look at the generator.
+    /// depends on the time, and it does not use the generator.
     pub fn sample(&self, at: Duration, rng: &mut Rng) -> Duration {
         match *self {
             Self::None => Duration::ZERO,

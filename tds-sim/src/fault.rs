@@ -31,7 +31,7 @@ pub struct Faults {
     pub before_counting: Delay,
     /// Wait between a data call's being counted and the head of its answer: the service's work.
     pub before_head: Delay,
-    /// The same for the calls whose targets end in this text, in its place.
+    /// Replaces `before_head` for calls whose target ends in this text.
     pub before_head_of: Option<(String, Delay)>,
     /// Faults of the data endpoints.
     pub data: Vec<Scripted<DataFault>>,
@@ -70,12 +70,12 @@ pub enum When {
 
 /// Faults of the answer to a data call.
 ///
-/// Faults of the head strike after the call has been counted, in place of whatever the answer
-/// would have been but a 416 or 423. Faults of the body strike any answer's body, halfway if its
-/// length is known, otherwise after its first piece.
+/// Faults of the head strike after the call has been counted. They replace the answer, unless it is
+/// a 416 or 423. Faults of the body strike any answer's body, halfway if its length is known,
+/// otherwise after its first piece.
 ///
-/// Without a socket, a reset and garbage are an [`Error`](crate::Error), of the service if no head
-/// was sent, else of the body.
+/// Without a socket, a reset or garbage is an [`Error`](crate::Error): the service returns it if no
+/// head was sent, otherwise the body does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataFault {
@@ -93,7 +93,7 @@ pub enum DataFault {
     Stall(Duration),
     /// `garbage`: bytes that are not HTTP.
     Garbage,
-    /// `STATUS` or `STATUS:BURST`: this status to so many calls in a row.
+    /// `STATUS` or `STATUS:BURST`: this status, for one call or for `BURST` calls in a row.
     Status {
         /// The status, 500 to 599.
         status: u16,

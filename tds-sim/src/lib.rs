@@ -15,7 +15,7 @@
 //! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock.
 //! [`Server`] puts it on three sockets of the loopback interface: tokens, data, and one to read the
 //! ledger and change what happens next. [`Relay`] is a network in front of it, or of any other
-//! server. The program `tds-sim` is both, with switches.
+//! server. The program `tds-sim` runs the server or the relay, with switches.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
@@ -53,7 +53,7 @@
 //! # Guarantees
 //! - Every call is in the ledger before it is answered, at the very time its limits are counted.
 //! - A socket counts from its accept until just before the server closes it: a client that opens
-//!   the next one after it has read the end of the last is never one too many.
+//!   the next one after it has read the end of the last does not exceed the limit.
 //! - One seed and one sequence of calls give the same faults, delays and keys. Tokens differ, since
 //!   each simulator makes a new key that signs them.
 //!

@@ -22,12 +22,14 @@ mod line;
 /// Put it between a client and any server, this simulator or another program: what the client
 /// sends then arrives late, at irregular times, or all at once after a stall, as on a network.
 ///
-/// - Each connection it accepts is opened to the server, a delay later; one that cannot be is reset.
+/// - For each connection that it accepts, it connects to the server after one delay. If that fails,
+///   it resets the accepted connection.
 /// - The bytes of a connection keep their order: none overtakes one that is held up.
 /// - An end (FIN) and a reset (RST) pass as such, as late as bytes do. An end closes one direction;
 ///   the other goes on.
 /// - Each connection has its own two sequences of delays, which follow from the seed and from how
-///   many were accepted before it. How TCP cuts bytes into pieces, each with its delay, does not.
+///   many were accepted before it. Each piece of bytes has its own delay, and the seed does not
+///   determine the pieces.
 ///
 /// # Cancel safety
 /// Dropping it closes every connection at once, whatever is still held up.

@@ -8,10 +8,9 @@ use crate::text::ParseError;
 /// A way of counting requests against a limit of so many per interval.
 ///
 /// The contract allows "50 parallel requests per second" and leaves open what that counts, so a
-/// client has to work with each of these. Pick the strictest one it claims to satisfy:
-/// [`SlidingLogAll`](Self::SlidingLogAll) is the hard judge of bursts,
-/// [`SlidingCounter`](Self::SlidingCounter) of rhythm, [`InFlight`](Self::InFlight) of slow
-/// answers.
+/// client has to work with each of these. Test a client with the strictest ones:
+/// [`SlidingLogAll`](Self::SlidingLogAll) for bursts, [`SlidingCounter`](Self::SlidingCounter) for
+/// the spacing over time, [`InFlight`](Self::InFlight) for slow answers.
 ///
 /// Written as text, on a command line, a rule is one of `fixed`, `log`, `log-all`, `counter`,
 /// `leaky:BURST` and `in-flight`.
@@ -56,17 +55,17 @@ pub enum Rule {
     ///
     /// The windows are `[start, start + per)`. The first arrival starts one, the next follows at
     /// its end, and an arrival `2 * per` or more after the last start begins anew, with nothing
-    /// before it. So it is in HAProxy's `http_req_rate(1s) gt 50`, but for the rounding: HAProxy
-    /// works in whole milliseconds and rounds the estimate down, so it refuses from 51, while this
-    /// one is exact and refuses from 50 and a fraction.
+    /// before it. HAProxy's `http_req_rate(1s) gt 50` differs only in rounding: it works in whole
+    /// milliseconds and rounds the estimate down, so it refuses from 51. This rule is exact, and
+    /// refuses every estimate above 50.
     SlidingCounter,
     /// An arrival is refused if the bucket, which drains at `limit` per `per`, would hold more
     /// than `burst` beside the arrival in service.
     ///
     /// So `burst + 1` pass at one instant and afterwards one for each drop that has drained. The
     /// refused do not fill the bucket. This is nginx's `limit_req` with `burst=B nodelay`,
-    /// arithmetic included: a clock of whole milliseconds, levels in whole thousandths rounded
-    /// up, and an arrival in an idle bucket that leaves it empty.
+    /// arithmetic included: a clock of whole milliseconds, levels rounded up to thousandths, and
+    /// nothing added by an arrival in an idle bucket.
     LeakyBucket {
         /// How many may be ahead of the drain, beside the one in service.
         burst: u32,
@@ -83,8 +82,8 @@ pub enum Rule {
 /// Counts arrivals by one [`Rule`] and returns for each whether the service accepts it.
 ///
 /// Time is an argument: the time since the simulator's start, in non-decreasing order. A time
-/// that is earlier than one seen before is read as that one, as by a service whose clock does not
-/// go back.
+/// that is earlier than the latest one so far is read as the latest, because the clock of a service
+/// does not go back.
 ///
 /// # Examples
 /// ```
@@ -159,9 +158,8 @@ struct LeakyBucket {
 impl Rule {
     /// A meter that accepts `limit` arrivals per `per` by this rule, and has seen none.
     ///
-    /// A `per` of zero is read as one nanosecond. A leaky bucket's drain is a whole number of
-    /// thousandths per second, as nginx keeps it, so less than one drop in a thousand seconds is
-    /// none.
+    /// A `per` of zero is read as one nanosecond. A leaky bucket drains a whole number of
+    /// thousandths of a request per second, as in nginx. A rate below one thousandth becomes zero.
     ///
     /// # Examples
     /// ```
@@ -244,7 +242,7 @@ impl Meter {
         }
     }
 
-    /// Counts a request that arrives at `at`; whether the service accepts it.
+    /// Counts a request that arrives at `at`, and returns whether the service accepts it.
     pub fn arrive(&mut self, at: Duration) -> bool {
         self.now = self.now.max(at);
         let (limit, per, now) = (self.limit, self.per, self.now);

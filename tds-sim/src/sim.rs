@@ -169,9 +169,8 @@ impl Sim {
         lock(&self.shared.realm).rotate_secret(client_id)
     }
 
-    /// Lets a key prove itself by statements that an RSA key has signed with RS256
-    /// (`private_key_jwt`), and by its secret no longer. `public` is the DER of the
-    /// `RSAPublicKey`.
+    /// Changes the authentication of a client to `private_key_jwt` with RS256. Its secret is not
+    /// accepted any more. `public` is the DER of the `RSAPublicKey`.
     ///
     /// # Errors
     /// If no key has this client id.
@@ -191,7 +190,7 @@ impl Sim {
             .map(|key| key.enabled = true)
     }
 
-    /// Refuses a key every token; those it has stay valid.
+    /// Refuses all further token requests of a key. Its existing tokens stay valid.
     ///
     /// # Errors
     /// If no key has this client id.
@@ -216,7 +215,7 @@ impl Sim {
             .map(|key| key.roles = roles)
     }
 
-    /// Takes from a key the service account without which there are no client credentials.
+    /// Removes the service account of a key. Without one, client credentials are refused.
     ///
     /// # Errors
     /// If no key has this client id.

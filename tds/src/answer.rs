@@ -19,7 +19,7 @@ pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Err
     if status != StatusCode::OK {
         let other = format!("a success, but no 200 (status {status})");
         let other = refused(Kind::UnexpectedAnswer, &other, target);
-        return Err(other.with_advice("see whether the path is one of data"));
+        return Err(other.with_advice("check that the path is a data endpoint"));
     }
     if is_coded(response.headers()) {
         return Err(refused(Kind::Malformed, CODED, target));
@@ -51,4 +51,5 @@ pub(crate) fn named(error: Error, target: &str) -> Error {
 
 pub(crate) const CODED: &str = "the answer is in a coding that was not asked for";
 
-pub(crate) const OPEN: &str = "nothing says how long it is, so that it may have been cut";
+pub(crate) const OPEN: &str =
+    "the response has neither a length nor chunks, so it may be incomplete";

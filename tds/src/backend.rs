@@ -45,10 +45,10 @@ pub(crate) struct Backend {
     /// Longest wait of a user
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     deadline: Duration,
-    /// Time without a further call, unless Cache-Control has one
+    /// Time for which a response is used again, if it has no Cache-Control
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     fresh: Duration,
-    /// Time beyond that in which the service may fail
+    /// Further time for which it is used while the service fails
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
     /// Address of a page with numbers, for this machine

@@ -41,7 +41,7 @@ use crate::{
                         resumed where the service can. Ctrl-C leaves whole files."
 )]
 pub(crate) struct Bulk {
-    /// A path and query a line, and a TAB and a name for its file; {1..12}
+    /// A path and query a line, then optionally a TAB and a file name; {1..12}
     /// and {2026-01-01..2026-01-31} are ranges; - reads stdin
     #[arg(long, value_name = "FILE")]
     list: String,
@@ -57,7 +57,7 @@ pub(crate) struct Bulk {
     /// Print an event for each file, as a line of JSON
     #[arg(long)]
     json: bool,
-    /// Files at once; 5 with --compress, for the memory of decoders
+    /// Downloads at once; 5 with --compress, because decoders need memory
     #[arg(
         long,
         value_name = "N",

@@ -17,7 +17,7 @@ use crate::{
 /// Print the settings in use, fetch one token, and make one data call
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each setting has its source: flag, environment, --env-file or default. The secret is not shown. The token is a new one, whatever other processes keep."
+    after_help = "Each setting has its source: flag, environment, --env-file or default. The secret is not shown. The token is always a new one."
 )]
 pub(crate) struct Check {
     /// Path and query of the data call

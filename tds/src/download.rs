@@ -70,7 +70,7 @@ impl Downloads {
                 None => return Ok(Came::Skipped),
                 why => why,
             },
-            Ok(_) => return Err(io::Error::other("something that is no file has this name").into()),
+            Ok(_) => return Err(io::Error::other("this name exists and is no regular file").into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
@@ -193,7 +193,7 @@ impl Downloads {
             (StatusCode::PARTIAL_CONTENT, Some(_)) => {}
             _ => {
                 return Err(Trouble::Answer(
-                    "a success, but neither 200 nor what follows the part",
+                    "a success, but neither a 200 nor the rest of the part",
                 ));
             }
         }
@@ -210,7 +210,7 @@ impl Downloads {
         }
         if whole.is_some_and(|whole| part.length() != whole) {
             part.clear().await?;
-            let why = "what follows the part is not as long as its range says";
+            let why = "the rest of the part has another length than its range";
             return Err(answer::refused(Kind::Truncated, why, &item.target).into());
         }
         if !response.body().is_verifiable() {

@@ -16,7 +16,7 @@ use crate::{
     settings::{FLEET_NAME, FLEET_STORE, Settings, Source},
 };
 
-/// Look at processes that share the limits
+/// Show the processes that share the limits
 #[derive(Debug, Subcommand)]
 pub(crate) enum Fleet {
     /// Write a table of the members and their shares
@@ -72,7 +72,7 @@ impl Settings {
         if let Ok(ready) = timeout(SOON, &mut ready).await {
             return ready.map_err(|error| failure(&error));
         }
-        output::note("waiting for the fleet's store; one without memory takes 17 s");
+        output::note("waiting for the fleet's store: 17 s if it is new or was emptied");
         tokio::select! {
             ready = ready => ready.map_err(|error| failure(&error)),
             () = self.stop.asked() => Ok(()),
@@ -145,7 +145,7 @@ fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     }
     let began = fields.get("began").and_then(|began| began.parse().ok());
     let known = now.saturating_sub(began.unwrap_or(now));
-    table + &format!("the store remembers {} s\n", known / 1_000)
+    table + &format!("the store has a record of {} s\n", known / 1_000)
 }
 
 /// The life of a share.

@@ -185,7 +185,7 @@ fn named(name: &str) -> Result<PathBuf, String> {
     // `a`.
     let plain: PathBuf = path.components().collect();
     if name.is_empty() || !path.components().all(down) || plain.as_os_str() != path.as_os_str() {
-        return refused("it leaves the folder, or is none");
+        return refused("it leaves the folder, or is no plain path");
     }
     if name.contains(|c: char| c.is_control() || c == '\\') {
         return refused("write it without control characters and backslashes");

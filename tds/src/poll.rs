@@ -36,7 +36,7 @@ use crate::{
 /// Read feeds again and again: a line and a file for each change
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A late feed is never requested twice at once, and missed requests are not repeated. An outage is a line when it begins and one when it ends. Ctrl-C ends it, with whole files."
+    after_help = "A late feed is never requested twice at once, and missed requests are not repeated. One line is printed when an outage begins, and one when it ends. Ctrl-C ends the job, and all files are whole."
 )]
 pub(crate) struct Poll {
     /// A file with a path and query a line, as for bulk; - is the standard input
@@ -122,7 +122,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             now = tick.tick() => {
                 let paused = client.status().limits.paused_for;
                 if let Some(exit) = ending.paused(paused, now) {
-                    warn("quota used up; --wait-quota waits for more");
+                    warn("quota used up; use --wait-quota to wait");
                     break exit;
                 }
             }

@@ -143,7 +143,7 @@ async fn own(path: &Path) -> io::Result<Part> {
         false => path,
     };
     if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
-        return Err(io::Error::other("something that is no file has this name"));
+        return Err(io::Error::other("this name exists and is no regular file"));
     }
     // Another process that writes the same file takes a moment.
     let mut tries = 0..100;
@@ -167,7 +167,7 @@ async fn locked(path: &Path) -> io::Result<fs::File> {
             .await
             .map_or(true, |there| there.is_file())
     {
-        return Err(io::Error::other("its part's name is that of a link"));
+        return Err(io::Error::other("the name of its part is that of a link"));
     }
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).open(path).await?;

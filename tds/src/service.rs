@@ -42,7 +42,7 @@ impl Settings {
         let of = |name, all: NonZeroU32| {
             let own = u64::from(all.get()) * u64::from(part) / u64::from(whole);
             let own = u32::try_from(own).ok().and_then(NonZeroU32::new);
-            own.ok_or_else(|| usage(name, format!("a share of {share} leaves none of {all}")))
+            own.ok_or_else(|| usage(name, format!("{share} of {all} is less than one")))
         };
         let mut limits: Option<Limits> = None;
         for rate in self.value(RATE).unwrap_or_default().split(',') {
@@ -53,7 +53,7 @@ impl Settings {
                 )
             })?;
             let quota = Quota::new(of(RATE, requests)?, per)
-                .ok_or_else(|| usage(RATE, format!("{rate}: no limit can be kept over it")))?;
+                .ok_or_else(|| usage(RATE, format!("{rate}: this time cannot be kept")))?;
             limits = Some(match limits {
                 Some(limits) => limits.also(quota),
                 None => Limits::new(quota),

@@ -32,16 +32,16 @@ pub(crate) struct Options {
     /// File with its secret (TDS_CLIENT_SECRET_FILE)
     #[arg(long, global = true, value_name = "FILE")]
     secret_file: Option<String>,
-    /// Settings that are not in the environment
+    /// File with settings in lines NAME=VALUE
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
-    /// Limit of requests; several hold together (TDS_RATE)
+    /// Limit of requests; if repeated, all apply (TDS_RATE)
     #[arg(long, global = true, value_name = "N/TIME")]
     rate: Vec<String>,
     /// Limit of connections (TDS_CONNECTIONS)
     #[arg(long, global = true, value_name = "N")]
     connections: Option<String>,
-    /// Use this part of both limits, as 1/4 (TDS_SHARE)
+    /// Use this part of the limits, such as 1/4 (TDS_SHARE)
     #[arg(long, global = true, value_name = "A/B")]
     share: Option<String>,
     /// Share limits and token by this Redis (TDS_FLEET_STORE)
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     /// Name of the fleet in it (TDS_FLEET_NAME)
     #[arg(long, global = true, value_name = "NAME")]
     fleet_name: Option<String>,
-    /// Keep the token here for others (TDS_STATE_DIR)
+    /// Folder of the shared token (TDS_STATE_DIR)
     #[arg(long, global = true, value_name = "FOLDER")]
     state: Option<String>,
     /// Call a simulated service; its data is invented
@@ -229,7 +229,7 @@ pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     #[cfg(unix)]
     if std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o037 != 0 {
         return Err(io::Error::other(
-            "others than its owner and its group may read or write it; chmod 440 it (in Docker the secret's `mode`, \
+            "its group may write it, or others may read or write it; chmod 440 it (in Docker the secret's `mode`, \
              in Kubernetes `defaultMode`)",
         ));
     }
@@ -238,7 +238,7 @@ pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
 
 /// Parses the address of a listener.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let written = "an address is a number and a port: 127.0.0.1:8080, or [::1]:8080";
+    let written = "write an IP address and a port: 127.0.0.1:8080, or [::1]:8080";
     text.parse().map_err(|_| written.to_owned())
 }
 

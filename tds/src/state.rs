@@ -75,7 +75,7 @@ impl State {
     pub(crate) fn held(&self) -> String {
         let stamp = self.stamp.display();
         format!(
-            "{stamp}: another process holds it for longer than --deadline, and nothing was sent"
+            "{stamp}: another process has locked it for longer than --deadline; nothing was sent"
         )
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The deadline of a call: an extension of its request, for the layers below a retry layer.
 ///
-/// A layer that reads it ends with the cause of its wait, or with a status. A
+/// At the deadline, such a layer returns an error with the cause of its wait, or with the status. A
 /// [`Retry`](crate::Retry) layer obeys the one of its caller, and sets its own on each attempt.
 ///
 /// # Examples

@@ -146,7 +146,8 @@ impl Error {
         self
     }
 
-    /// Sets the bytes of a success that arrived before it ended early, and its announced length.
+    /// Sets the number of body bytes received from a success that ended early, and its announced
+    /// length.
     #[must_use]
     pub fn with_received(mut self, received: u64, expected: Option<u64>) -> Self {
         let facts = self.facts_mut();
@@ -164,8 +165,7 @@ impl Error {
         self
     }
 
-    /// Marks a call whose retries a layer below paces, such as one that a limit of the service
-    /// refused above a limiter.
+    /// Marks a call whose retries are delayed by a layer below, such as a limiter.
     ///
     /// A retry layer does not charge them to its budget. Its attempts and the deadline bound them.
     #[must_use]
@@ -343,7 +343,8 @@ impl Error {
 
     /// Why the retry layer gave up, if there was one.
     ///
-    /// An outer retry layer does not retry such an error, so nesting does not multiply requests.
+    /// An outer retry layer does not retry an error with a reason, so nested layers do not multiply
+    /// requests.
     #[must_use]
     pub fn gave_up(&self) -> Option<GiveUp> {
         self.facts().gave_up
@@ -355,7 +356,7 @@ impl Error {
         self.facts().waited_for.as_deref()
     }
 
-    /// The bytes of a success that arrived before it ended early.
+    /// The number of body bytes received from a success that ended early.
     #[must_use]
     pub fn received(&self) -> Option<u64> {
         self.facts().received

@@ -181,8 +181,7 @@ kinds! {
         Unavailable: "unavailable", Backoff, Answered,
             "service unavailable",
             "retry later";
-        /// The connection led to a server that is not responsible (421). A retry uses another
-        /// connection.
+        /// The connection led to a server that is not responsible (421).
         Misdirected: "misdirected", Once, Answered,
             "connection led to the wrong server",
             "retry on a new connection";

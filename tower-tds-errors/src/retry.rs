@@ -148,9 +148,9 @@ impl Default for RetryLayer {
 impl<P> RetryLayer<P> {
     /// Sets the most attempts, the first one included.
     ///
-    /// One more attempt is not counted: after a [`Reset`](crate::Kind::Reset) of a safe method,
-    /// whose idle connection the server had closed. It happens once per call, and not if only one
-    /// attempt is allowed.
+    /// One retry is not counted: the first after a [`Reset`](crate::Kind::Reset) of a safe method,
+    /// because the server may have closed an idle connection. If only one attempt is allowed, there
+    /// is no such retry.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
         self.settings.attempts = attempts;
@@ -173,8 +173,8 @@ impl<P> RetryLayer<P> {
     ///
     /// The wait before retry `n`, counted from 0, is drawn evenly from nothing to `base * 2^n`, and
     /// never above the cap: full jitter, so that the first retries of many requests that failed
-    /// together spread. The thread's [`fastrand`] generator draws them, so a test repeats them with
-    /// `fastrand::seed`.
+    /// together spread. The waits come from the thread's [`fastrand`] generator: after
+    /// `fastrand::seed`, a test gets the same ones.
     #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         self.settings.backoff = Backoff::new(base, cap);
@@ -200,8 +200,8 @@ impl<P> RetryLayer<P> {
     /// `None` retries without a bound on the load: for a service with this one client, or for
     /// tests.
     ///
-    /// [`TpsBudget::new`] panics unless its time is between 1 and 60 s. It reads tokio's clock at each request and
-    /// at each retry.
+    /// [`TpsBudget::new`] panics unless its time is between 1 and 60 s. The budget reads tokio's
+    /// clock at each request and at each retry.
     ///
     /// # Examples
     ///

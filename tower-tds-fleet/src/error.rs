@@ -17,7 +17,7 @@ pub struct FleetError {
 // === impl FleetError ===
 
 impl FleetError {
-    /// The kind, by which a program decides.
+    /// The kind of the fault.
     #[must_use]
     pub fn kind(&self) -> StoreFault {
         self.kind

@@ -34,7 +34,8 @@ use crate::{
 /// is new or was restarted, that takes 17 s at the limits of the default.
 ///
 /// # Cancel safety
-/// Dropping the last clone leaves as [`leave`](Self::leave) does, while the runtime goes on.
+/// After the drop of the last clone, the member leaves in the background as with
+/// [`leave`](Self::leave), if the runtime goes on.
 ///
 /// # Examples
 /// ```no_run
@@ -109,7 +110,7 @@ impl Fleet {
         Ok(Self { status, leaving })
     }
 
-    /// Waits until the store answers, and knows what the members have.
+    /// Waits until the store answers, and its record of the members is complete.
     ///
     /// # Errors
     /// At once for errors of the configuration, and after ten seconds for others.
@@ -129,7 +130,7 @@ impl Fleet {
         Err(FleetError::settings("this member has left the fleet"))
     }
 
-    /// The state at the last look.
+    /// Returns the state that this member last read.
     #[must_use]
     pub fn status(&self) -> FleetStatus {
         self.status.borrow().clone()

@@ -28,7 +28,7 @@ pub enum Store {
     Cluster(ClusterClient),
 }
 
-/// The state of a fleet as one member sees it, at its last look.
+/// The state of a fleet, as one member last read it.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct FleetStatus {
@@ -57,7 +57,7 @@ pub struct FleetStatus {
     pub silent_for: Duration,
     /// The time of the last answer.
     pub answered: Option<Instant>,
-    /// The error of the last question.
+    /// The error of the last request to the store, if it failed.
     pub fault: Option<FleetError>,
     /// Whether this member has left.
     pub has_left: bool,

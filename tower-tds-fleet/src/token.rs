@@ -35,7 +35,7 @@ mod seal;
 /// | key | value | until |
 /// |---|---|---|
 /// | `{fleet}:token:NAME` | the token, sealed | it expires |
-/// | `{fleet}:token:NAME:lease` | 16 random bytes of the member with the lease | a token request must have ended |
+/// | `{fleet}:token:NAME:lease` | 16 random bytes of the member with the lease | the lease ends |
 ///
 /// `NAME` is 32 hexadecimal digits, derived from the client secret, the endpoint, the client id and
 /// the token parameters. Another secret gives another name, so members before and after a rotation
@@ -49,9 +49,9 @@ mod seal;
 ///
 /// The store deletes a token at its expiry, by its own clock. A member also checks the sealed
 /// expiry, by its own clock. An operation takes at most 900 ms for a connection and as long for
-/// each reply. A connection is reused for a second after its last reply, which covers one
-/// flight. The next flight, hours later, does not depend on a connection that a firewall or a
-/// restart may have cut.
+/// each reply. A connection is reused for a second after its last reply, long enough for one token
+/// request. The next one, hours later, does not depend on a connection that a firewall or a restart
+/// may have cut.
 ///
 /// # Errors
 ///

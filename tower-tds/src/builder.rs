@@ -246,7 +246,7 @@ impl Builder {
         self
     }
 
-    /// Sets the latest deadline of all calls, with their bodies. See
+    /// Sets a deadline for each call with its body. A call can have an earlier one:
     /// [`Call::deadline`](crate::Call::deadline).
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
@@ -264,16 +264,16 @@ impl Builder {
     /// Bounds the time from the sending of a request to its response head, for each attempt. The
     /// default is 60 s. The waits for a token, a permit and a connection do not count.
     ///
-    /// The time for which a refused call is held for another token counts: allow the token endpoint's
-    /// answer time at least.
+    /// A refused call's wait for a new token counts, so set more than the token endpoint's answer
+    /// time.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = Some(timeout);
         self
     }
 
-    /// Bounds each wait for the next bytes of a body. The default is 30 s. A slow reader gets no
-    /// false timeout.
+    /// Bounds each wait for the next bytes of a body. The default is 30 s. The time between two
+    /// reads of the program does not count.
     #[must_use]
     pub const fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = timeout;
@@ -339,7 +339,7 @@ impl Builder {
     /// Connects to all addresses through the tunnel of this proxy.
     ///
     /// The URL is `http://host:port`, with user and password before the host if the proxy requires
-    /// them. Its connections count as the service's.
+    /// them. Connections to the proxy count toward the connection limit.
     #[must_use]
     pub fn proxy(mut self, url: &str) -> Self {
         self.proxies = Proxies::one(url);
@@ -359,9 +359,9 @@ impl Builder {
     /// Sets the connector: for a Unix socket, another TLS library, a tunnel, or a pipe in a test.
     ///
     /// hyper-util calls it with an address of the service or of the token endpoint. It is
-    /// responsible for TLS and proxies, so the settings for these are an error beside it. Its
-    /// connections speak HTTP/1.1. It is inside of the connection limit: one call should make one
-    /// socket, within 20 s. Its readiness has no timeout.
+    /// responsible for TLS and proxies, so `build` refuses settings for these. Its connections
+    /// speak HTTP/1.1. The connection limit is around it: each call of the connector should open
+    /// one socket, within 20 s. Its readiness has no timeout.
     ///
     /// # Examples
     /// ```

@@ -45,10 +45,9 @@ use crate::{
 ///
 /// # Runtimes
 /// A connection belongs to the runtime of the call that opened it. If that runtime has ended, a
-/// call on the connection is retried. If that runtime is not driven, as a current-thread runtime
-/// outside of `block_on`, a call of another runtime may get the connection and wait until its
-/// attempt ends. Give such runtimes a client each, with the same
-/// [`SharedLimits`](crate::SharedLimits).
+/// call on the connection is retried. A current-thread runtime outside of `block_on` does not run
+/// its tasks: a call of another runtime that gets its connection waits until the attempt times out.
+/// Give such runtimes a client each, with the same [`SharedLimits`](crate::SharedLimits).
 ///
 /// # Errors
 /// [`Error::kind`] is what happened, and the text contains what to do next. A success that ends

@@ -21,9 +21,10 @@ use crate::translate::{IntoError, ReadError};
 /// TLS. Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task:
 /// otherwise put `.map_future(Box::pin)` between the two.
 ///
-/// The deadline ends at the response head. Nothing is sent after it. A cancelled call that was sent runs to its end in the background. A
-/// guard in the request's extensions shows whether it was sent; over HTTP/2, and over clients that
-/// convert requests, such as reqwest, a cancelled call counts as sent.
+/// The deadline covers the call until its response head, and not the body. Nothing is sent after
+/// it. A cancelled call that was sent runs to its end in the background. A guard in the request's
+/// extensions shows whether it was sent; over HTTP/2, and over clients that convert requests, such
+/// as reqwest, a cancelled call counts as sent.
 ///
 /// Token requests count at the service as well: build the [`TokenSource`] over a client behind
 /// [`Limiter::first_in_line`].
@@ -111,8 +112,8 @@ impl<P> TdsLayer<P> {
     ///
     /// The waits for a token, a permit and a connection do not count.
     ///
-    /// The time for which a refused call is held for another token counts: allow the token endpoint's
-    /// answer time at least.
+    /// A refused call's wait for a new token counts, so set more than the token endpoint's answer
+    /// time.
     #[must_use]
     pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;

@@ -22,9 +22,9 @@
 //! ```
 //!
 //! A path is appended to the base URL byte for byte. [`Client::request`] sends any request with any
-//! [`RequestBody`]. A [`Response`] has its bytes, text, JSON or pieces. [`Call::deadline`] bounds one
-//! call with its body, and [`Builder::deadline`] all. [`Client::from_service`] is a client without
-//! sockets, for unit tests.
+//! [`RequestBody`]. A [`Response`] gives its body as bytes, text or JSON, or piece by piece.
+//! [`Call::deadline`] bounds one call with its body, and [`Builder::deadline`] all.
+//! [`Client::from_service`] is a client without sockets, for unit tests.
 //!
 //! # Guarantees
 //! - One token request serves all clones. The token is renewed ahead of expiry, off the request path.
@@ -53,7 +53,7 @@
 //! - The service's data: paths, queries and payloads are the caller's.
 //! - The environment's proxies by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
 //! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
-//! - Another connection after a 421: it is retried as any other temporary refusal.
+//! - A new connection after a 421: the retry uses any connection of the pool.
 
 mod base;
 mod body;
@@ -76,10 +76,10 @@ mod transport;
 pub mod layers {
     //! The layers, for a custom stack, and the adapters that join them.
     //!
-    //! Each layer works alone. Two adapters join the three: with [`ReadError`] the token layer and the
-    //! limits read typed errors, and [`into_error`] converts the layers' errors for the retry layer.
-    //! Without them the stack does not compile. One wrong order compiles: a token layer outside of retry, where
-    //! each attempt has the token of the first.
+    //! Each layer works alone. Two adapters join them: with [`ReadError`] the token layer and the
+    //! limits read typed errors, and [`into_error`] converts the errors of these two for the retry
+    //! layer. Without them the stack does not compile. One wrong order compiles: a token layer
+    //! outside of retry, where each attempt has the token of the first.
     //!
     //! ```
     //! use bytes::Bytes;

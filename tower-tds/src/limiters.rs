@@ -30,8 +30,8 @@ pub struct SharedLimits(Limiter);
 impl SharedLimits {
     /// Keeps within `limits`.
     ///
-    /// From two connections on, the last one is for token calls. With one connection, each call opens
-    /// it anew, so that a token call gets its turn.
+    /// From two connections on, the last one is for token calls. With one connection, each call
+    /// opens a new one and closes it, so that a token call gets its turn.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         // A call beyond the data connections would wait for one while its timeouts run.

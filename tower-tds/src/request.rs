@@ -14,7 +14,7 @@ use tower_tds_errors::Replay;
 
 /// The body of a request.
 ///
-/// A retry can send bytes again: `()`, `&str`, `String`, `Bytes` and `Vec<u8>` convert into a body.
+/// `()`, `&str`, `String`, `Bytes` and `Vec<u8>` convert into a body, which a retry can send again.
 /// A [stream](Self::stream) is sent once, and a call that could have been retried fails with
 /// [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
 ///

@@ -19,8 +19,8 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
 /// Reads typed errors for the token layer and the limits.
 ///
-/// Their own defaults read responses alone. Above a
-/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer) refusals are errors: with this value the
+/// By default, the token layer and the limits read only responses. Above a
+/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer) refusals are errors, and with this value the
 /// layers read their kind.
 ///
 /// # Examples
@@ -194,9 +194,9 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
 
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
 ///
-/// A call that the limits rejected in a long pause has the kind of the 429 before it. A call
-/// without a permit for its socket in time has the kind of any other limit timeout. A refusal by a
-/// limit of the service is not charged to the budget of retries, because [`RequestLimit`] paces them.
+/// A call that the limits rejected in a long pause has the kind of the 429 before it. A call that
+/// gets no permit for its socket in time is a [`Kind::LimitTimeout`]. A refusal by a limit of the
+/// service is not charged to the budget of retries, because [`RequestLimit`] delays them.
 ///
 /// [`RequestLimit`]: tower_tds_limits::RequestLimit
 ///
@@ -312,7 +312,7 @@ fn from_token(error: TokenError) -> Error {
 
 /// Advice for a foreign origin: the token is sent to the origin of the base URL alone.
 const FOREIGN: &str =
-    "it goes to a foreign origin: ask the origin of the base url, or build a client for that one";
+    "it goes to a foreign origin: use the origin of the base url, or build another client";
 
 const PROXY: &str = "check user and password of the proxy";
 

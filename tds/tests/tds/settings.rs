@@ -91,7 +91,7 @@ async fn limits_that_cannot_be_kept_are_told_before_anything_is_asked() {
         (["--rate", "5/60x"], "5/60s"),
         (["--connections", "0"], "number from 1"),
         (["--share", "2/1"], "1/4"),
-        (["--share", "1/100"], "a share of 1/100 leaves none of 50"),
+        (["--share", "1/100"], "1/100 of 50 is less than one"),
         (["--log", "xml"], "text or json"),
         (["--env-file", "/none"], "/none"),
     ] {

@@ -53,8 +53,8 @@ pub struct ClassifyLayer {}
 /// only.
 ///
 /// The body of every other response is read, for at most 16 KiB and a second, so that the
-/// connection can be reused. The read also ends at the call's [`DeadlineAt`](crate::DeadlineAt). A
-/// read that is cut costs text and not the kind.
+/// connection can be reused. The read also ends at the call's [`DeadlineAt`](crate::DeadlineAt).
+/// The error is then made from the head and the bytes read so far.
 ///
 /// A compressed body gives no message, and the status decides. Put a decompression layer below if
 /// responses may be compressed.

@@ -56,11 +56,11 @@ pub struct CloneBody;
 /// ```
 /// use tower_tds_errors::Repeat;
 ///
-/// // A POST that only asks, or that its service runs once however often it comes.
+/// // A POST that changes nothing, or that may arrive several times.
 /// let mut search = http::Request::post("/v2/search").body("{}").unwrap();
 /// search.extensions_mut().insert(Repeat::Allowed);
 ///
-/// // What nobody would wait for.
+/// // A response that is of no use after a retry.
 /// let mut live = http::Request::get("/v2/live").body("").unwrap();
 /// live.extensions_mut().insert(Repeat::Never);
 /// ```

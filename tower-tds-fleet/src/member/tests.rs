@@ -187,7 +187,7 @@ fn only_the_answer_to_the_last_question_within_two_seconds_counts() {
         action => panic!("it asks: {action:?}"),
     };
     let first = ask(now);
-    // The member gives the first question up, and asks again.
+    // The member gives up the first question, and sends another.
     let later = now + ms(2_000);
     let second = ask(later);
     assert_eq!(

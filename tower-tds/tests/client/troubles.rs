@@ -136,7 +136,7 @@ async fn looks(what: &str, expected: &str) -> Seen {
             }
         }
         "a host without an address" => "https://data.invalid".clone_into(&mut base),
-        "a certificate that nobody vouches for" => {
+        "a certificate of an unknown issuer" => {
             let mut config = Config::default();
             config.tls = Tls::On;
             secured = start(config).await;
