@@ -133,7 +133,8 @@ const LIMITERS: &str = "
 ## 1,500 GETs against a limit of 50 a second
 
 A hundred tasks call the simulated service, which counts by a sliding counter. Arrivals are delayed by 5 ms (median) to 100 ms (p99). All
-limiters are set to 50 a second and 60 connections. A call is lost if its caller did not get the data. 30 s is the minimum.
+limiters are set to 50 a second and 60 connections; governor keeps its default burst of 50. A call is lost if its caller did not get the data;
+the peers have no retry. 30 s is the minimum.
 
 ![](benches/plots/limiters.svg)
 
