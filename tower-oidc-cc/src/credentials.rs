@@ -103,7 +103,8 @@ impl Credentials {
 
     /// Checks and takes a client id, and a client secret that travels in a Basic header.
     ///
-    /// Both are form-encoded first (RFC 6749, section 2.3.1), so any character will do.
+    /// Both are form-encoded first (RFC 6749, section 2.3.1), so each character that is accepted
+    /// arrives unchanged.
     ///
     /// # Errors
     ///

@@ -114,7 +114,7 @@ kinds! {
     /// The kind of a failure. Two failures differ in kind if a program reacts differently to them.
     ///
     /// The status alone, or the type of a transport error, decides it; texts only refine it. The
-    /// crate's front page has a table with the retry rule and the remedy of each kind.
+    /// crate's front page has a table with the retry rule of each kind.
     ///
     /// # Examples
     ///

@@ -40,7 +40,7 @@
 //!   ([`Burst::Of`]). With [`Proof::End`] also services that count what is in flight.
 //! - [`Burst::Auto`], the default, is not a proof for leaky buckets. It relies on evidence. A
 //!   hundred random buckets of ten behind random networks refused 3 of 10,000,000 calls
-//!   (`cargo test -p tower-tds --test rules random`). Where response heads arrive while their
+//!   (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`). Where response heads arrive while their
 //!   bodies stall, up to 580 of 100,000 were refused.
 //! - Requests from their sending to the end of their bodies, and sockets from before `connect` until the
 //!   server has closed them, stay within their limits.
