@@ -60,7 +60,7 @@
 //! - **One request.** Any number of callers without a token share one token request. Dropping a
 //!   caller never cancels it.
 //! - **Outages.** While a token is valid, no fault of the token endpoint fails a call. A token that
-//!   the service has refused delays a call by one second at most.
+//!   the service has refused delays other calls by one second at most.
 //! - **Refused tokens.** A token that dies early is replaced after any 401 that names no missing
 //!   role or header. The refused call is held until then, so that a retry layer outside sends it
 //!   again with the new token. Refusals cause 16 token requests an hour at most.
