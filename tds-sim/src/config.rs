@@ -27,7 +27,7 @@ pub struct Config {
     pub connections: u32,
     /// Definition of a connection.
     pub counting: CountConnections,
-    /// The call-count ceiling of each key behind 429; none if absent.
+    /// How many calls each key may make in a window; further calls get 429.
     pub quota: Option<Quota>,
     /// Whether a 429 has `Retry-After`.
     pub retry_after: RetryAfter,

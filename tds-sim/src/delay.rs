@@ -65,7 +65,7 @@ pub enum Delay {
     Stall {
         /// The time from the end of a stall to the end of the next; zero makes no stalls.
         every: Duration,
-        /// How long a stall lasts; from `every` up one follows the other.
+        /// How long a stall lasts; if it is `every` or longer, the next begins when one ends.
         length: Duration,
     },
 }

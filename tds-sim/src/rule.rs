@@ -73,8 +73,8 @@ pub enum Rule {
     /// An arrival at `now` is accepted while fewer than `limit` accepted requests were in flight
     /// at some instant of `(now - per, now]`.
     ///
-    /// A request is in flight from its arrival to its end, both included, so it counts until it
-    /// ended `per` ago; one that is never [ended](Meter::end) counts for ever. The refused were
+    /// A request is in flight from its arrival to its end, both included, so it counts for `per`
+    /// after its end; one that is never [ended](Meter::end) counts for ever. The refused were
     /// never in flight.
     InFlight,
 }

@@ -83,8 +83,8 @@
 //! - One source for several runtimes. Its task runs on the runtime of its first use. If that
 //!   runtime ends, the next use spawns another task. A token request that was interrupted by the
 //!   end may fail.
-//! - A machine that is suspended between the readiness of a service and its call. That call may send
-//!   an expired token, and its refusal brings another one.
+//! - A machine that is suspended between the readiness of a service and its call. That call may
+//!   send an expired token; the refusal causes a request of a new one.
 //! - Tokens that die more often than every five minutes.
 //! - Grants with a user, and refresh tokens.
 //! - The content of tokens: they are opaque to a client (RFC 9068, section 6).

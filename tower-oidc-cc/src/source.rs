@@ -61,7 +61,7 @@ mod shared;
 /// The refused call is held until the refresh has a result, so that a resend sends the new token.
 /// Other calls wait for one second at most and then send the doubted token.
 ///
-/// No rule helps against tokens that die more often than every five minutes. It does not help either
+/// No rule helps against tokens that die more often than every five minutes. Nor does a rule help
 /// if the nodes of a service refuse each new token for a minute.
 ///
 /// # Cancel safety

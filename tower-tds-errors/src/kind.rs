@@ -162,7 +162,8 @@ kinds! {
         RateExceeded: "rate_exceeded", Silence, Answered,
             "too many requests per second from this IP address",
             "send nothing for a second, then more slowly; share one limiter";
-        /// More connections than the address may hold (416 without `Range`). The limiter sheds some.
+        /// More connections than the address may hold (416 without `Range`). The limiter opens fewer
+        /// for a while.
         ConnectionLimit: "connection_limit", Backoff, Answered,
             "too many connections from this IP address",
             "close some, or share one client; another key does not help";
@@ -201,7 +202,8 @@ kinds! {
         InvalidRequest: "invalid_request", Never, Never,
             "request cannot be sent",
             "use an absolute URI, a scheme that the client supports, and a body that does not fail";
-        /// No connection, or none that took the request. The request was not sent.
+        /// There was no connection, or it closed before it took the request. The request was not
+        /// sent.
         Connect: "connect", Backoff, Never,
             "connection failed",
             "check host and network, then retry";

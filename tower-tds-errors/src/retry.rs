@@ -98,8 +98,8 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
 /// of the call, and counts towards its deadline. Bound the waiting calls with a
-/// `ConcurrencyLimit` above it. Put a `LoadShed` below it, where a shed call is retried within the
-/// deadline. Put a `Buffer` below it as well: above it, a `Buffer` never fills.
+/// `ConcurrencyLimit` above it. A `LoadShed` belongs below this layer, where a shed call is retried
+/// within the deadline. So does a `Buffer`, which never fills above it.
 ///
 /// Nothing is sent before the first poll of the future. `call` itself deposits into the budget.
 /// Each call uses a clone of the inner service, which is polled ready for each attempt.

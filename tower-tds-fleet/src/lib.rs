@@ -19,8 +19,8 @@
 //! # Guarantees
 //! - The sum over all members of what they may use or still have in use is at most the limit: of
 //!   requests, of a bucket's places, and of sockets.
-//! - No call waits for the store. If the store is unreachable, a member sends until its share ends,
-//!   after five seconds.
+//! - A busy member never waits for the store. If the store is unreachable, a member sends until its
+//!   share ends, after five seconds.
 //! - A token store that is unreachable costs each process a token request, and fails no call.
 //! - A reader of the store learns neither the token nor the secret. A writer cannot inject a token
 //!   of its own.

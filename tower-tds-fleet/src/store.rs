@@ -46,7 +46,7 @@ pub struct FleetStatus {
     pub total: Share,
     /// The sum of what the members have or may still have in use.
     pub recorded: Share,
-    /// How long until the requests of silent members are free. A member is silent that was killed,
+    /// How long until the requests of silent members are free. A member is silent if it was killed,
     /// has left with requests in flight, or does not reach the store.
     pub requests_free_in: Duration,
     /// How long until the sockets of silent members are free.

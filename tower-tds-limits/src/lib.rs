@@ -69,8 +69,9 @@
 //!   ([`Rung::Serial`]).
 //! - Limits that several processes share: tower-tds-fleet divides them. Without a store, give each
 //!   process its part of each quota, of the requests in flight, of the sockets, and of the ten
-//!   places of a bucket ([`Burst::Of`] is one less).
-//! - A service that counts behind a gateway later than a second after the gateway's own 502 or 504.
+//!   places of a bucket (`Burst::Of(n - 1)` for `n` places).
+//! - A service that counts behind a gateway after the gateway's own 502, or later than a second
+//!   after its 504.
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.

@@ -152,7 +152,7 @@ impl Limits {
         }
     }
 
-    /// Keeps within a further quota as well, by the same window and counter.
+    /// Adds another quota, with a window and a counter of its own.
     ///
     /// A bucket applies only to quotas whose interval is at most a second, so a quota of 10,000 an
     /// hour does not space calls over the hour. A burst that is [chosen](crate::Burst::Of) also

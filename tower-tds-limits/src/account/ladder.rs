@@ -12,11 +12,11 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 /// refusals with at most fifty responses between them lead to a lower rung, if that rung would have
 /// withheld the refused requests.
 ///
-/// If a quarter or more of the share of refusals remains on the lower rung, the limiter returns to
-/// the rung above. It does not try the same remedy (smaller bursts or a lower rate) for ten
-/// minutes, then twenty, and so on. A lower rate is lowered further instead, while less than half
-/// of the share remains. After ten minutes without a step the limiter climbs one rung, and each
-/// next rung takes half as long. A step down after a climb doubles the time to the next climb.
+/// If the rate of refusals is still a quarter or more of that on the rung above, the limiter
+/// returns there. It does not try the same remedy (smaller bursts or a lower rate) for ten
+/// minutes, then twenty, and so on. Exception: if the lower rung has a lower rate, and less than
+/// half of the refusals remain, the rate is lowered once more. After ten minutes without a step the
+/// limiter climbs one rung, and each next rung takes half as long. A step down after a climb doubles the time to the next climb.
 ///
 /// # Examples
 /// ```
