@@ -28,7 +28,7 @@ use crate::{
     status,
 };
 
-/// Serve many users, and programs in any language, with one call per resource
+/// Serve many users and programs, by one call for each resource
 #[derive(Debug, Args)]
 #[command(
     after_help = "A user gets data, 503 with Retry-After, or 504 within the deadline. \
