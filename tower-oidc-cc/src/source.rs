@@ -361,8 +361,8 @@ impl TokenSourceBuilder {
     /// Builds the source over the HTTP client that carries the token requests.
     ///
     /// Any `Service` over `http` types is a client. It must not follow redirects, which would take
-    /// the secret to another place. It must not log bodies, which hold the secret. Nothing is sent yet. The first use
-    /// needs a tokio runtime with its timer enabled.
+    /// the secret to another place. It must not log bodies, which hold the secret. Nothing is sent
+    /// yet. The first use needs a tokio runtime with its timer enabled.
     #[must_use]
     pub fn build<S, B, R>(self, client: S) -> TokenSource
     where
