@@ -62,11 +62,11 @@ pub struct Config {
 #[non_exhaustive]
 pub enum CountConnections {
     /// A socket from its accept until the server closes it, idle or not; while there are too many,
-    /// every request of that address is refused. HAProxy's `conn_cur` counts so.
+    /// every request of that address is refused. HAProxy's `conn_cur` counts in this way.
     #[default]
     Accepted,
-    /// A request from its count to the end of its answer; nginx's `limit_conn` counts so,
-    /// and streams of one HTTP/2 connection one by one.
+    /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
+    /// stream of an HTTP/2 connection counts as one.
     Busy,
 }
 

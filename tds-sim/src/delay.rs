@@ -54,8 +54,8 @@ pub enum Delay {
     Pareto {
         /// The shortest delay.
         min: Duration,
-        /// Exponent of the tail. From 2 down the variance is boundless but for the cap,
-        /// from 1 down the mean; what is not positive makes every delay the longest one.
+        /// Exponent of the tail. Without the cap, the variance would be infinite for 2 and less,
+        /// and the mean for 1 and less. With zero or less, every delay is the longest one.
         alpha: f64,
     },
     /// Everything stands still for the last `length` of each `every`, and then comes at once.

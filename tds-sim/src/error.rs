@@ -4,8 +4,9 @@ use std::{error::Error as StdError, fmt};
 
 /// An error of the simulator, or a fault that it played.
 ///
-/// On a socket a fault is bytes that never come. Without one it is this error, from the
-/// [`Sim`](crate::Sim) or from its [`Body`](crate::Body).
+/// On a socket the client sees a fault as a reset, a close, missing bytes, or bytes that are not
+/// HTTP. Without a socket it gets this error, from the [`Sim`](crate::Sim) or from its
+/// [`Body`](crate::Body).
 ///
 /// # Examples
 /// ```

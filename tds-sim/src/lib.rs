@@ -1,9 +1,10 @@
-//! The transport data service, simulated from its contract and audited.
+//! A simulator of the transport data service, written from its contract, with a ledger of all
+//! calls.
 //!
-//! A simulator of the transport data service, for tests of its clients. It issues tokens, serves
-//! data, enforces the limits by any rule that the contract allows, plays scripted faults, and keeps
-//! a ledger of what it saw. It is written from the contract alone and shares no code and no
-//! constant with the crates under test.
+//! It is for tests of the service's clients. It issues tokens, serves data, enforces the limits by
+//! any rule that the contract allows, plays scripted faults, and keeps a ledger of what it saw. It
+//! is written from the contract alone and shares no code and no constant with the crates under
+//! test.
 //!
 //! ```text
 //!              Sim: a plain service                              Ledger
@@ -51,11 +52,12 @@
 //! ```
 //!
 //! # Guarantees
-//! - Every call is in the ledger before it is answered, at the very time its limits are counted.
+//! - Every call is in the ledger before it is answered, with the time at which it counted against
+//!   the limits.
 //! - A socket counts from its accept until just before the server closes it: a client that opens
 //!   the next one after it has read the end of the last does not exceed the limit.
-//! - One seed and one sequence of calls give the same faults, delays and keys. Tokens differ, since
-//!   each simulator makes a new key that signs them.
+//! - One seed and one sequence of calls give the same faults, delays and API keys. Tokens differ,
+//!   because each simulator makes a new signing key.
 //!
 //! # Non-goals
 //! Tokens and signatures of others, `private_key_jwt` by other algorithms than RS256, HTTP/3, speed.

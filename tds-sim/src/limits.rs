@@ -11,7 +11,7 @@ use crate::{
     text::{ParseError, parse_duration},
 };
 
-/// So many calls of one key in each window of the simulator's clock.
+/// The number of calls that one key may make in each window of the simulator's clock.
 ///
 /// Written as text it is `CALLS/WINDOW`, such as `20/60s`, or `20/60` in seconds.
 ///

@@ -35,8 +35,8 @@ use crate::{
                         /healthz and /readyz show whether the service answers; /metrics is for Prometheus."
 )]
 pub(crate) struct Backend {
-    /// The resources, a path and query a line; - reads stdin [default:
-    /// all of them, for this machine alone]
+    /// The resources, one path with its query per line; - reads stdin [default: all of them, for
+    /// this machine alone]
     #[arg(long, value_name = "FILE")]
     list: Option<String>,
     /// Address to listen on; port 0 is a free one

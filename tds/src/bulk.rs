@@ -41,8 +41,8 @@ use crate::{
                         resumed where the service can. Ctrl-C leaves whole files."
 )]
 pub(crate) struct Bulk {
-    /// A path and query a line, then optionally a TAB and a file name; {1..12}
-    /// and {2026-01-01..2026-01-31} are ranges; - reads stdin
+    /// One path with its query per line, then optionally a TAB and a file name; {1..12} and
+    /// {2026-01-01..2026-01-31} are ranges; - reads stdin
     #[arg(long, value_name = "FILE")]
     list: String,
     /// The folder for the files

@@ -39,7 +39,7 @@ use crate::{
     after_help = "A late feed is never requested twice at once, and missed requests are not repeated. One line is printed when an outage begins, and one when it ends. Ctrl-C ends the job, and all files are whole."
 )]
 pub(crate) struct Poll {
-    /// A file with a path and query a line, as for bulk; - is the standard input
+    /// A file with one path and query per line, as for bulk; - reads stdin
     #[arg(long, value_name = "FILE")]
     list: String,
     /// How often each feed is requested
