@@ -3,7 +3,6 @@
 use std::{error, fmt};
 
 use redis::RedisError;
-use tower_tds_limits::StoreFault;
 
 /// A fault of a fleet's store, or of the fleet's settings.
 ///
@@ -12,6 +11,51 @@ use tower_tds_limits::StoreFault;
 pub struct FleetError {
     kind: StoreFault,
     detail: String,
+}
+
+/// The faults of a store, grouped by remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum StoreFault {
+    /// No answer in time: no such host, no server, a cut network.
+    Unreachable,
+    /// Wrong user or password.
+    Credentials,
+    /// The user may not run a command that is needed.
+    MissingRight,
+    /// The certificate of either side is not accepted, or there is no cryptography.
+    Tls,
+    /// A replica, or a server that refuses writes.
+    ReadOnly,
+    /// The server is at its limit of memory.
+    OutOfMemory,
+    /// A node of a cluster without the fleet's slot.
+    WrongNode,
+    /// The other members have quotas with other intervals.
+    OtherQuotas,
+    /// The settings of this member cannot be used.
+    Settings,
+    /// Any other error of the server.
+    Other,
+}
+
+// === impl StoreFault ===
+
+impl fmt::Display for StoreFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "the store is unreachable",
+            Self::Credentials => "the store refuses the user or the password",
+            Self::MissingRight => "the store's user lacks a right",
+            Self::Tls => "no TLS to the store: check the certificates",
+            Self::ReadOnly => "the store refuses writes",
+            Self::OutOfMemory => "the store is out of memory",
+            Self::WrongNode => "this node does not have the fleet's slot: use a cluster client",
+            Self::OtherQuotas => "other members have quotas with other intervals",
+            Self::Settings => "the fleet's settings cannot be used",
+            Self::Other => "the store failed",
+        })
+    }
 }
 
 // === impl FleetError ===

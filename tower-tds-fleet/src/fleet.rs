@@ -242,7 +242,6 @@ impl Driver {
         }
         let fault = answer.as_ref().err().filter(|error| !error.is_late());
         let kind = fault.map(FleetError::kind);
-        self.limiter.set_store_fault(kind);
         let before = self.status.borrow().fault.as_ref().map(FleetError::kind);
         match fault {
             Some(error) if kind != before => {

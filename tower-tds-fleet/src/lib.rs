@@ -41,10 +41,9 @@ mod tls;
 mod token;
 
 pub use redis;
-pub use tower_tds_limits::StoreFault;
 
 pub use self::{
-    error::FleetError,
+    error::{FleetError, StoreFault},
     fleet::Fleet,
     store::{FleetStatus, Store},
     token::RedisTokens,

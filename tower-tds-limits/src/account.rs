@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub use self::ladder::Rung;
 use self::ladder::{Crowd, Ladder};
 use crate::{
-    Burst, Limits, Outcome, Proof, Quota, Rules, Share, StoreFault, WaitCause,
+    Burst, Limits, Outcome, Proof, Quota, Rules, Share, WaitCause,
     clock::{self, Epoch, Tick, nanos},
     limits::TIMED_OUT,
     rule::{Rule, later},
@@ -36,8 +36,6 @@ pub(crate) struct Account {
     closes_at: Tick,
     /// How long the machine was suspended when the share was set.
     suspended: Duration,
-    /// The fault that keeps a share from being renewed.
-    store_fault: Option<StoreFault>,
     /// Requests that no response will prove, ordered by the end of the time in which they can be
     /// counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
@@ -93,7 +91,6 @@ impl Account {
             ladder: Ladder::new(limits.start),
             share: None,
             closes_at: Tick::NEVER,
-            store_fault: None,
             suspended: Duration::ZERO,
         };
         let rules = limits.quotas().iter().map(|quota| {
@@ -271,8 +268,7 @@ impl Account {
         }
         let seen = self.seen;
         if seen >= self.closes_at {
-            let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
-            return (None, cause);
+            return (None, WaitCause::Share);
         }
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
         let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
@@ -321,10 +317,6 @@ impl Account {
     /// its end stood still.
     pub(crate) fn was_suspended(&self, suspended: Duration) -> bool {
         self.share.is_some() && suspended > self.suspended + SHORT
-    }
-
-    pub(crate) fn set_store_fault(&mut self, fault: Option<StoreFault>) {
-        self.store_fault = fault;
     }
 
     /// The share that is all of the limits on the present rung.

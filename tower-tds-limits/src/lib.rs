@@ -99,7 +99,7 @@ pub use self::{
         Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
         RequestLimitLayer,
     },
-    wait::{StoreFault, WaitCause},
+    wait::WaitCause,
 };
 
 /// The future of this crate's services.

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, task::Waker, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, Share, StoreFault, WaitCause, clock,
+    Limits, Rung, Share, WaitCause, clock,
     credential::Credential,
     wait::{Limit as _, Line},
 };
@@ -145,12 +145,6 @@ impl Limiter {
     pub fn was_suspended(&self) -> bool {
         let account = &self.credential.account;
         account.read(|account, _| account.was_suspended(clock::suspended()))
-    }
-
-    /// Sets the fault of the store. The errors of calls that wait for a share contain it.
-    pub fn set_store_fault(&self, fault: Option<StoreFault>) {
-        let account = &self.credential.account;
-        account.read(|account, _| account.set_store_fault(fault));
     }
 
     /// The share that is all of the limits, on the present rung of the ladder.

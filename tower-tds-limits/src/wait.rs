@@ -117,53 +117,6 @@ pub enum WaitCause {
     Response,
     /// A [`Share`](crate::Share) of the limits: it is empty, or it has ended.
     Share,
-    /// The same, because of a fault of the store that gives shares.
-    Store(StoreFault),
-}
-
-/// The faults of a store that gives shares, grouped by remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum StoreFault {
-    /// No answer in time: no such host, no server, a cut network.
-    Unreachable,
-    /// Wrong user or password.
-    Credentials,
-    /// The user may not run a command that is needed.
-    MissingRight,
-    /// The certificate of either side is not accepted, or there is no cryptography.
-    Tls,
-    /// A replica, or a server that refuses writes.
-    ReadOnly,
-    /// The server is at its limit of memory.
-    OutOfMemory,
-    /// A node of a cluster without the fleet's slot.
-    WrongNode,
-    /// The other members have quotas with other intervals.
-    OtherQuotas,
-    /// The settings of this member cannot be used.
-    Settings,
-    /// Any other error of the server.
-    Other,
-}
-
-// === impl StoreFault ===
-
-impl fmt::Display for StoreFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unreachable => "the store is unreachable",
-            Self::Credentials => "the store refuses the user or the password",
-            Self::MissingRight => "the store's user lacks a right",
-            Self::Tls => "no TLS to the store: check the certificates",
-            Self::ReadOnly => "the store refuses writes",
-            Self::OutOfMemory => "the store is out of memory",
-            Self::WrongNode => "this node does not have the fleet's slot: use a cluster client",
-            Self::OtherQuotas => "other members have quotas with other intervals",
-            Self::Settings => "the fleet's settings cannot be used",
-            Self::Other => "the store failed",
-        })
-    }
 }
 
 // === impl Waiter ===
@@ -257,7 +210,6 @@ impl WaitCause {
             Self::Connection => "connection",
             Self::Response => "response",
             Self::Share => "share",
-            Self::Store(_) => "store",
         }
     }
 }
@@ -265,7 +217,6 @@ impl WaitCause {
 impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Store(fault) => return write!(f, "a share of the fleet's limits: {fault}"),
             Self::Share => "a share of the fleet's limits",
             Self::Readiness => "the inner service, such as a token",
             Self::Window | Self::Counter | Self::Bucket => "the rate limit",
