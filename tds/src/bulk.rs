@@ -48,13 +48,10 @@ pub(crate) struct Bulk {
     /// The folder for the files
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Write the sums to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
     /// Write a list of the files that are missing at the end
     #[arg(long, value_name = "FILE")]
     rerun: Option<PathBuf>,
-    /// Print an event for each file, as a line of JSON
+    /// Print a line of JSON for each file, and one with the sums
     #[arg(long)]
     json: bool,
     /// Downloads at once; 5 with --compress, because decoders need memory
@@ -113,7 +110,6 @@ struct Report {
 pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
-    save::check("--report", job.report.as_deref()).await?;
     save::check("--rerun", job.rerun.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
     let builder = match job.compress {
@@ -154,8 +150,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     // Calls that end here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
     let exit = ended.unwrap_or_else(|| run.exit());
-    let ended = run.end(exit, job.report.as_deref(), job.rerun.as_deref());
-    match ended.await {
+    match run.end(exit, job.rerun.as_deref()).await {
         // Any other failure is worse.
         Err(mut failure) if exit != Exit::Whole => {
             failure.exit = exit;
@@ -304,14 +299,9 @@ impl Run {
         }
     }
 
-    /// Prints the causes and the sums, and writes the files. A failure of one does not prevent the
-    /// others.
-    async fn end(
-        self,
-        exit: Exit,
-        report: Option<&Path>,
-        rerun: Option<&Path>,
-    ) -> Result<(), Failure> {
+    /// Prints the causes and the sums, and writes the list of what is missing, though they may not
+    /// be printed.
+    async fn end(self, exit: Exit, rerun: Option<&Path>) -> Result<(), Failure> {
         let Self {
             report: mut sums,
             progress,
@@ -333,17 +323,12 @@ impl Run {
         } else {
             sums.line()
         };
-        let mut ended = output::print(last).map(drop);
+        let printed = output::print(last).map(drop);
+        let Some(path) = rerun else { return printed };
         let lines = self.items.iter().zip(&self.missing);
         let lines = lines.filter(|(_, missing)| **missing);
         let lines: String = lines.map(|(item, _)| item.line.clone() + "\n").collect();
-        let json = serde_json::to_vec_pretty(&sums).unwrap_or_default();
-        for (path, data) in [(report, json), (rerun, lines.into_bytes())] {
-            if let Some(path) = path {
-                ended = ended.and(save::write(path, &data).await);
-            }
-        }
-        ended
+        printed.and(save::write(path, lines.as_bytes()).await)
     }
 }
 
@@ -353,14 +338,6 @@ impl Report {
     /// The summary line.
     fn line(&self) -> String {
         let failed: u64 = self.failed.values().sum();
-        let kinds = self.failed.iter();
-        let kinds: Vec<_> = kinds
-            .map(|(kind, count)| format!("{kind} {count}"))
-            .collect();
-        let kinds = match kinds[..] {
-            [] => String::new(),
-            _ => format!(" ({})", kinds.join(", ")),
-        };
         let Self {
             total,
             ok,
@@ -371,7 +348,7 @@ impl Report {
         } = self;
         let bytes = DecimalBytes(self.bytes);
         format!(
-            "{total} files: {ok} ok, {skipped} skipped, {failed} failed{kinds}, {unfinished} unfinished; \
+            "{total} files: {ok} ok, {skipped} skipped, {failed} failed, {unfinished} unfinished; \
              {bytes} in {seconds} s\n"
         )
     }

@@ -349,7 +349,7 @@ impl IntoResponse for Refusal {
 
 /// How long a response is fresh by its headers, and whether it may be kept beyond that (RFC 9111,
 /// section 5.2.2).
-fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bool) {
+pub(crate) fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bool) {
     let values = headers.get_all(CACHE_CONTROL).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     let directives = values.flat_map(|value| value.split(',')).map(str::trim);

@@ -267,7 +267,7 @@ fn strong(headers: &HeaderMap) -> Option<&str> {
 ///
 /// Some servers ignore `If-Range`, and a server may send less than requested (RFC 9110, section
 /// 14.2).
-fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<u64> {
+pub(crate) fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<u64> {
     let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
     let (end, whole) = range.split_once('/')?;

@@ -94,7 +94,8 @@ async fn read(store: &Client, name: &str) -> Result<(BTreeMap<String, String>, u
     get.arg(format!("{{{name}}}:shares"));
     let fields = get.query_async(&mut connection).await?;
     let (seconds, micros): (u64, u64) = cmd("TIME").query_async(&mut connection).await?;
-    Ok((fields, seconds * 1_000 + micros / 1_000))
+    let millis = seconds.saturating_mul(1_000);
+    Ok((fields, millis.saturating_add(micros / 1_000)))
 }
 
 fn failure(error: &FleetError) -> Failure {
@@ -110,7 +111,7 @@ fn failure(error: &FleetError) -> Failure {
 }
 
 /// One line for each member: its record, and the age of its last question.
-fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
+pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     let mut table = format!(
         "{:16} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
         "member", "state", "requests", "places", "sockets", "wants", "asked"
@@ -134,9 +135,13 @@ fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
         let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
         if state == "silent" {
             // The times of the fleet's script.
-            let drains = (places / requests.max(1)).saturating_sub(2) * number(11);
-            let [requests, sockets] = [number(13) + drains, SOCKETS]
-                .map(|lasts| (seen + SILENT + lasts).saturating_sub(now).div_ceil(1_000));
+            let silent = seen.saturating_add(SILENT);
+            let drains = (places / requests.max(1)).saturating_sub(2);
+            let drains = drains.saturating_mul(number(11));
+            let [requests, sockets] = [number(13).saturating_add(drains), SOCKETS].map(|lasts| {
+                let end = silent.saturating_add(lasts);
+                end.saturating_sub(now).div_ceil(1_000)
+            });
             age += &format!("; requests free in {requests} s, sockets in {sockets} s");
         }
         table += &format!(

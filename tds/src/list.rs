@@ -50,7 +50,7 @@ pub(crate) fn read(source: &str) -> Result<Vec<Item>, Failure> {
     Ok(items)
 }
 
-fn parse(text: &str) -> Result<Vec<Item>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
     let mut lines_by_name = HashMap::new();
     let mut items = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -59,6 +59,9 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
             continue;
         }
         let of_line = |why| format!("line {number}: {why}");
+        if line.len() > LONGEST_LINE {
+            return Err(of_line(format!("longer than {LONGEST_LINE} bytes")));
+        }
         for line in expanded(line).map_err(of_line)? {
             let (target, name) = match line.split_once('\t') {
                 Some((target, name)) => (target, named(name)),
@@ -98,46 +101,51 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
 /// The lines of a template: `{1..12}`, `{01..12}` and `{2026-01-01..2026-01-31}` count, and `{}` in
 /// the name stands for the values.
 fn expanded(line: &str) -> Result<Vec<String>, String> {
-    let range = line.match_indices('{').find_map(|(at, _)| {
-        let (before, rest) = line.split_at(at);
-        let (range, after) = rest.strip_prefix('{')?.split_once('}')?;
-        let (first, last) = range.split_once("..")?;
-        Some((before, first, last, after))
-    });
-    let Some((before, first, last, after)) = range else {
-        return Ok(vec![line.to_owned()]);
-    };
-    let wrong = || {
-        let forms = "{1..12} or {2026-01-01..2026-01-31}, with at most a million values";
-        format!("{{{first}..{last}}} is no range: write {forms}")
-    };
+    let mut open = vec![line.to_owned()];
+    let mut lines = Vec::new();
+    while let Some(line) = open.pop() {
+        let range = line.match_indices('{').find_map(|(at, _)| {
+            let (before, rest) = line.split_at(at);
+            let (range, after) = rest.strip_prefix('{')?.split_once('}')?;
+            let (first, last) = range.split_once("..")?;
+            Some((before, first, last, after))
+        });
+        let Some((before, first, last, after)) = range else {
+            lines.push(line);
+            continue;
+        };
+        let values = values(first, last).ok_or_else(|| {
+            let forms = "{1..12} or {2026-01-01..2026-01-31}, with at most a million values";
+            format!("{{{first}..{last}}} is no range: write {forms}")
+        })?;
+        open.extend(values.iter().rev().map(|value| {
+            let line = format!("{before}{value}{after}");
+            match line.split_once('\t') {
+                Some((target, name)) => format!("{target}\t{}", name.replacen("{}", value, 1)),
+                None => line,
+            }
+        }));
+        if lines.len() + open.len() > MOST {
+            return Err(format!("more than {MOST} files: split the list"));
+        }
+    }
+    Ok(lines)
+}
+
+/// The values of a range, from one to [`MOST`].
+fn values(first: &str, last: &str) -> Option<Vec<String>> {
     let values: Vec<_> = if let Some((first, last)) = day(first).zip(day(last)) {
         let days = iter::successors(Some(first), |day| day.next_day());
         let days = days.take_while(|day| *day <= last);
         days.take(MOST + 1).map(|day| day.to_string()).collect()
     } else {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
         let is_padded = first.starts_with('0');
         let width = if is_padded { first.len() } else { 1 };
-        let numbers = (number(first)?..=number(last)?).take(MOST + 1);
+        let numbers = first.parse::<u64>().ok()?..=last.parse().ok()?;
+        let numbers = numbers.take(MOST + 1);
         numbers.map(|n| format!("{n:0width$}")).collect()
     };
-    if values.is_empty() || values.len() > MOST {
-        return Err(wrong());
-    }
-    let mut lines = Vec::new();
-    for value in values {
-        let line = format!("{before}{value}{after}");
-        let line = match line.split_once('\t') {
-            Some((target, name)) => format!("{target}\t{}", name.replacen("{}", &value, 1)),
-            None => line,
-        };
-        lines.extend(expanded(&line)?);
-        if lines.len() > MOST {
-            return Err(format!("more than {MOST} files: split the list"));
-        }
-    }
-    Ok(lines)
+    (1..=MOST).contains(&values.len()).then_some(values)
 }
 
 /// Parses a day such as 2026-01-31.
@@ -221,6 +229,9 @@ fn derived(target: &str) -> String {
 
 /// The most files of one list, a third of a gigabyte of memory.
 const MOST: usize = 1_000_000;
+
+/// The request line that usual servers accept.
+const LONGEST_LINE: usize = 8 * 1024;
 
 /// A name has at most 255 bytes, and a part needs its suffix.
 const LONGEST_STEP: usize = 255 - PART.len();

@@ -155,3 +155,6 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
 
 /// The time for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

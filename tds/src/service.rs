@@ -31,7 +31,7 @@ pub(crate) struct Service {
 
 impl Settings {
     /// The limits of this process: its share of the rates and of the connections.
-    fn limits(&self) -> Result<Limits, Failure> {
+    pub(crate) fn limits(&self) -> Result<Limits, Failure> {
         let usage = |name, why| Failure::usage(format!("{name}: {why}"));
         let share = self.value(SHARE).unwrap_or_default();
         let (part, whole): (u32, u32) = share

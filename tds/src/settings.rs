@@ -130,18 +130,22 @@ impl Options {
                 source,
             }));
         }
-        Ok(Settings {
-            all,
-            simulate: self.simulate,
-            stop: Arc::default(),
-            fleet: SetOnce::new(),
-        })
+        Ok(Settings::of(all, self.simulate))
     }
 }
 
 // === impl Settings ===
 
 impl Settings {
+    pub(crate) fn of(all: Vec<Setting>, simulate: bool) -> Self {
+        Self {
+            all,
+            simulate,
+            stop: Arc::default(),
+            fleet: SetOnce::new(),
+        }
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<&Setting> {
         self.all.iter().find(|setting| setting.name == name)
     }
@@ -187,11 +191,22 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Reads lines of `NAME=VALUE`. Quotes around a value are removed, as shells and systemd do.
+/// Reads a file of settings, if only its owner and its group can read a secret in it.
 fn env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let refused =
         |why: &dyn fmt::Display| Failure::usage(format!("--env-file {}: {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| refused(&error))?;
+    let settings = lines(&text).map_err(|why| refused(&why))?;
+    let is_secret =
+        |name: &str, value: &str| name == SECRET || name == FLEET_STORE && value.contains('@');
+    if settings.iter().any(|(name, value)| is_secret(name, value)) {
+        read_secret(path).map_err(|error| refused(&error))?;
+    }
+    Ok(settings)
+}
+
+/// Parses lines of `NAME=VALUE`. Quotes around a value are removed, as shells and systemd do.
+pub(crate) fn lines(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut settings = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -200,7 +215,7 @@ fn env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
         }
         let line = line.strip_prefix("export ").unwrap_or(line);
         let Some((name, value)) = line.split_once('=') else {
-            return Err(refused(&format!("line {number}: write NAME=VALUE")));
+            return Err(format!("line {number}: write NAME=VALUE"));
         };
         let value = value.trim();
         let quoted = ['"', '\''].iter().find_map(|quote| {
@@ -211,11 +226,6 @@ fn env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
         if !value.is_empty() {
             settings.push((name.trim().to_owned(), value.to_owned()));
         }
-    }
-    let is_secret =
-        |name: &str, value: &str| name == SECRET || name == FLEET_STORE && value.contains('@');
-    if settings.iter().any(|(name, value)| is_secret(name, value)) {
-        read_secret(path).map_err(|error| refused(&error))?;
     }
     Ok(settings)
 }

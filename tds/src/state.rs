@@ -96,14 +96,11 @@ fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
         reason = "the only clock that processes share"
     )]
     let now = SystemTime::now();
-    let next = about.modified()? + spacing;
+    let next = about.modified()?.checked_add(spacing);
     // A turn later than the end of the longest queue is of a clock that was set back.
-    let is_wrong = next > now + FARTHEST.max(spacing * QUEUE);
-    let next = if is_new || is_wrong {
-        now
-    } else {
-        next.max(now)
-    };
+    let farthest = now + FARTHEST.max(spacing * QUEUE);
+    let next = next.filter(|next| !is_new && (now..=farthest).contains(next));
+    let next = next.unwrap_or(now);
     file.set_modified(next)?;
     Ok(next.duration_since(now).unwrap_or_default())
 }

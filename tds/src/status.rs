@@ -97,7 +97,7 @@ fn waits(status: &Status, rate: &str) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;")
         .replace('"', "&quot;")

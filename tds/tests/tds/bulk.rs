@@ -20,18 +20,18 @@ impl Bench {
     /// `tds bulk` of these lines.
     fn bulk(&self, lines: &str, more: &[&str]) -> std::process::Command {
         fs::write(self.path("list"), lines).expect("a file");
-        let (list, files, report) = (self.path("list"), self.path("files"), self.path("report"));
+        let (list, files, rerun) = (self.path("list"), self.path("files"), self.path("rerun"));
         let mut arguments = vec!["bulk", "--list", text(&list), "--out", text(&files)];
-        let rerun = self.path("rerun");
-        arguments.extend(["--report", text(&report), "--rerun", text(&rerun)]);
+        arguments.extend(["--json", "--rerun", text(&rerun)]);
         arguments.extend(more);
         self.tds(&arguments)
     }
 
-    /// The report, whose sums have to be those of the list.
-    fn report(&self) -> Value {
-        let json = fs::read(self.path("report")).expect("a report");
-        let mut report: Value = serde_json::from_slice(&json).expect("JSON");
+    /// The sums of a run, which have to be those of the list.
+    fn report(&self, run: &Output) -> Value {
+        let last = out(run);
+        let last = last.lines().last().expect("the sums");
+        let mut report: Value = serde_json::from_str(last).expect("JSON");
         let again = fs::read_to_string(self.path("rerun")).expect("a list");
         report["again"] = again.lines().map(Value::from).collect();
         let count = |name: &str| report[name].as_u64().expect("a number");
@@ -112,12 +112,12 @@ async fn files_are_byte_equal_and_targets_go_out_as_they_stand() {
             "{target}"
         );
     }
-    assert_eq!(bench.report()["ok"], 63);
+    assert_eq!(bench.report(&run)["ok"], 63);
 
     // A second run has nothing to do, and one for what is missing does that.
     let run = output(bench.bulk(&list, &[])).await;
     ended(&run, 0);
-    assert_eq!(bench.report()["skipped"], 63);
+    assert_eq!(bench.report(&run)["skipped"], 63);
     fs::remove_file(bench.path("files").join("v1_live_bus-7")).expect("it is there");
     ended(&output(bench.bulk(&list, &[])).await, 0);
     let seen = bench.server.ledger().summary();
@@ -129,7 +129,7 @@ async fn a_range_is_a_file_for_each_of_its_values() {
     let bench = Bench::new("bulk-ranges", Config::default()).await;
     let list = "/v1/live/bus-{08..11}\n/v1/live/{a}..b\n\
                 /v1/live/{2024-02-27..2024-03-01}?n={1..2}\t{}/{}.json\n";
-    let run = output(bench.bulk(&list.replace("{a}..b", "a"), &["--json"])).await;
+    let run = output(bench.bulk(&list.replace("{a}..b", "a"), &[])).await;
     ended(&run, 0);
     let events: Vec<Value> = out(&run)
         .lines()
@@ -169,8 +169,7 @@ async fn a_range_is_a_file_for_each_of_its_values() {
     }
     // A file that was changed is downloaded again.
     fs::write(bench.path("files/v1_live_a"), "short").expect("it is ours");
-    let run = output(bench.bulk("/v1/live/a\n", &["--json"])).await;
-    ended(&run, 0);
+    ended(&output(bench.bulk("/v1/live/a\n", &[])).await, 0);
     assert_eq!(bench.file("v1_live_a"), live("a").as_bytes());
 }
 
@@ -217,7 +216,8 @@ async fn a_run_that_was_killed_is_gone_on_with() {
     // Requests in flight still arrive.
     bench.seen(|seen| seen.in_progress == 0).await;
     let before = bench.server.ledger().summary().data_calls;
-    ended(&output(bench.bulk(&list, &[])).await, 0);
+    let run = output(bench.bulk(&list, &[])).await;
+    ended(&run, 0);
     assert_eq!(bench.files().len(), 60, "and no part is left");
     let first = bench.file("day-0");
     assert!((0..60).all(|n| bench.file(&format!("day-{n}")) == first));
@@ -238,7 +238,7 @@ async fn an_interrupt_leaves_whole_files_and_a_report_that_adds_up() {
     signal(&run, "-INT");
     let run = end(run).await;
     ended(&run, 1);
-    let report = bench.report();
+    let report = bench.report(&run);
     assert_eq!(report["ended_by"], "interrupted");
     let whole = bench
         .files()

@@ -57,7 +57,9 @@ async fn no_job_shows_a_canary() {
             clean(job[0], secret, &shown);
         }
         let mut backend = bench.tds(&["backend", "--list", list, "--listen", "127.0.0.1:0"]);
-        backend.env("TDS_CLIENT_SECRET", secret);
+        backend
+            .env("TDS_CLIENT_SECRET", secret)
+            .env("TDS_LOG", "text:trace");
         let backend = Serving::start(backend);
         for path in [
             "/v1/live/bus",
@@ -71,6 +73,13 @@ async fn no_job_shows_a_canary() {
             let answer = backend.get(path).await;
             clean(path, secret, &(answer.head.clone() + &answer.text()));
         }
+        let log = backend.log();
+        // Its call of the service, or its request of a token.
+        assert!(
+            log.contains("TRACE") && log.contains("/v1/live/bus"),
+            "{log}"
+        );
+        clean("the log of the backend", secret, &log);
         clean("the folder of the data", secret, &files(Path::new(data)));
         assert!(
             !files(&bench.folder).contains(secret),

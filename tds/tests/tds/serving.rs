@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use tokio::{
@@ -21,6 +21,8 @@ pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
     /// Where its page is, if it has one.
     pub(crate) status: Option<SocketAddr>,
+    /// Reads its standard error.
+    log: Option<JoinHandle<String>>,
 }
 
 /// An answer as it came.
@@ -38,9 +40,11 @@ impl Serving {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let mut log = String::new();
         let mut status = None;
         let address = loop {
             let line = lines.next().expect("it listens").expect("text");
+            log += &line;
             if let Some((_, address)) = line.split_once("status at http://") {
                 status = Some(address.parse().expect("an address"));
             }
@@ -49,12 +53,20 @@ impl Serving {
             }
         };
         // Later lines are read, so that the server never waits for a reader.
-        thread::spawn(move || lines.for_each(drop));
+        let log = thread::spawn(move || log + &lines.map_while(Result::ok).collect::<String>());
         Self {
             child,
             address,
             status,
+            log: Some(log),
         }
+    }
+
+    /// Ends it, and returns its standard error.
+    pub(crate) fn log(mut self) -> String {
+        self.child.kill().expect("it runs");
+        let log = self.log.take().expect("it is read once");
+        log.join().expect("no panic")
     }
 
     pub(crate) async fn get(&self, target: &str) -> Answer {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write as _,
-    process::Stdio,
+    process::{Output, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -100,28 +100,27 @@ async fn the_part_of_a_run_that_was_killed_is_gone_on_with_if_it_is_of_the_same_
 async fn the_list_of_what_is_missing_runs_again() {
     let bench = Bench::new("again-list", Config::default()).await;
     let list = "/v1/live/a\n/nothing/there\tday/公車\n/v1/live/c\tc.json\n";
-    ended(&output(bench.bulk(list, &[])).await, 1);
-    let again = |bench: &Bench| {
-        let report = bench.report();
+    let run = output(bench.bulk(list, &[])).await;
+    ended(&run, 1);
+    let again = |run: &Output| {
+        let report = bench.report(run);
         let lines = report["again"].as_array().expect("a list").clone();
         let lines = lines
             .iter()
             .map(|line| format!("{}\n", line.as_str().expect("text")));
         lines.collect::<String>()
     };
-    let first = again(&bench);
+    let first = again(&run);
     assert_eq!(first, "/nothing/there\tday/公車\n");
     let upstream = Upstream::start(|_, _| answer("200 OK", "content-length: 2\r\n", b"ok"));
-    let (files, report) = (bench.path("files"), bench.path("report"));
-    let rerun = bench.path("rerun");
+    let (files, rerun) = (bench.path("files"), bench.path("rerun"));
     let arguments = [
         "bulk",
         "--list",
         "-",
         "--out",
         text(&files),
-        "--report",
-        text(&report),
+        "--json",
         "--rerun",
         text(&rerun),
     ];
@@ -131,10 +130,11 @@ async fn the_list_of_what_is_missing_runs_again() {
     let mut stdin = run.stdin.take().expect("it is piped");
     stdin.write_all(first.as_bytes()).expect("it reads");
     drop(stdin);
-    ended(&end(run).await, 0);
+    let run = end(run).await;
+    ended(&run, 0);
     assert_eq!(bench.file("day/公車"), b"ok");
     assert_eq!(
-        (bench.report()["total"].as_u64(), again(&bench)),
+        (bench.report(&run)["total"].as_u64(), again(&run)),
         (Some(1), String::new())
     );
     assert_eq!(upstream.heads().len(), 1);
@@ -157,7 +157,7 @@ async fn a_file_is_skipped_only_if_it_came_from_the_same_url_and_service() {
         run.env("TDS_BASE_URL", &upstream.url);
         let run = output(run).await;
         ended(&run, 0);
-        (err(&run), bench.report())
+        (err(&run), bench.report(&run))
     };
 
     let (said, report) = real(list).await;
@@ -201,6 +201,6 @@ async fn a_file_of_unknown_origin_is_downloaded_again_and_stays_until_then() {
     for skipped in [1, 2] {
         let run = output(bench.bulk("/v1/live/bus\n/v1/live/rail\n", &[])).await;
         ended(&run, 0);
-        assert_eq!(bench.report()["skipped"], skipped, "{}", err(&run));
+        assert_eq!(bench.report(&run)["skipped"], skipped, "{}", err(&run));
     }
 }

@@ -1,6 +1,7 @@
 //! By what it ends when there is no point in going on, and what is not the end.
 
 use std::{
+    process::Output,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -15,8 +16,8 @@ use crate::{
 };
 
 /// By the run's own count, which begins with its first call: ten seconds, and what a busy machine adds.
-fn assert_soon(bench: &Bench) {
-    let seconds = bench.report()["seconds"].as_u64().expect("a number");
+fn assert_soon(bench: &Bench, run: &Output) {
+    let seconds = bench.report(run)["seconds"].as_u64().expect("a number");
     assert!(seconds < 20, "{seconds} s");
 }
 
@@ -31,7 +32,7 @@ async fn it_ends_when_every_token_is_refused() {
     run.env("TDS_BASE_URL", other.base_url());
     let run = output(run).await;
     ended(&run, 4);
-    assert_soon(&bench);
+    assert_soon(&bench, &run);
     assert!(bench.files().is_empty(), "{:?}", bench.files());
     let seen = other.ledger().summary();
     assert!(seen.data_calls < 200, "{seen:?}");
@@ -40,7 +41,7 @@ async fn it_ends_when_every_token_is_refused() {
         posts <= 4,
         "each is a token that was refused at once: {posts}"
     );
-    assert!(bench.report()["unfinished"].as_u64() > Some(0));
+    assert!(bench.report(&run)["unfinished"].as_u64() > Some(0));
 }
 
 #[tokio::test]
@@ -50,7 +51,7 @@ async fn it_ends_when_the_secret_is_wrong() {
     run.env("TDS_CLIENT_SECRET", "wrong");
     let run = output(run).await;
     ended(&run, 4);
-    assert_soon(&bench);
+    assert_soon(&bench, &run);
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
     let told = err(&run).matches("refused the credentials").count();
@@ -66,7 +67,7 @@ async fn a_missing_role_is_told_once_and_the_others_arrive() {
     let run = output(bench.bulk(&format!("{history}{}", lives(20)), &[])).await;
     ended(&run, 1);
     assert_eq!(bench.files().len(), 20, "{:?}", bench.files());
-    let report = bench.report();
+    let report = bench.report(&run);
     assert_eq!(report["failed"]["missing_role"], 10);
     assert_eq!(report["again"][0], "/v1/history/0");
     assert_eq!(
@@ -89,8 +90,8 @@ async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
             let bench = Bench::new(&format!("bulk-quota-{told:?}"), config).await;
             let run = output(bench.bulk(&lives(400), &["--jobs", "5"])).await;
             ended(&run, 3);
-            assert_soon(&bench);
-            let report = bench.report();
+            assert_soon(&bench, &run);
+            let report = bench.report(&run);
             // An answer that is still on its way when the job ends is not written.
             let ok = report["ok"].as_u64();
             assert!(ok.is_some_and(|ok| (1..=5).contains(&ok)), "{report}");
@@ -116,14 +117,15 @@ async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
         let upstream = Upstream::start(move |_, _| answer("429 Too Many Requests", &headers, b""));
         let mut run = bench.bulk(&lives(100), &["--jobs", "5"]);
         run.env("TDS_BASE_URL", &upstream.url);
-        ended(&output(run).await, 3);
-        assert_soon(&bench);
+        let run = output(run).await;
+        ended(&run, 3);
+        assert_soon(&bench, &run);
         assert!(
             upstream.heads().len() <= 5 * 3,
             "{told}: {}",
             upstream.heads().len()
         );
-        assert_eq!(bench.report()["ok"], 0);
+        assert_eq!(bench.report(&run)["ok"], 0);
     })
     .await;
 }
@@ -157,8 +159,9 @@ async fn a_small_plan_takes_its_windows_and_all_arrives() {
     config.quota = Some(Quota::new(12, Duration::from_secs(2)));
     config.retry_after = RetryAfter::Seconds;
     let bench = Bench::new("bulk-plan", config).await;
-    ended(&output(bench.bulk(&lives(30), &[])).await, 0);
-    assert_eq!(bench.report()["ok"], 30);
+    let run = output(bench.bulk(&lives(30), &[])).await;
+    ended(&run, 0);
+    assert_eq!(bench.report(&run)["ok"], 30);
     let seen = bench.server.ledger().summary();
     // One looks in each window whether it is open, and those that are on their way when it shuts are refused.
     assert_eq!(seen.by_status.get(&200), Some(&30));
@@ -191,7 +194,7 @@ async fn an_unreachable_service_is_an_exit_code_of_its_own() {
     run.env("TDS_BASE_URL", "http://127.0.0.1:1");
     let run = output(run).await;
     ended(&run, 5);
-    assert_eq!(bench.report()["failed"]["connect"], 2);
+    assert_eq!(bench.report(&run)["failed"]["connect"], 2);
 }
 
 #[tokio::test]
@@ -208,8 +211,9 @@ async fn a_short_429_beside_slow_heads_is_not_the_end_of_the_quota() {
     });
     let mut run = bench.bulk(&lives(5), &[]);
     run.env("TDS_BASE_URL", &upstream.url);
-    ended(&output(run).await, 0);
-    assert_eq!(bench.report()["ok"], 5);
+    let run = output(run).await;
+    ended(&run, 0);
+    assert_eq!(bench.report(&run)["ok"], 5);
     let heads = upstream.heads().len();
     assert_eq!(heads, 6, "one was refused, and all were served");
 }
@@ -228,7 +232,6 @@ async fn a_token_that_is_refused_while_its_successor_is_late_does_not_end_it() {
         .seen(|seen| seen.token_posts >= 2 && seen.by_status.get(&401) >= Some(&3))
         .await;
     sim.set_faults(tds_sim::Faults::default());
-    let run = end(run).await;
-    ended(&run, 0);
+    ended(&end(run).await, 0);
     assert_eq!(bench.files().len(), 120);
 }

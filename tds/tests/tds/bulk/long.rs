@@ -121,7 +121,7 @@ async fn a_quota_that_is_gone_for_a_minute_is_waited_for_however_that_is_said() 
             let run = output(run).await;
             let asked = upstream.heads().len();
             assert_eq!(run.status.code(), Some(0), "{told}: {}", crate::err(&run));
-            assert_eq!(bench.report()["ok"], 20, "{told}");
+            assert_eq!(bench.report(&run)["ok"], 20, "{told}");
             assert!(asked <= 20 + 15, "{told}: {asked}");
         });
     }

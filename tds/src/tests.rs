@@ -1,0 +1,231 @@
+//! The parsers of the program read any text without a panic, and what they accept is within their bounds.
+//!
+//! Each text is an example with a few random changes. The seed is fixed, so a failure repeats.
+
+use std::{collections::BTreeMap, fs, path::Component, time::Duration};
+
+use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
+
+use crate::{cache, download, fleet, list, manifest, settings, status};
+
+/// A generator of pseudorandom numbers (Knuth's constants).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("31 bits") % end
+    }
+
+    /// One of the examples with pieces of all examples, numbers and odd characters in random places.
+    fn text(&mut self, examples: &[&str]) -> String {
+        let mut text: Vec<char> = examples[self.below(examples.len())].chars().collect();
+        for _ in 0..self.below(5) {
+            let at = self.below(text.len() + 1);
+            let end = (at + self.below(4)).min(text.len());
+            let other: Vec<_> = examples[self.below(examples.len())].chars().collect();
+            let from = self.below(other.len());
+            let to = (from + self.below(12)).min(other.len());
+            let piece = match self.below(3) {
+                0 => other[from..to].to_vec(),
+                _ => ODD[self.below(ODD.len())].chars().collect(),
+            };
+            text.splice(at..end, piece);
+        }
+        text.into_iter().collect()
+    }
+}
+
+const ODD: [&str; 22] = [
+    "0",
+    "1",
+    "-",
+    "/",
+    "..",
+    "{",
+    "}",
+    "{}",
+    "{1..3}",
+    "\t",
+    "\n",
+    "\r",
+    "\"",
+    ",",
+    "=",
+    "#",
+    " ",
+    "\u{0}",
+    "é",
+    "18446744073709551615",
+    "9223372036854775807",
+    "4294967296",
+];
+
+fn each(examples: &[&str], check: impl Fn(&str)) {
+    let mut random = Random(7);
+    for _ in 0..1_000 {
+        let text = random.text(examples);
+        // A panic has the text beside it.
+        let shown = std::panic::AssertUnwindSafe(|| check(&text));
+        assert!(std::panic::catch_unwind(shown).is_ok(), "{text:?}");
+    }
+}
+
+#[test]
+fn any_list_has_files_below_its_folder_and_is_its_own_rerun_list() {
+    let examples = [
+        "/v1/live/bus\n",
+        "/v1/{01..12}?n={1..2}\t{}/{}.json\n/v1/live/a\tb\n",
+        "/v1/{2026-01-01..2026-01-31}\r\n# a comment\n",
+    ];
+    each(&examples, |text| {
+        let Ok(items) = list::parse(text) else { return };
+        for item in &items {
+            let mut parts = item.name.components();
+            assert!(parts.all(|part| matches!(part, Component::Normal(_))));
+            assert!(item.target.starts_with('/') && !item.target.contains(char::is_whitespace));
+        }
+        let lines: String = items.iter().map(|item| item.line.clone() + "\n").collect();
+        let again = list::parse(&lines).expect("lines of a list");
+        let names = |items: &[list::Item]| {
+            items
+                .iter()
+                .map(|item| item.name.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&items), names(&again));
+    });
+}
+
+#[test]
+fn a_range_of_too_many_digits_and_a_line_of_too_many_ranges_are_refused() {
+    let ranges = |count| format!("/{}", "{1..1}".repeat(count));
+    assert!(list::parse(&ranges(1_300)).is_ok());
+    let zeros = "0".repeat(70_000);
+    for line in [format!("/{{{zeros}..1}}"), ranges(50_000)] {
+        assert!(list::parse(&line).is_err());
+    }
+}
+
+#[test]
+fn any_manifest_keeps_its_other_lines() {
+    let folder = std::env::temp_dir().join(format!("tds-manifest-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let line =
+        r#"{"file":"a","url":"/a","base_url":"http://b","etag":"\"x\"","length":7,"time":1}"#;
+    let cut = r#"{"file":"b","url":"/b","base_url":"http://b","part":"boot","etag":null}"#;
+    let item = list::parse("/a\ta\n").expect("a list").remove(0);
+    each(&[line, cut], |text| {
+        let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
+        fs::write(folder.join(manifest::MANIFEST), text).expect("a file");
+        let manifest = manifest::Manifest::open(&folder, "http://b/").expect("text");
+        assert_eq!(manifest.outdated(&item, 7), None);
+        assert!(manifest.outdated(&item, 8).is_some());
+        assert!(manifest.part(&item).is_none());
+    });
+    fs::remove_dir_all(&folder).expect("it is there");
+}
+
+#[test]
+fn any_settings_are_read_or_refused() {
+    let lines = [
+        "TDS_AUTH_URL=https://a",
+        "export TDS_LOG='json:debug'\n# b\n\nTDS_RATE=\"5/60s\"",
+    ];
+    each(&lines, |text| {
+        let Ok(settings) = settings::lines(text) else {
+            return;
+        };
+        assert!(
+            settings
+                .iter()
+                .all(|(name, value)| name.trim() == name && !value.is_empty())
+        );
+    });
+    each(
+        &["50/1s", "5/60s,1000/1h", "1/4", "1000/1day", "60"],
+        |text| {
+            for (rate, share, connections) in [
+                (text, "1/1", "60"),
+                ("50/1s", text, "60"),
+                ("50/1s", "1/1", text),
+            ] {
+                let values = [
+                    (settings::RATE, rate),
+                    (settings::SHARE, share),
+                    (settings::CONNECTIONS, connections),
+                ];
+                let settings = settings::Settings::of(
+                    values
+                        .map(|(name, value)| settings::Setting {
+                            name,
+                            value: value.to_owned(),
+                            source: settings::Source::Flag,
+                        })
+                        .into(),
+                    false,
+                );
+                let Ok(limits) = settings.limits() else {
+                    continue;
+                };
+                let month = Duration::from_secs(31 * 86_400);
+                assert!(limits.quotas().iter().all(|quota| quota.per() <= month));
+            }
+        },
+    );
+}
+
+#[test]
+fn any_headers_of_a_response_are_read_within_bounds() {
+    let month = Duration::from_secs(2_678_400);
+    each(
+        &[
+            "max-age=60, public",
+            "s-maxage=\"9\"",
+            "no-store",
+            "private, max-age=1",
+        ],
+        |text| {
+            let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) else {
+                return;
+            };
+            let headers = HeaderMap::from_iter([(CACHE_CONTROL, value)]);
+            assert!(cache::freshness(&headers, Duration::ZERO).0 <= month);
+        },
+    );
+    let known = manifest::Version {
+        etag: Some("\"x\"".to_owned()),
+        length: None,
+    };
+    each(&["bytes 5-9/10", "bytes 5-9/*", "bytes */10"], |text| {
+        let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) else {
+            return;
+        };
+        let tag = HeaderValue::from_static("\"x\"");
+        let headers = HeaderMap::from_iter(
+            [("content-range", value), ("etag", tag)]
+                .map(|(name, value)| (http::HeaderName::from_static(name), value)),
+        );
+        assert!(download::rest(&headers, 5, &known).is_none_or(|whole| whole > 5));
+    });
+    each(&["<b>{ready}</b> & \"x\""], |text| {
+        assert!(!status::escaped(text).contains(['<', '>', '"', '{']));
+    });
+}
+
+#[test]
+fn any_record_of_a_store_is_a_line_of_the_table() {
+    each(
+        &[
+            "7,20,4,30,20,4,30,50,10,60,1,1002,1060000,12004,2,0",
+            "1000000",
+        ],
+        |text| {
+            let fields =
+                ["began", "member:a", "other"].map(|field| (field.to_owned(), text.to_owned()));
+            let table = fleet::table(&BTreeMap::from(fields), 1_066_000);
+            assert_eq!(table.lines().count(), 3);
+        },
+    );
+}
