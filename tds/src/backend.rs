@@ -24,7 +24,7 @@ use crate::{
     exit::{Exit, Failure},
     list,
     output::{self, counted, note, rough},
-    settings::{Settings, address, duration},
+    settings::{Settings, address},
     status,
 };
 
@@ -42,15 +42,8 @@ pub(crate) struct Backend {
     /// Address to listen on; port 0 is a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
-    /// Longest wait of a user
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
-    deadline: Duration,
-    /// Time for which a response is used again, if it has no Cache-Control
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    fresh: Duration,
-    /// Further time for which it is used while the service fails
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    stale: Option<Duration>,
+    #[command(flatten)]
+    terms: Terms,
     /// Address of a page with numbers, for this machine
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
@@ -109,14 +102,9 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let metrics = PrometheusBuilder::new()
         .install_recorder()
         .map_err(|error| Failure::usage(output::causes(&error)))?;
-    let terms = Terms {
-        fresh: job.fresh,
-        stale: job.stale.unwrap_or_default(),
-        deadline: job.deadline,
-    };
     let shared = Shared {
         client: client.clone(),
-        cache: Arc::new(Cache::new(client.clone(), terms)),
+        cache: Arc::new(Cache::new(client.clone(), job.terms)),
         list: list.map(Arc::new),
         metrics,
     };
@@ -142,7 +130,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let serving = axum::serve(users, router).with_graceful_shutdown(stopped);
     let grace = async {
         settings.stop.asked().await;
-        sleep(job.deadline).await;
+        sleep(job.terms.deadline).await;
     };
     tokio::select! {
         served = serving.into_future() => served.map_err(|error| {

@@ -1,7 +1,7 @@
 //! `tds bulk`: a list of files, each whole or not at all. The same command downloads the rest.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     num::NonZeroU32,
     path::{Path, PathBuf},
     pin::pin,
@@ -17,10 +17,7 @@ use futures_util::{StreamExt as _, stream};
 use indicatif::DecimalBytes;
 use serde::Serialize;
 use serde_json::json;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
     download::{Came, Downloads},
@@ -80,10 +77,7 @@ struct Run {
     is_json: bool,
     /// The first failure of each kind.
     causes: BTreeMap<&'static str, (Exit, String)>,
-    /// The kinds of messages that were printed.
-    told: BTreeSet<&'static str>,
     ending: Ending,
-    progress: Progress,
     /// Whether each item is missing.
     missing: Vec<bool>,
 }
@@ -130,6 +124,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
             wait_quota: job.wait_quota,
             received: AtomicU64::default(),
             asleep: AtomicU64::default(),
+            progress: Progress::new(total),
         }),
         missing: vec![true; items.len()],
         items: items.into(),
@@ -142,14 +137,15 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         },
         is_json: job.json,
         causes: BTreeMap::new(),
-        told: BTreeSet::new(),
         ending: Ending::new(Some(OUTAGE), job.wait_quota),
-        progress: Progress::new(total),
     };
     let ended = run.all(job.jobs, &settings.stop).await;
     // Calls that end here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
-    let exit = ended.unwrap_or_else(|| run.exit());
+    let exit = ended.unwrap_or_else(|| {
+        let reasons = run.causes.values().map(|(exit, _)| *exit);
+        Exit::of_all(reasons, run.report.ok > 0)
+    });
     match run.end(exit, job.rerun.as_deref()).await {
         // Any other failure is worse.
         Err(mut failure) if exit != Exit::Whole => {
@@ -166,31 +162,25 @@ impl Run {
     /// Downloads all items. Returns the exit if it ends early.
     async fn all(&mut self, jobs: NonZeroU32, stop: &Stop) -> Option<Exit> {
         let (downloads, items) = (Arc::clone(&self.downloads), Arc::clone(&self.items));
-        let (again, mut retries) = mpsc::unbounded_channel();
         let most = usize::try_from(jobs.get()).unwrap_or(usize::MAX);
         let mut results = stream::iter(items.iter().enumerate())
-            .map(async |(number, item)| {
-                // The receiver is there as long as this runs.
-                let again = |trouble| drop(again.send((item, trouble)));
-                (number, downloads.download(item, again).await)
-            })
+            .map(async |(number, item)| (number, downloads.download(item).await))
             .buffer_unordered(most.min(items.len()));
         let mut stop = pin!(stop.asked());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut had = 0;
+        let (mut ticks, mut had) = (0_u64, 0);
         loop {
             let ended = tokio::select! {
                 result = results.next() => {
                     let (number, result) = result?;
                     self.note(number, result)
                 }
-                Some((item, trouble)) = retries.recv() => {
-                    self.tell(trouble.kind(), &format!("{}; tried again", trouble.line(&item.name)));
-                    None
-                }
                 now = tick.tick() => {
-                    self.show();
+                    ticks += 1;
+                    if self.downloads.progress.is_on_terminal() || ticks % LINES == 0 {
+                        self.show();
+                    }
                     let received = self.downloads.received.load(Ordering::Relaxed);
                     if received > had {
                         self.ending.progressed();
@@ -235,7 +225,8 @@ impl Run {
                 event["result"] = json!("ok");
                 event["bytes"] = json!(bytes);
                 if let Some(why) = replaced {
-                    self.tell(why, &format!("{name}: {why}; downloaded again"));
+                    let line = format!("{name}: {why}; downloaded again");
+                    self.downloads.progress.tell(why, &line);
                 }
                 self.ending.succeeded(&token);
             }
@@ -258,56 +249,29 @@ impl Run {
         ended
     }
 
-    /// Prints the first message of a kind.
-    fn tell(&mut self, kind: &'static str, line: &str) {
-        if self.told.insert(kind) {
-            let line = format!("{line}; further ones of this kind are counted");
-            self.progress.warn(&line);
-        }
-    }
-
-    fn show(&mut self) {
+    fn show(&self) {
         let (report, downloads) = (&self.report, &self.downloads);
-        let done = report.total - report.unfinished;
-        let begun = self.begun;
-        self.progress.show(done, || {
-            let seconds = begun.elapsed().as_secs_f64().max(0.1);
-            let count = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-            let rate = count(done - report.skipped) / seconds;
-            let left = count(report.unfinished) / rate;
-            let left = Duration::try_from_secs_f64(left).map_or_else(|_| "?".to_owned(), rough);
-            let failed = match report.failed.values().sum() {
-                0_u64 => String::new(),
-                failed => format!(", {failed} failed"),
-            };
-            let bytes = DecimalBytes(downloads.received.load(Ordering::Relaxed));
-            let total = report.total;
-            let line = format!("{done}/{total} files, {rate:.0}/s, {left} to go, {bytes}{failed}");
-            let asleep = downloads.asleep.load(Ordering::Relaxed);
-            let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));
-            (line, downloads.client.status().waits_for().or_else(again))
-        });
-    }
-
-    /// The exit at the end of the list: the common reason if no file succeeded.
-    fn exit(&self) -> Exit {
-        let mut reasons = self.causes.values().map(|(exit, _)| *exit);
-        match reasons.next() {
-            None if self.report.unfinished == 0 => Exit::Whole,
-            Some(first) if self.report.ok == 0 && reasons.all(|other| other == first) => first,
-            _ => Exit::SomeFailed,
-        }
+        let (done, total) = (report.total - report.unfinished, report.total);
+        let seconds = self.begun.elapsed().as_secs_f64().max(0.1);
+        let count = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        let rate = count(done - report.skipped) / seconds;
+        let left = Duration::try_from_secs_f64(count(report.unfinished) / rate);
+        let left = left.map_or_else(|_| "?".to_owned(), rough);
+        let failed = report.failed.values().sum::<u64>();
+        let bytes = DecimalBytes(downloads.received.load(Ordering::Relaxed));
+        let line =
+            format!("{done}/{total} files, {rate:.0}/s, {left} to go, {failed} failed, {bytes}");
+        let asleep = downloads.asleep.load(Ordering::Relaxed);
+        let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));
+        let waits = downloads.client.status().waits_for().or_else(again);
+        downloads.progress.show(done, &line, waits);
     }
 
     /// Prints the causes and the sums, and writes the list of what is missing, though they may not
     /// be printed.
     async fn end(self, exit: Exit, rerun: Option<&Path>) -> Result<(), Failure> {
-        let Self {
-            report: mut sums,
-            progress,
-            ..
-        } = self;
-        progress.end();
+        self.downloads.progress.end();
+        let mut sums = self.report;
         sums.seconds = self.begun.elapsed().as_secs();
         sums.exit = exit.code();
         for (kind, (_, line)) in &self.causes {
@@ -355,6 +319,9 @@ impl Report {
 }
 
 const TICK: Duration = Duration::from_millis(250);
+
+/// Ticks between two lines of the progress, ten seconds.
+const LINES: u64 = 40;
 
 /// Failed files, each after all of its attempts, that count as an outage.
 const OUTAGE: u32 = 20;

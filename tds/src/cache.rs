@@ -12,12 +12,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use clap::Args;
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{
-        AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
-        RETRY_AFTER,
-    },
+    header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER},
 };
 use serde_json::json;
 use tokio::{
@@ -26,7 +24,7 @@ use tokio::{
 };
 use tower_tds::{Client, Error, Kind};
 
-use crate::{answer, exit::Exit};
+use crate::{answer, exit::Exit, settings::duration};
 
 /// The resources, their responses, and the last failures.
 #[derive(Debug)]
@@ -38,14 +36,17 @@ pub(crate) struct Cache {
 }
 
 /// The terms for users.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Terms {
-    /// Freshness of a response whose headers do not set it.
-    pub(crate) fresh: Duration,
-    /// How much longer a response is served while the service fails.
-    pub(crate) stale: Duration,
-    /// The longest wait of a user.
+    /// Longest wait of a user
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub(crate) deadline: Duration,
+    /// Time for which a response is used again, if it has no Cache-Control
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    fresh: Duration,
+    /// Further time for which it is used while the service fails
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    stale: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -166,12 +167,8 @@ impl Cache {
         // Longer than the wait of a user: a late response serves the next one.
         let deadline = self.terms.deadline * 5;
         let mut call = answer::plain(self.client.get(target));
-        if let Some(known) = &known {
-            for (name, tag) in [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)] {
-                if let Some(value) = known.headers.get(tag) {
-                    call = call.header(name, value.clone());
-                }
-            }
+        if let Some(etag) = known.as_ref().and_then(|known| known.headers.get(ETAG)) {
+            call = call.header(IF_NONE_MATCH, etag.clone());
         }
         let response = call.deadline(deadline).await?;
         let is_as_known = response.status() == StatusCode::NOT_MODIFIED;
@@ -282,10 +279,11 @@ impl Resource {
 
     /// The last response, if it may be served while the service fails.
     fn stale(&self, terms: Terms, refusal: Refusal) -> Response {
+        let stale = terms.stale.unwrap_or_default();
         let last = self
             .last
             .as_ref()
-            .filter(|last| last.is_kept && last.at.elapsed() < last.fresh + terms.stale);
+            .filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
         last.map_or_else(|| refusal.into_response(), Answer::response)
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     exit::Exit,
     list::Item,
     manifest::{Manifest, Version},
+    output::Progress,
     save::Part,
 };
 
@@ -39,6 +40,7 @@ pub(crate) struct Downloads {
     pub(crate) received: AtomicU64,
     /// The number of files in a backoff.
     pub(crate) asleep: AtomicU64,
+    pub(crate) progress: Progress,
 }
 
 /// The result of a download.
@@ -58,12 +60,8 @@ impl Downloads {
     /// Downloads one item.
     ///
     /// An existing file from the same URL and service is skipped, because only whole files get
-    /// their name. `again` receives each failure before a retry.
-    pub(crate) async fn download(
-        &self,
-        item: &Item,
-        again: impl Fn(Trouble),
-    ) -> Result<Came, Trouble> {
+    /// their name.
+    pub(crate) async fn download(&self, item: &Item) -> Result<Came, Trouble> {
         let path = &*self.out.join(&item.name);
         let replaced = match fs::metadata(path).await {
             Ok(there) if there.is_file() => match self.manifest.outdated(item, there.len()) {
@@ -98,7 +96,8 @@ impl Downloads {
             let Some(wait) = self.wait(&trouble, tries) else {
                 return Err(trouble);
             };
-            again(trouble);
+            let line = format!("{}; tried again", trouble.line(&item.name));
+            self.progress.tell(trouble.kind(), &line);
             // Relaxed: the count is only shown.
             self.asleep.fetch_add(1, Ordering::Relaxed);
             sleep(wait).await;

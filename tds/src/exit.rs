@@ -53,6 +53,16 @@ impl Exit {
         }
     }
 
+    /// The exit of a job of many calls: the common reason if none of them succeeded.
+    pub(crate) fn of_all(reasons: impl IntoIterator<Item = Self>, has_success: bool) -> Self {
+        let mut reasons = reasons.into_iter();
+        match reasons.next() {
+            None => Self::Whole,
+            Some(first) if !has_success && reasons.all(|other| other == first) => first,
+            Some(_) => Self::SomeFailed,
+        }
+    }
+
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Whole => 0,

@@ -41,23 +41,20 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         ..
     } = settings.service_for_one().await?;
     let begun = Instant::now();
-    let Ok(client) = timeout(job.deadline, settings.client(builder)).await else {
-        let why =
-            "the deadline passed while waiting for a share of the fleet's limits; nothing was sent";
-        return Err(Failure::new(Exit::Unreachable, why));
-    };
-    let client = client?;
     let left = || job.deadline.saturating_sub(begun.elapsed());
+    let late = |what: String| {
+        let why = format!("the deadline passed while waiting for {what}; nothing was sent");
+        Failure::new(Exit::Unreachable, why)
+    };
+    let client = timeout(left(), settings.client(builder)).await;
+    let client = client.map_err(|_| late("a share of the fleet's limits".to_owned()))??;
     // The token comes first: processes that wait for the same token begin together, and their turns
     // spread them.
-    let Ok(token) = timeout(left(), client.tokens().ready()).await else {
-        return Err(Failure::new(Exit::Unreachable, no_token(&client)));
-    };
+    let token = timeout(left(), client.tokens().ready()).await;
+    let token = token.map_err(|_| late(token_of(&client)))?;
     if let (Some(state), Ok(_)) = (&state, token) {
-        let Ok(turn) = timeout(left(), state.turn()).await else {
-            return Err(Failure::new(Exit::Unreachable, state.held()));
-        };
-        sleep(turn.min(left())).await;
+        let turn = timeout(left(), state.turn()).await;
+        sleep(turn.map_err(|_| late(state.held()))?.min(left())).await;
     }
     let answer = get(&client, &job.path, left()).await;
     // A new token is for the next start. It is saved before its use, so this usually ends at once.
@@ -71,13 +68,12 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     Ok(Exit::Whole)
 }
 
-/// The line for a token endpoint that did not answer before the deadline.
-fn no_token(client: &Client) -> String {
+/// The token, with its endpoint and the last failure.
+fn token_of(client: &Client) -> String {
     let health = client.tokens().health();
     let last = health.last_error.as_ref();
     let last = last.map(|error| format!(" ({error})")).unwrap_or_default();
-    let endpoint = health.endpoint;
-    format!("the deadline passed while waiting for a token from {endpoint}{last}; nothing was sent")
+    format!("a token from {}{last}", health.endpoint)
 }
 
 async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {

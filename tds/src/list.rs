@@ -85,16 +85,6 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
             }
         }
     }
-    for Item { name, .. } in &items {
-        let mut folders = name.ancestors().skip(1);
-        let other = folders.find_map(|folder| lines_by_name.get_key_value(folder));
-        if let (Some((folder, other)), Some(number)) = (other, lines_by_name.get(name)) {
-            let folder = folder.display();
-            return Err(format!(
-                "line {number}: line {other} is written to {folder}, which would have to be a folder: give another name"
-            ));
-        }
-    }
     Ok(items)
 }
 

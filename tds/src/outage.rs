@@ -95,14 +95,9 @@ impl Outages {
         told
     }
 
-    /// The exit of a job at the end of its rounds: the common reason if no feed succeeded.
+    /// The exit of a job at the end of its rounds.
     pub(crate) fn exit(&self) -> Exit {
         let came = self.came.iter().any(Option::is_some);
-        let mut lasting = self.last.iter().map(|outage| outage.exit);
-        match lasting.next() {
-            None => Exit::Whole,
-            Some(first) if !came && lasting.all(|exit| exit == first) => first,
-            Some(_) => Exit::SomeFailed,
-        }
+        Exit::of_all(self.last.iter().map(|outage| outage.exit), came)
     }
 }

@@ -1,13 +1,14 @@
 //! Output of the program: data, messages, the log, and the progress of a job.
 
 use std::{
+    collections::BTreeSet,
     error::Error,
-    io::{self, IsTerminal, Write, stderr},
+    io::{self, Write, stderr},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
 
 use crate::exit::{Exit, Failure};
@@ -89,59 +90,57 @@ pub(crate) fn rough(time: Duration) -> String {
     }
 }
 
-/// Shows the progress: each update on a terminal, and a line each ten seconds elsewhere.
+/// A bar on a terminal, and lines elsewhere.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: Option<ProgressBar>,
-    shown: Instant,
+    /// Hidden if the standard error is no terminal.
+    bar: ProgressBar,
+    /// The kinds of messages that were printed. Never held over an await.
+    told: Mutex<BTreeSet<&'static str>>,
 }
 
 // === impl Progress ===
 
 impl Progress {
     pub(crate) fn new(total: u64) -> Self {
-        let bar = stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(total);
-            // A narrow terminal wraps the text.
-            if let Ok(style) = ProgressStyle::with_template("{bar:12} {msg}") {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let bar = ProgressBar::new(total);
+        // A narrow terminal wraps the text.
+        if let Ok(style) = ProgressStyle::with_template("{bar:12} {msg}") {
+            bar.set_style(style);
+        }
         Self {
             bar,
-            shown: Instant::now(),
+            told: Mutex::default(),
         }
     }
 
-    /// Shows the progress. The second text is the cause of waits, on a separate line of a terminal.
-    pub(crate) fn show(&mut self, done: u64, texts: impl FnOnce() -> (String, Option<String>)) {
-        let line = |between| match texts() {
-            (line, Some(waits)) => format!("{line}{between}waits for {waits}"),
-            (line, None) => line,
-        };
-        if let Some(bar) = &self.bar {
-            bar.set_message(line("\n"));
-            bar.set_position(done);
-        } else if self.shown.elapsed() >= EVERY {
-            self.shown = Instant::now();
-            note(&line("; "));
+    pub(crate) fn is_on_terminal(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Shows the progress, and the cause of waits, on a separate line of a terminal.
+    pub(crate) fn show(&self, done: u64, line: &str, waits: Option<String>) {
+        let between = if self.is_on_terminal() { "\n" } else { "; " };
+        let waits = waits.map(|waits| format!("{between}waits for {waits}"));
+        let text = line.to_owned() + &waits.unwrap_or_default();
+        if self.is_on_terminal() {
+            self.bar.set_message(text);
+            self.bar.set_position(done);
+        } else {
+            note(&text);
         }
     }
 
-    /// Prints a line that the bar does not overwrite.
-    pub(crate) fn warn(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| warn(line)),
-            None => warn(line),
+    /// Prints the first message of a kind, which the bar does not overwrite.
+    pub(crate) fn tell(&self, kind: &'static str, line: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(kind) {
+            let line = format!("{line}; further ones of this kind are counted");
+            self.bar.suspend(|| warn(&line));
         }
     }
 
-    pub(crate) fn end(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
     }
 }
-
-const EVERY: Duration = Duration::from_secs(10);

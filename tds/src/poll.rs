@@ -13,7 +13,7 @@ use crate::output::{self, warn};
 use clap::Args;
 use http::{
     HeaderValue, StatusCode,
-    header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
+    header::{ETAG, IF_NONE_MATCH},
 };
 use tokio::{
     fs,
@@ -65,7 +65,6 @@ struct Feed {
     /// Bounds the requests in flight; the other feeds wait in order.
     turns: Arc<Semaphore>,
     etag: Option<HeaderValue>,
-    modified: Option<HeaderValue>,
     /// The hash of the bytes, because some services send no tags.
     hash: Option<u64>,
 }
@@ -97,7 +96,6 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             deadline: job.every.clamp(SHORTEST, LONGEST).into(),
             turns: Arc::clone(&turns),
             etag: None,
-            modified: None,
             hash: None,
         };
         feeds.spawn(feed.poll(number, job.every, job.rounds, sender.clone()));
@@ -219,15 +217,11 @@ impl Feed {
         if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
             call = call.header(IF_NONE_MATCH, etag.clone());
         }
-        if let Some(modified) = self.modified.as_ref().filter(|_| is_there) {
-            call = call.header(IF_MODIFIED_SINCE, modified.clone());
-        }
         let response = call.await?;
         if response.status() == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        let header = |name| response.headers().get(name).cloned();
-        let (etag, modified) = (header(ETAG), header(LAST_MODIFIED));
+        let etag = response.headers().get(ETAG).cloned();
         let body = answer::whole(response, &self.item.target).await?;
         let mut hash = DefaultHasher::new();
         body.hash(&mut hash);
@@ -240,7 +234,7 @@ impl Feed {
             save::whole(path, &body).await?;
         }
         // Set after the file is written, because the service does not send a known version again.
-        (self.etag, self.modified, self.hash) = (etag, modified, hash);
+        (self.etag, self.hash) = (etag, hash);
         Ok((!is_same).then(|| body.len() as u64))
     }
 }

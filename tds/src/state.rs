@@ -71,12 +71,9 @@ impl State {
         }
     }
 
-    /// The message if there was no turn. Nothing is sent then, because others may be about to send.
+    /// The cause if there was no turn. Nothing is sent then, because others may be about to send.
     pub(crate) fn held(&self) -> String {
-        let stamp = self.stamp.display();
-        format!(
-            "{stamp}: another process has locked it for longer than --deadline; nothing was sent"
-        )
+        format!("{}, which another process holds", self.stamp.display())
     }
 }
 
