@@ -1,16 +1,39 @@
-//! Fleets: a job joins one by `--fleet`.
+//! Fleets: a job joins one by `--fleet`, and `tds fleet status` shows its members.
 
-use std::{pin::pin, time::Duration};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
+use clap::Subcommand;
 use tokio::time::timeout;
 use tower_tds::Limiter;
-use tower_tds_fleet::{Fleet, FleetError, StoreFault, redis::Client};
+use tower_tds_fleet::{
+    FleetError, StoreFault,
+    redis::{Client, RedisError, cmd},
+};
 
 use crate::{
     exit::{Exit, Failure},
     output,
     settings::{FLEET_NAME, FLEET_STORE, Settings, Source},
 };
+
+/// Show the processes that share the limits
+#[derive(Debug, Subcommand)]
+pub(crate) enum Fleet {
+    /// Write a table of the members and their shares
+    Status,
+}
+
+pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
+    let Some((store, name)) = settings.store()? else {
+        return Err(Failure::usage(format!(
+            "{FLEET_STORE} is not set; give --fleet"
+        )));
+    };
+    let read = read(&store, name).await;
+    let (fields, now) = read.map_err(|error| failure(&error.into()))?;
+    output::print(table(&fields, now))?;
+    Ok(Exit::Whole)
+}
 
 // === impl Settings ===
 
@@ -41,7 +64,7 @@ impl Settings {
         let Some((store, name)) = self.store()? else {
             return Ok(());
         };
-        let fleet = Fleet::join(store, name, limiter);
+        let fleet = tower_tds_fleet::Fleet::join(store, name, limiter);
         let fleet = fleet.map_err(|error| failure(&error))?;
         // A job joins once.
         drop(self.fleet.set(fleet.clone()));
@@ -64,6 +87,17 @@ impl Settings {
     }
 }
 
+/// The fleet's hash, and the store's clock in milliseconds.
+async fn read(store: &Client, name: &str) -> Result<(BTreeMap<String, String>, u64), RedisError> {
+    let mut connection = store.get_multiplexed_async_connection().await?;
+    let mut get = cmd("HGETALL");
+    get.arg(format!("{{{name}}}:shares"));
+    let fields = get.query_async(&mut connection).await?;
+    let (seconds, micros): (u64, u64) = cmd("TIME").query_async(&mut connection).await?;
+    let millis = seconds.saturating_mul(1_000);
+    Ok((fields, millis.saturating_add(micros / 1_000)))
+}
+
 fn failure(error: &FleetError) -> Failure {
     let exit = match error.kind() {
         StoreFault::Unreachable
@@ -76,5 +110,57 @@ fn failure(error: &FleetError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
+/// One line for each member: its record, and the age of its last question.
+pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
+    let mut table = format!(
+        "{:16} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
+        "member", "state", "requests", "places", "sockets", "wants", "asked"
+    );
+    for (field, value) in fields {
+        let Some(id) = field.strip_prefix("member:") else {
+            continue;
+        };
+        let numbers: Vec<u64> = value.split(',').filter_map(|n| n.parse().ok()).collect();
+        // number, record, wanted, total, unit, hold, seen, memory, state, since
+        let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
+        let [requests, places, sockets, wants] = [1, 2, 3, 4].map(number);
+        let (seen, state) = (number(12), number(14));
+        let age = now.saturating_sub(seen);
+        let state = match state {
+            _ if age > SILENT => "silent",
+            0 => "idle",
+            1 => "waits",
+            _ => "holds",
+        };
+        let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
+        if state == "silent" {
+            // The times of the fleet's script.
+            let silent = seen.saturating_add(SILENT);
+            let drains = (places / requests.max(1)).saturating_sub(2);
+            let drains = drains.saturating_mul(number(11));
+            let [requests, sockets] = [number(13).saturating_add(drains), SOCKETS].map(|lasts| {
+                let end = silent.saturating_add(lasts);
+                end.saturating_sub(now).div_ceil(1_000)
+            });
+            age += &format!("; requests free in {requests} s, sockets in {sockets} s");
+        }
+        table += &format!(
+            "{id:16} {state:8} {requests:>8} {places:>6} {sockets:>7} {wants:>6} {age:>9}\n"
+        );
+    }
+    let began = fields.get("began").and_then(|began| began.parse().ok());
+    let known = now.saturating_sub(began.unwrap_or(now));
+    table + &format!("the store has a record of {} s\n", known / 1_000)
+}
+
+/// The life of a share.
+const SILENT: u64 = 5_000;
+
+/// The time after that in which a server may keep a silent member's sockets open.
+const SOCKETS: u64 = 75_000;
+
 /// Longer than the answers of a store that is there and remembers.
 const SOON: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,7 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     exit::{Exit, Failure},
+    fleet::Fleet,
     output::warn,
     settings::{FLEET_STORE, LOG, Settings},
 };
@@ -62,6 +63,8 @@ enum Job {
     Poll(poll::Poll),
     Backend(backend::Backend),
     Check(check::Check),
+    #[command(subcommand)]
+    Fleet(Fleet),
 }
 
 fn main() -> ExitCode {
@@ -120,7 +123,7 @@ fn refused(error: &clap::Error) -> ExitCode {
 
 /// Runs a job until it ends, by itself or by a signal.
 async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
-    let is_short = matches!(job, Job::Get(_) | Job::Check(_));
+    let is_short = matches!(job, Job::Get(_) | Job::Check(_) | Job::Fleet(_));
     // The signal itself ends a short job, except the first process of a container and a member of a fleet.
     let has_handler = !is_short || process::id() == 1 || settings.find(FLEET_STORE).is_some();
     let mut job = pin!(run_job(job, settings));
@@ -146,6 +149,7 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
         Job::Poll(job) => poll::run(job, settings).await,
         Job::Backend(job) => backend::run(job, settings).await,
         Job::Check(job) => check::run(job, settings).await,
+        Job::Fleet(Fleet::Status) => fleet::run(settings).await,
     }
 }
 

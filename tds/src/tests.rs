@@ -2,11 +2,11 @@
 //!
 //! Each text is an example with a few random changes. The seed is fixed, so a failure repeats.
 
-use std::{fs, path::Component, time::Duration};
+use std::{collections::BTreeMap, fs, path::Component, time::Duration};
 
 use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
-use crate::{cache, download, list, manifest, settings, status};
+use crate::{cache, download, fleet, list, manifest, settings, status};
 
 /// A generator of pseudorandom numbers (Knuth's constants).
 struct Random(u64);
@@ -212,4 +212,20 @@ fn any_headers_of_a_response_are_read_within_bounds() {
     each(&["<b>{ready}</b> & \"x\""], |text| {
         assert!(!status::escaped(text).contains(['<', '>', '"', '{']));
     });
+}
+
+#[test]
+fn any_record_of_a_store_is_a_line_of_the_table() {
+    each(
+        &[
+            "7,20,4,30,20,4,30,50,10,60,1,1002,1060000,12004,2,0",
+            "1000000",
+        ],
+        |text| {
+            let fields =
+                ["began", "member:a", "other"].map(|field| (field.to_owned(), text.to_owned()));
+            let table = fleet::table(&BTreeMap::from(fields), 1_066_000);
+            assert_eq!(table.lines().count(), 3);
+        },
+    );
 }

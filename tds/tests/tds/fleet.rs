@@ -8,9 +8,8 @@ use std::{
 
 use tds_sim::Config;
 use tokio::time::{Duration, sleep, timeout};
-use tower_tds_fleet::redis::{Client, cmd};
 
-use crate::{Bench, HANGS, err, out, output, signal, skipped, text};
+use crate::{Bench, HANGS, err, out, output, signal, skipped, tds, text};
 
 /// A redis-server on a socket in the folder of a bench, killed with its test.
 struct Store(Child);
@@ -41,16 +40,26 @@ impl Store {
     }
 }
 
-/// The members that the store has a record of.
+/// The members in `tds fleet status`, by its lines.
 async fn members(store: &str) -> Vec<String> {
-    let store = Client::open(store).expect("an address");
-    let connection = store.get_multiplexed_async_connection().await;
-    let mut keys = cmd("HKEYS");
-    keys.arg("{buses}:shares");
-    let fields = keys.query_async(&mut connection.expect("it runs")).await;
-    let mut fields: Vec<String> = fields.expect("a hash");
-    fields.retain(|field| field.starts_with("member:"));
-    fields
+    let run = output(tds(&[
+        "fleet",
+        "status",
+        "--fleet",
+        store,
+        "--fleet-name",
+        "buses",
+    ]))
+    .await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let table = out(&run);
+    let lines: Vec<_> = table.lines().collect();
+    let [head, members @ .., memory] = &lines[..] else {
+        unreachable!("no table: {table}");
+    };
+    assert!(head.starts_with("member "), "{table}");
+    assert!(memory.starts_with("the store has a record of "), "{table}");
+    members.iter().map(|line| (*line).to_owned()).collect()
 }
 
 #[tokio::test]

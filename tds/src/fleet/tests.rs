@@ -1,0 +1,29 @@
+use super::table;
+
+#[test]
+fn a_silent_member_has_the_end_of_what_it_withholds() {
+    let fields = [
+        ("began", "1000000"),
+        (
+            "member:a",
+            "7,20,4,30,20,4,30,50,10,60,1,1002,1060000,12004,2,0",
+        ),
+        (
+            "member:b",
+            "7,30,6,20,30,6,20,50,10,60,1,1002,1065500,12004,2,0",
+        ),
+    ];
+    let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned()));
+    let table = table(&fields.into(), 1_066_000);
+    let lines: Vec<_> = table.lines().collect();
+    assert!(
+        lines[1].ends_with("6.0 s ago; requests free in 12 s, sockets in 74 s"),
+        "{table}"
+    );
+    assert!(
+        lines[1].contains("silent") && lines[2].contains("holds"),
+        "{table}"
+    );
+    assert!(lines[2].ends_with("0.5 s ago"), "{table}");
+    assert_eq!(lines[3], "the store has a record of 66 s");
+}
