@@ -4,14 +4,13 @@
 //! A request is *granted* and sent at once. It is *proven* by its response. It is *pending* when no
 //! response will prove it, until its stated bound. It is *unsent* if it never reached the wire.
 
-mod ladder;
+pub(crate) mod ladder;
 
 use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Duration};
 
 use tokio::time::Instant;
 
-pub use self::ladder::Rung;
-use self::ladder::{Crowd, Ladder};
+use self::ladder::{Crowd, Ladder, Rung};
 use crate::{
     Burst, Limits, Outcome, Proof, Quota, Rules, Share, WaitCause,
     clock::{self, Epoch, Tick, nanos},
@@ -88,7 +87,7 @@ impl Account {
             closes_sockets_until: Tick::ZERO,
             stalls_at: None,
             limits: limits.clone(),
-            ladder: Ladder::new(limits.start),
+            ladder: Ladder::new(),
             share: None,
             closes_at: Tick::NEVER,
             suspended: Duration::ZERO,

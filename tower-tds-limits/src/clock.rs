@@ -1,6 +1,6 @@
 //! The crate's only clock, which tests can pause, and the time unit of the rules.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -8,12 +8,6 @@ pub(crate) fn now() -> Instant {
     #[cfg(test)]
     tests::READS.set(tests::READS.get() + 1);
     Instant::now()
-}
-
-/// The time of day, for hints that are dates. No proof depends on it.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
-pub(crate) fn wall() -> SystemTime {
-    SystemTime::now()
 }
 
 /// The time that the machine was suspended so far, where the system counts it. A suspended machine

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use crate::{
     Limits, WaitCause,
     account::Account,
-    connection::Connections,
-    wait::{Line, Refusal, Shared},
+    connection::sockets::Connections,
+    wait::{Line, Refusal, shared::Shared},
 };
 
 /// One credential's pause, and the limits that it shares with other credentials.

@@ -34,7 +34,6 @@ pub struct LimitError {
     cause: WaitCause,
     /// How long the call took; of a rejected one, the wait until the limit opens, if it is known.
     time: Option<Duration>,
-    was_sent: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +48,7 @@ enum Kind {
 
 impl LimitError {
     fn new(kind: Kind, cause: WaitCause, time: Option<Duration>) -> Self {
-        Self {
-            kind,
-            cause,
-            time,
-            was_sent: false,
-        }
+        Self { kind, cause, time }
     }
 
     /// A call that is rejected without a wait, with the length of the wait if it is known.
@@ -83,10 +77,7 @@ impl LimitError {
         } else {
             WaitCause::Connection
         };
-        Self {
-            was_sent,
-            ..Self::deadline(cause, waited)
-        }
+        Self::deadline(cause, waited)
     }
 
     pub(crate) fn abandoned() -> Self {
@@ -122,7 +113,7 @@ impl LimitError {
     /// its method.
     #[must_use]
     pub fn was_sent(&self) -> bool {
-        self.was_sent
+        self.cause == WaitCause::Response
     }
 
     /// The least wait of a rejected call, if it was known, in whole milliseconds.
@@ -135,7 +126,7 @@ impl LimitError {
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = self.cause;
-        let sent = if self.was_sent {
+        let sent = if self.was_sent() {
             "the request was sent"
         } else {
             "request not sent"

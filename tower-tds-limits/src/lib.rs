@@ -90,21 +90,23 @@ mod rule;
 mod wait;
 
 pub use self::{
-    account::Rung,
+    account::ladder::Rung,
     connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules, Share},
     request::{
-        Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
-        RequestLimitLayer,
+        RequestLimit,
+        feedback::{Feedback, Outcome, ReadResponse, ReadStatus},
+        layer::{Detached, RequestLimitLayer},
+        permit::PermitBody,
     },
     wait::WaitCause,
 };
 
 /// The future of this crate's services.
 pub mod future {
-    pub use crate::request::ResponseFuture;
+    pub use crate::request::future::ResponseFuture;
 }
 
 #[cfg(doc)]

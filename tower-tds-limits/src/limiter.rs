@@ -48,8 +48,6 @@ pub struct Snapshot {
     pub connections: u32,
     /// The most sockets: [`Limits::connections`], or fewer for a while after a 416.
     pub most_connections: u32,
-    /// The time until connects begin again after a 416.
-    pub no_connect_for: Option<Duration>,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
     /// The rung of the ladder that refusals led to.
@@ -179,15 +177,9 @@ impl Limiter {
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
         let credential = &self.credential;
         let paused = credential.paused_until();
-        let (connections, most_connections, no_connects, connects_waiting) =
+        let (connections, most_connections, connects_waiting) =
             credential.connections.read(|connections, waiting| {
-                let most = connections.most_at(now);
-                (
-                    connections.open(now),
-                    most,
-                    connections.silent_until(now),
-                    waiting,
-                )
+                (connections.open(now), connections.most_at(now), waiting)
             });
         credential.account.read(|account, waiting| Snapshot {
             in_flight: account.in_flight(),
@@ -196,7 +188,6 @@ impl Limiter {
             waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
             connections,
             most_connections,
-            no_connect_for: left(no_connects),
             connects_waiting,
             rung: account.rung(),
             silent_for: left(account.silent_until(now)),

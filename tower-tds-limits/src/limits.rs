@@ -2,8 +2,6 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use crate::Rung;
-
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
 /// The default is the transport data service's limit for each IP address: 50 requests in any second
@@ -30,8 +28,6 @@ pub struct Limits {
     pub connections: NonZeroU32,
     /// The ways of counting that the limiter is safe against.
     pub rules: Rules,
-    /// The rung to begin on.
-    pub start: Rung,
     pub(crate) proof: Proof,
     /// How long a request whose response never came may still be counted.
     pub lost_after: Duration,
@@ -144,7 +140,6 @@ impl Limits {
             in_flight: CONNECTIONS,
             connections: CONNECTIONS,
             rules: Rules::default(),
-            start: Rung::default(),
             proof: Proof::default(),
             lost_after: LOST_AFTER,
             max_wait: None,
@@ -178,12 +173,6 @@ impl Limits {
     /// Chooses the ways of counting to be safe against; by default all that are in use.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
-        self
-    }
-
-    /// Starts on a lower rung of the ladder, for services known to be strict.
-    pub fn start_at(mut self, rung: Rung) -> Self {
-        self.start = rung;
         self
     }
 

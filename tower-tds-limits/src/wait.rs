@@ -1,26 +1,21 @@
 //! The wait for a limit: first in, first out, in one queue that skips waiters that are not polled.
 //!
 //! ```text
+//! waiter.rs   one waiter
 //! shared.rs   the limit and its queue, under one lock
 //! queue.rs    the order of the waiters and whose turn it is: arithmetic on `now`
 //! timer.rs    the task that wakes the next waiter when the limit opens by time alone
 //! ```
 
 mod queue;
-mod shared;
+pub(crate) mod shared;
 mod timer;
+pub(crate) mod waiter;
 
-use std::{
-    fmt, sync,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, sync, time::Duration};
 
 use tokio::time::Instant;
 
-pub(crate) use self::shared::Shared;
-use self::{queue::Place, shared::Passed, timer::Timer};
 use crate::clock;
 
 /// A pure state machine that decides when one more may pass.
@@ -73,14 +68,6 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-/// One waiter of a limit. Dropping it gives up its place.
-#[derive(Debug)]
-pub(crate) struct Waiter<L: Limit> {
-    shared: Arc<Shared<L>>,
-    line: Line,
-    place: Option<Place>,
-}
-
 /// Why a call may not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -119,77 +106,14 @@ pub enum WaitCause {
     Share,
 }
 
-// === impl Waiter ===
+// === impl Opens ===
 
-impl<L: Limit> Waiter<L> {
-    #[inline]
-    pub(crate) fn new(shared: &Arc<Shared<L>>, line: Line) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            line,
-            place: None,
+impl Opens {
+    pub(crate) fn at(self) -> Option<Instant> {
+        match self {
+            Self::At(at) => Some(at),
+            Self::Now | Self::OnReturn => None,
         }
-    }
-
-    /// Keeps the place, and lets later waiters pass until this one is polled again.
-    ///
-    /// # Errors
-    /// If it has no place and `most_waiting` others wait.
-    pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Full> {
-        self.place = self.shared.skip(self.place, self.line, most_waiting);
-        self.place.map(drop).ok_or(Full)
-    }
-
-    /// The cause of the wait, and the time until the limit opens.
-    pub(crate) fn wait(&self, now: Instant) -> Refusal {
-        let (cause, at) = self.shared.wait(self.line, now);
-        let wait = at.map(|at| at.saturating_duration_since(now));
-        Refusal { cause, wait }
-    }
-
-    /// Gives up the place.
-    pub(crate) fn leave(&mut self) {
-        if let Some(place) = self.place.take() {
-            self.shared.leave(place);
-        }
-    }
-}
-
-impl<L: Limit + Send + 'static> Waiter<L> {
-    /// Waits until the limit has counted one more.
-    ///
-    /// # Errors
-    /// If it has no place and `most_waiting` others wait.
-    #[inline]
-    pub(crate) fn poll_pass(
-        &mut self,
-        cx: &mut Context<'_>,
-        now: Instant,
-        most_waiting: usize,
-    ) -> Poll<Result<L::Grant, Full>> {
-        let passed = self
-            .shared
-            .pass(self.place, self.line, most_waiting, now, cx.waker());
-        match passed {
-            Passed::Granted(grant) => {
-                self.place = None;
-                Poll::Ready(Ok(grant))
-            }
-            Passed::Full => Poll::Ready(Err(Full)),
-            Passed::Waits { place, wants_timer } => {
-                self.place = Some(place);
-                if wants_timer {
-                    Timer::spawn(&self.shared);
-                }
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl<L: Limit> Drop for Waiter<L> {
-    fn drop(&mut self) {
-        self.leave();
     }
 }
 

@@ -221,9 +221,6 @@ impl fmt::Display for Status {
             write!(f, ", {in_flight} in flight")?;
         }
         write!(f, ", {connections} of {most_connections} sockets")?;
-        if let Some(wait) = self.limits.no_connect_for {
-            write!(f, ", no connects for {}", Rough(wait))?;
-        }
         match &self.last_failure {
             Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
             None => Ok(()),

@@ -17,19 +17,10 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 /// minutes, then twenty, and so on. Exception: if the lower rung has a lower rate, and less than
 /// half of the refusals remain, the rate is lowered once more. After ten minutes without a step the
 /// limiter climbs one rung, and each next rung takes half as long. A step down after a climb doubles the time to the next climb.
-///
-/// # Examples
-/// ```
-/// use tower_tds_limits::{Limits, Rung};
-///
-/// // This service is known to refuse bursts: begin carefully, and try the faster rungs later.
-/// let limits = Limits::default().start_at(Rung::Serial);
-/// # drop(limits);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
-    /// The rules of [`Limits::rules`](crate::Limits::rules). The default start.
+    /// The rules of [`Limits::rules`](crate::Limits::rules). The first rung.
     #[default]
     Proven,
     /// The rules of [`Proven`](Self::Proven), sliding-window counters, and leaky buckets with a
@@ -38,7 +29,7 @@ pub enum Rung {
     /// One request at a time, spaced evenly: right even for leaky buckets without any burst.
     Serial,
     /// Four fifths of the quota, applied this many times, with the rules of the rung that it was
-    /// reached from. As the starting rung it has the rules of [`Rung::Serial`].
+    /// reached from.
     Slowed(u8),
 }
 
@@ -98,16 +89,6 @@ struct Share {
 // === impl Step ===
 
 impl Step {
-    const fn of(rung: Rung) -> Self {
-        let (bursts, slowed) = match rung {
-            Rung::Proven => (Bursts::Given, 0),
-            Rung::Strict => (Bursts::Small, 0),
-            Rung::Serial => (Bursts::None, 0),
-            Rung::Slowed(times) => (Bursts::None, times),
-        };
-        Self { bursts, slowed }
-    }
-
     const fn rung(self) -> Rung {
         match (self.slowed, self.bursts) {
             (0, Bursts::Given) => Rung::Proven,
@@ -178,9 +159,12 @@ impl Share {
 // === impl Ladder ===
 
 impl Ladder {
-    pub(crate) fn new(start: Rung) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            step: Step::of(start),
+            step: Step {
+                bursts: Bursts::Given,
+                slowed: 0,
+            },
             above: None,
             share: Share::default(),
             evidence: 0,

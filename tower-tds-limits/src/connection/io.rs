@@ -15,7 +15,7 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::{runtime::Handle, time::timeout};
 
-use crate::connection::ConnectionPermit;
+use super::sockets::ConnectionPermit;
 
 /// A socket that holds its connection permit until the server has closed.
 ///

@@ -14,8 +14,8 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    Limits, WaitCause, clock,
-    wait::{Limit, Line, Opens, Shared},
+    Limits, WaitCause, clock, events,
+    wait::{Limit, Line, Opens, shared::Shared},
 };
 
 /// Sockets from the permit before `connect` until the server has closed them.
@@ -109,13 +109,13 @@ impl Connections {
     }
 
     /// When connects begin again, if a 416 has stopped them.
-    pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
+    fn silent_until(&self, now: Instant) -> Option<Instant> {
         self.silent_until.filter(|until| now < *until)
     }
 
     /// Records a 416 at `now`, and returns whether a silence begins. One within a silence answers what
     /// was sent before it, and changes nothing.
-    pub(super) fn refused(&mut self, now: Instant) -> bool {
+    fn refused(&mut self, now: Instant) -> bool {
         if self.silent_until(now).is_some() {
             return false;
         }
@@ -259,6 +259,18 @@ impl Drop for ConnectionPermit {
             self.shared.update_now(linger);
         }
     }
+}
+
+/// Records a 416, and logs the first one of a silence. Returns the most data connections.
+pub(crate) fn refused(shared: &Shared<Connections>) -> u32 {
+    let (begins, most) = shared.update_now(|connections, now| {
+        let begins = connections.refused(now);
+        (begins, connections.most_at(now))
+    });
+    if begins {
+        events::connections_refused();
+    }
+    most.saturating_sub(1).max(1)
 }
 
 /// A segment meets the server after the path's delay, in which the study behind this crate had stalls

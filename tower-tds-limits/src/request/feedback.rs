@@ -1,20 +1,9 @@
 //! Feedback of outcomes: whether a request was counted, and whether a limit refused it.
-#![cfg_attr(
-    not(test),
-    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
-)]
 
-use std::{
-    convert::Infallible,
-    error::Error,
-    io,
-    time::{Duration, SystemTime},
-};
+use std::{convert::Infallible, error::Error, io, time::Duration};
 
 use http::{HeaderMap, Response, StatusCode, header};
 use hyper_util::client::legacy;
-
-use crate::clock;
 
 /// Reads from an outcome whether the service counted the request, and whether a limit refused it.
 ///
@@ -84,7 +73,7 @@ pub enum Outcome {
 /// | status or error | outcome |
 /// |---|---|
 /// | 423 | [`Outcome::RateExceeded`] |
-/// | 429 | [`Outcome::QuotaExceeded`], with `Retry-After` in seconds or as a date (RFC 9110 10.2.3) |
+/// | 429 | [`Outcome::QuotaExceeded`], with `Retry-After` in seconds; a date counts as no hint |
 /// | 416 | [`Outcome::ConnectionsExceeded`], unless a `Content-Range` shows that a range was refused (RFC 9110 15.5.17) |
 /// | 504 | [`Outcome::GatewayTimedOut`] |
 /// | others, 502 and 503 included | [`Outcome::Answered`] |
@@ -233,37 +222,10 @@ fn unsent(error: &(dyn Error + 'static)) -> bool {
     ) || error.is::<crate::LimitError>()
 }
 
-/// The longest `Retry-After`, in seconds or as a date (RFC 9110 10.2.3).
+/// The seconds of a `Retry-After` (RFC 9110, section 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let values = headers.get_all(header::RETRY_AFTER).iter();
-    let values = values.filter_map(|value| value.to_str().ok());
-    let waits = values.filter_map(|value| match httpdate::parse_http_date(value.trim()) {
-        Ok(until) => Some(until.duration_since(answered(headers)).unwrap_or_default()),
-        Err(_) => value.split(',').filter_map(seconds).max(),
-    });
-    waits.max()
-}
-
-/// The start of a dated wait: the response's own `Date` if it has one, so that the two clocks need
-/// not agree.
-fn answered(headers: &HeaderMap) -> SystemTime {
-    let date = headers
-        .get(header::DATE)
-        .and_then(|date| date.to_str().ok());
-    let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
-    date.unwrap_or_else(clock::wall)
-}
-
-/// Seconds with an optional fraction, rounded up, because some servers send one.
-fn seconds(value: &str) -> Option<Duration> {
-    let value = value.trim();
-    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let up = u64::from(fraction.bytes().any(|digit| digit != b'0'));
-    // An overflow is longer than any wait.
-    let whole = digits(whole).then(|| whole.parse().unwrap_or(u64::MAX));
-    let seconds = whole.filter(|_| digits(fraction))?.saturating_add(up);
-    Some(Duration::from_secs(seconds))
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    value.trim().parse().map(Duration::from_secs).ok()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{
-    Extensions, Request, Response,
+    Request, Response,
     header::{CONNECTION, HeaderValue},
 };
 use http_body::Body;
@@ -17,8 +17,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
 use super::{
-    Feedback, PermitBody, RequestPermit, Settings,
+    feedback::Feedback,
     guard::Watch,
+    layer::{Bounds, Settings},
+    permit::{PermitBody, RequestPermit},
     sent::{Complete, SentCall},
 };
 use crate::{
@@ -27,7 +29,7 @@ use crate::{
     clock,
     credential::Credential,
     events,
-    wait::{Refusal, Waiter},
+    wait::{Refusal, waiter::Waiter},
 };
 
 pin_project! {
@@ -90,28 +92,6 @@ enum Obstacle {
 
 /// A wait, recorded when it ends: since when, and for what at first.
 struct Wait(Option<(Instant, WaitCause)>);
-
-/// The bounds that end a call early.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    pub(super) max_wait: Option<Duration>,
-    pub(super) max_waiting: usize,
-    pub(super) deadline: Option<fn(&Extensions) -> Option<Instant>>,
-    pub(super) answer: Option<Duration>,
-}
-
-// === impl Bounds ===
-
-impl Bounds {
-    pub(super) fn new(max_wait: Option<Duration>) -> Self {
-        Self {
-            max_wait,
-            max_waiting: usize::MAX,
-            deadline: None,
-            answer: None,
-        }
-    }
-}
 
 // === impl ResponseFuture ===
 

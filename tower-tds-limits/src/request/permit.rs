@@ -10,12 +10,12 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::Outcome;
+use super::feedback::Outcome;
 use crate::{
     Rung,
     account::{Account, Grant},
     clock,
-    connection::refused,
+    connection::sockets::refused,
     credential::Credential,
     events,
 };

@@ -17,7 +17,12 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Feedback, PermitBody, RequestPermit, Settings, guard::Watch};
+use super::{
+    feedback::Feedback,
+    guard::Watch,
+    layer::Settings,
+    permit::{PermitBody, RequestPermit},
+};
 use crate::Error;
 
 pin_project! {

@@ -9,7 +9,7 @@ use tokio_test::assert_ready_ok;
 use tower::service_fn;
 
 use super::{guard::Watch, *};
-use crate::{Limits, clock::tests::READS};
+use crate::{Limiter, Limits, clock::tests::READS};
 
 /// The locks and the readings of the clock in one call, while none waits.
 fn costs<S>(service: &mut S, limiter: &Limiter) -> [(usize, usize); 3]

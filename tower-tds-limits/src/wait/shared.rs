@@ -1,9 +1,9 @@
-use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker};
+use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker, time::Duration};
 
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Limit, Line, Opens, WaitCause, clock,
+    Full, Limit, Line, Opens, Refusal, clock,
     queue::{Place, Queue},
     sync::{Mutex, MutexGuard},
 };
@@ -130,8 +130,10 @@ impl<L: Limit> Shared<L> {
         }
         let place = match place {
             Some(place) => place,
-            None if state.queue.waiting() >= most_waiting => return Passed::Full,
-            None => state.queue.enter(line),
+            None => match state.enter(line, most_waiting) {
+                Ok(place) => place,
+                Err(Full) => return Passed::Full,
+            },
         };
         let replaced = state.queue.want(place, waker.clone());
         let wants_timer = state.timer.is_wanted(now);
@@ -139,21 +141,23 @@ impl<L: Limit> Shared<L> {
         Passed::Waits { place, wants_timer }
     }
 
-    /// Takes or keeps a place without a turn. Returns `None` if the queue is full.
+    /// Takes or keeps a place without a turn.
+    ///
+    /// # Errors
+    /// If it has no place and `most_waiting` others wait.
     pub(super) fn skip(
         &self,
         place: Option<Place>,
         line: Line,
         most_waiting: usize,
-    ) -> Option<Place> {
+    ) -> Result<Place, Full> {
         let mut state = self.lock();
         let Some(place) = place else {
-            let is_full = state.queue.waiting() >= most_waiting;
-            return (!is_full).then(|| state.queue.enter(line));
+            return state.enter(line, most_waiting);
         };
         let replaced = state.queue.skip(place);
         self.release(state, clock::now(), replaced);
-        Some(place)
+        Ok(place)
     }
 
     /// Gives up a place in the queue.
@@ -163,14 +167,14 @@ impl<L: Limit> Shared<L> {
         self.release(state, clock::now(), replaced);
     }
 
-    /// The cause of this line's wait, and when the limit opens, if that is known.
-    pub(super) fn wait(&self, line: Line, now: Instant) -> (WaitCause, Option<Instant>) {
+    /// The cause of this line's wait, and the time until the limit opens.
+    pub(super) fn wait(&self, line: Line, now: Instant) -> Refusal {
         let limit = &mut self.lock().limit;
-        let opens = match limit.opens(line, now) {
-            Opens::At(at) => Some(at),
-            Opens::Now | Opens::OnReturn => None,
-        };
-        (limit.cause(line, now), opens)
+        let opens_at = limit.opens(line, now).at();
+        Refusal {
+            cause: limit.cause(line, now),
+            wait: opens_at.map(|at| at.saturating_duration_since(now)),
+        }
     }
 
     /// Waits until nothing is in flight.
@@ -294,6 +298,14 @@ impl<L> fmt::Debug for Shared<L> {
 // === impl State ===
 
 impl<L: Limit> State<L> {
+    /// Takes a place in the queue.
+    fn enter(&mut self, line: Line, most_waiting: usize) -> Result<Place, Full> {
+        if self.queue.waiting() >= most_waiting {
+            return Err(Full);
+        }
+        Ok(self.queue.enter(line))
+    }
+
     /// Gives the next waiter its turn, or the timer its time.
     fn settle(&mut self, now: Instant) -> After {
         let mut after = After {
@@ -307,10 +319,7 @@ impl<L: Limit> State<L> {
         if due.is_none()
             && let Some(line) = queue.next_line()
         {
-            let opens_at = match limit.opens(line, now) {
-                Opens::At(at) => Some(at),
-                Opens::Now | Opens::OnReturn => None,
-            };
+            let opens_at = limit.opens(line, now).at();
             due = opens_at.into_iter().chain(limit.changes_at()).min();
             after.warns = limit.take_warning(now);
         }
@@ -335,7 +344,11 @@ impl Timer {
 
     /// Whether there is no task, or one whose runtime does not run it.
     fn is_wanted(&self, now: Instant) -> bool {
-        let is_late = |due: Instant| now.saturating_duration_since(due) > super::timer::LATE;
+        let is_late = |due: Instant| now.saturating_duration_since(due) > LATE;
         !self.is_running || self.due.is_some_and(is_late)
     }
 }
+
+/// A task that is this late has a runtime that does not run it. Long against the delay of a timer
+/// on a busy machine.
+const LATE: Duration = Duration::from_millis(50);

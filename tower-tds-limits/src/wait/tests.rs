@@ -10,7 +10,12 @@ use std::{
 use tokio::time::{advance, sleep};
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
-use super::{queue::Queue, *};
+use super::{
+    queue::{Place, Queue},
+    shared::Shared,
+    waiter::Waiter,
+    *,
+};
 
 /// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is `urgent`.
 #[derive(Default)]

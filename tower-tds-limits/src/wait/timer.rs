@@ -4,7 +4,6 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tokio::{
@@ -12,7 +11,7 @@ use tokio::{
     time::{Sleep, sleep_until},
 };
 
-use super::{Limit, Shared, clock};
+use super::{Limit, clock, shared::Shared};
 
 /// The task that wakes the next waiter when a limit opens by time alone.
 ///
@@ -75,7 +74,3 @@ impl<L: Limit> Drop for Timer<L> {
         }
     }
 }
-
-/// A task that is this late has a runtime that does not run it. Long against the delay of a timer
-/// on a busy machine.
-pub(super) const LATE: Duration = Duration::from_millis(50);

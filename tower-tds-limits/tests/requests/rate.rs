@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode, header::CONNECTION};
 use http_body_util::Empty;
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Rung};
+use tower_tds_limits::{Burst, Limiter, Limits, RequestLimitLayer, Rules, Rung};
 
 use super::{
     limited::Limited,
@@ -99,8 +99,9 @@ async fn a_gateway_without_any_burst_refuses_a_few_and_then_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_known_to_be_strict_refuses_nothing_if_one_starts_carefully() {
-    let limited = Limited::new(Limits::default().start_at(Rung::Serial), burstless());
+async fn a_service_known_to_be_strict_refuses_nothing_under_its_own_rule() {
+    let rules = Rules::window().bucket(Burst::Of(0));
+    let limited = Limited::new(Limits::default().rules(rules), burstless());
     let statuses = limited.calls(100).await;
     assert!(statuses.iter().all(|status| *status == 200));
 }

@@ -16,6 +16,22 @@ fn at(nanos: u64) -> Tick {
     Tick::ZERO.plus(nanos)
 }
 
+impl Ladder {
+    /// A ladder that stands on this rung.
+    pub(crate) fn on(rung: Rung) -> Self {
+        let (bursts, slowed) = match rung {
+            Rung::Proven => (Bursts::Given, 0),
+            Rung::Strict => (Bursts::Small, 0),
+            Rung::Serial => (Bursts::None, 0),
+            Rung::Slowed(times) => (Bursts::None, times),
+        };
+        Self {
+            step: Step { bursts, slowed },
+            ..Self::new()
+        }
+    }
+}
+
 fn fifty() -> Quota {
     Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"))
 }
@@ -40,7 +56,7 @@ fn accept(ladder: &mut Ladder, now: Tick, times: u32) {
 
 #[test]
 fn three_refusals_lead_one_rung_down_and_each_means_a_second_of_silence() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     for seconds in [5, 8, 11] {
         let now = at(seconds * SECOND);
         assert_eq!(ladder.rung(), Rung::Proven);
@@ -62,7 +78,7 @@ fn the_first_rung_that_would_have_withheld_the_refused_is_taken() {
         (crowd(6, 39), Rung::Slowed(2)),
         (crowd(0, 10), Rung::Slowed(7)),
     ] {
-        let mut ladder = Ladder::new(Rung::Proven);
+        let mut ladder = Ladder::new();
         assert_eq!(refuse_three(&mut ladder, at(SECOND), crowd), rung);
     }
 }
@@ -70,7 +86,7 @@ fn the_first_rung_that_would_have_withheld_the_refused_is_taken() {
 /// Reproducer for L4: a locked resource beside one call a second.
 #[test]
 fn a_refusal_that_no_rung_would_have_withheld_leads_nowhere() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     for minute in 1..500 {
         let alone = Crowd {
             bunched: 0,
@@ -83,7 +99,7 @@ fn a_refusal_that_no_rung_would_have_withheld_leads_nowhere() {
 
 #[test]
 fn refusals_that_are_rare_among_the_accepted_lead_nowhere() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     for n in 1..1_000 {
         let now = at(n * 30 * SECOND);
         assert!(!refuse(&mut ladder, now, BURST));
@@ -94,7 +110,7 @@ fn refusals_that_are_rare_among_the_accepted_lead_nowhere() {
 
 #[test]
 fn a_service_that_refuses_one_in_forty_is_found_by_four() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     let found = (1..100).find(|n| {
         let now = at(n * 2 * SECOND);
         accept(&mut ladder, now, 40);
@@ -105,7 +121,7 @@ fn a_service_that_refuses_one_in_forty_is_found_by_four() {
 
 #[test]
 fn refusals_of_those_already_in_flight_count_as_one_step_and_prolong_the_silence() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     refuse_three(&mut ladder, at(SECOND), BURST);
     for late in 1..=40 {
         let now = at(SECOND + late * 20_000_000);
@@ -118,7 +134,7 @@ fn refusals_of_those_already_in_flight_count_as_one_step_and_prolong_the_silence
 /// Reproducer for L4: refusals that are about something else come at every rung.
 #[test]
 fn a_rung_that_does_not_help_is_left_and_tried_again_after_a_time_that_doubles() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     let mut now = at(SECOND);
     let alone = Crowd {
         bunched: 0,
@@ -147,7 +163,7 @@ fn a_rung_that_does_not_help_is_left_and_tried_again_after_a_time_that_doubles()
 #[test]
 fn a_rung_on_which_a_quarter_of_the_refusals_is_left_is_kept() {
     for (answers, kept) in [(100, false), (2_000, true)] {
-        let mut ladder = Ladder::new(Rung::Proven);
+        let mut ladder = Ladder::new();
         accept(&mut ladder, at(SECOND), 50);
         assert_eq!(refuse_three(&mut ladder, at(SECOND), BURST), Rung::Strict);
         let mut now = at(2 * SECOND);
@@ -166,7 +182,7 @@ fn a_rung_on_which_a_quarter_of_the_refusals_is_left_is_kept() {
 
 #[test]
 fn a_bucket_without_a_burst_that_is_slower_too_is_found_step_by_step() {
-    let mut ladder = Ladder::new(Rung::Serial);
+    let mut ladder = Ladder::on(Rung::Serial);
     let mut now = at(SECOND);
     let one = Crowd {
         bunched: 0,
@@ -185,7 +201,7 @@ fn a_bucket_without_a_burst_that_is_slower_too_is_found_step_by_step() {
 
 #[test]
 fn ten_clean_minutes_lead_one_rung_up_and_a_failed_try_doubles_them() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     let mut now = at(SECOND);
     refuse_three(&mut ladder, now, BURST);
     for minutes in [10, 20, 40, 80] {
@@ -201,7 +217,7 @@ fn ten_clean_minutes_lead_one_rung_up_and_a_failed_try_doubles_them() {
 /// For example a stranger behind the address who sends more than the rate for a minute.
 #[test]
 fn a_storm_of_refusals_is_over_after_half_an_hour() {
-    let mut ladder = Ladder::new(Rung::Slowed(SLOWEST));
+    let mut ladder = Ladder::on(Rung::Slowed(SLOWEST));
     let storm = at(SECOND);
     ladder.go(storm, ladder.step);
     let mut now = storm;
@@ -225,7 +241,7 @@ fn a_storm_of_refusals_is_over_after_half_an_hour() {
 
 #[test]
 fn a_rare_refusal_puts_off_no_climb() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     let now = at(SECOND);
     refuse_three(&mut ladder, now, BURST);
     assert!(!refuse(&mut ladder, now.plus(9 * MINUTES), BURST));
@@ -235,7 +251,7 @@ fn a_rare_refusal_puts_off_no_climb() {
 
 #[test]
 fn the_tries_are_never_more_than_a_day_apart() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     let mut now = at(SECOND);
     for _ in 0..40 {
         refuse_three(&mut ladder, now, BURST);
@@ -247,9 +263,9 @@ fn the_tries_are_never_more_than_a_day_apart() {
 
 #[test]
 fn the_highest_rung_leads_nowhere() {
-    let mut ladder = Ladder::new(Rung::Proven);
+    let mut ladder = Ladder::new();
     assert!(!ladder.accept(at(100_000 * MINUTES)));
-    let mut careful = Ladder::new(Rung::Strict);
+    let mut careful = Ladder::on(Rung::Strict);
     assert!(careful.accept(at(10 * MINUTES)));
     assert_eq!(careful.rung(), Rung::Proven);
     assert!(!careful.accept(at(100_000 * MINUTES)));
@@ -258,7 +274,7 @@ fn the_highest_rung_leads_nowhere() {
 #[test]
 fn each_rung_keeps_within_what_the_one_above_does() {
     let rules = Rules::window();
-    let keeps = |rung| Ladder::new(rung).keeps(fifty(), rules);
+    let keeps = |rung| Ladder::on(rung).keeps(fifty(), rules);
     assert_eq!(keeps(Rung::Proven), (fifty(), rules));
     let small = rules.counter().bucket(Burst::Of(5));
     assert_eq!(keeps(Rung::Strict), (fifty(), small));
@@ -273,6 +289,6 @@ fn each_rung_keeps_within_what_the_one_above_does() {
 #[test]
 fn a_burst_that_was_chosen_smaller_stays_smaller() {
     let rules = Rules::window().bucket(Burst::Of(3));
-    let (_, kept) = Ladder::new(Rung::Strict).keeps(fifty(), rules);
+    let (_, kept) = Ladder::on(Rung::Strict).keeps(fifty(), rules);
     assert_eq!(kept.bucket, Some(Burst::Of(3)));
 }

@@ -126,6 +126,19 @@ const LOST_AFTER: Duration = Duration::from_secs(1);
 /// The longest delay of a count behind the gateway.
 const BEHIND: Duration = Duration::from_secs(1);
 
+/// An account whose ladder stands on this rung from the beginning.
+fn on_rung(limits: &Limits, rung: Rung) -> Account {
+    let mut account = Account::new(limits);
+    account.ladder = Ladder::on(rung);
+    let rules = limits.quotas().iter().map(|quota| {
+        let (kept, rules) = account.keeps(*quota);
+        Rule::new(kept, rules)
+    });
+    account.rules = rules.collect();
+    account.overlap();
+    account
+}
+
 fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).expect("a short time")
 }
@@ -145,12 +158,11 @@ proptest! {
         let start = Instant::now();
         let mut limits = Limits::new(Quota::per_second(count(limit)))
             .rules(rules)
-            .start_at(rung)
             .lost_after(LOST_AFTER);
         if let Some((other, per)) = also {
             limits = limits.also(Quota::new(count(other), ms(per)).expect("an interval"));
         }
-        let mut account = Account::new(&limits);
+        let mut account = on_rung(&limits, rung);
         let mut coming: Vec<(Duration, usize)> = Vec::new();
         let mut granted: Vec<(Grant, Fate)> = Vec::new();
         let (mut counted, mut held) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{ConnectionPermit, Connections};
 use crate::{
     Limits, WaitCause,
-    wait::{Limit, Line, Opens, Shared},
+    wait::{Limit, Line, Opens, shared::Shared},
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -35,28 +35,16 @@ fn a_416_about_a_range_is_not_about_connections() {
 }
 
 #[test]
-fn retry_after_is_read_in_seconds_and_as_a_date_on_the_services_own_clock() {
-    let wait = |headers: &[_]| {
-        let Outcome::QuotaExceeded(wait) = read(429, headers) else {
-            panic!("a 429 is about the quota");
-        };
-        wait
+fn retry_after_is_read_in_seconds() {
+    let wait = |value| match read(429, &[("retry-after", value)]) {
+        Outcome::QuotaExceeded(wait) => wait,
+        outcome => panic!("a 429 is about the quota, not {outcome:?}"),
     };
-    let minute = Some(Duration::from_secs(60));
-    assert_eq!(wait(&[("retry-after", "60")]), minute);
-    assert_eq!(wait(&[("retry-after", " 60 ")]), minute);
-    let date = [
-        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
-        ("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT"),
-    ];
-    assert_eq!(wait(&date), minute);
-    // Long past by any clock.
-    assert_eq!(wait(&date[1..]), Some(Duration::ZERO));
-    assert_eq!(wait(&[("retry-after", "59.2")]), minute);
-    let several = ["soon", "60", "7, 9"].map(|wait| ("retry-after", wait));
-    assert_eq!(wait(&several), minute);
-    for nonsense in ["soon", "-1", "1.5.1", ".5", "1.", ""] {
-        assert_eq!(wait(&[("retry-after", nonsense)]), None, "{nonsense}");
+    assert_eq!(wait("60"), Some(Duration::from_secs(60)));
+    assert_eq!(wait(" 60 "), Some(Duration::from_secs(60)));
+    let date = "Sun, 06 Nov 1994 08:50:37 GMT";
+    for no_hint in [date, "soon", "-1", "1.5", "7, 9", ""] {
+        assert_eq!(wait(no_hint), None, "{no_hint}");
     }
 }
 
@@ -105,11 +93,6 @@ fn hostile() -> impl Strategy<Value = HeaderValue> {
         prop::collection::vec(any::<u8>(), 0..40),
         "[-+0-9.eE,;= ]{0,40}".prop_map(String::into_bytes),
         any::<f64>().prop_map(|number| number.to_string().into_bytes()),
-        // Up to the year 9999.
-        (0..253_402_300_800_u64).prop_map(|since| {
-            let date = SystemTime::UNIX_EPOCH + Duration::from_secs(since);
-            httpdate::fmt_http_date(date).into_bytes()
-        }),
     ];
     let sent = |bytes: Vec<u8>| HeaderValue::from_bytes(&bytes).ok();
     bytes.prop_filter_map("it cannot be sent", sent)
@@ -153,14 +136,12 @@ proptest! {
     #[test]
     fn no_wait_that_can_be_sent_shuts_a_gate_for_longer_than_a_minute(
         waits in prop::collection::vec(hostile(), 0..3),
-        date in prop::option::of(hostile()),
     ) {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         for wait in waits {
             response.headers_mut().append(header::RETRY_AFTER, wait);
         }
-        response.headers_mut().extend(date.map(|date| (header::DATE, date)));
         let read = ReadStatus.read(Ok::<_, &Infallible>(&response));
         let Outcome::QuotaExceeded(hint) = read else {
             panic!("a 429 is about the quota")

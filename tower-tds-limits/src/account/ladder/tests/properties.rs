@@ -35,7 +35,7 @@ proptest! {
         start in any_rung(),
         events in prop::collection::vec(event(), 1..200),
     ) {
-        let mut ladder = Ladder::new(start);
+        let mut ladder = Ladder::on(start);
         let mut now = Tick::ZERO;
         let (mut stepped, mut is_first) = (Tick::ZERO, true);
         let mut refused = Tick::ZERO;

@@ -1,0 +1,93 @@
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::time::Instant;
+
+use super::{
+    Full, Limit, Line, Refusal,
+    queue::Place,
+    shared::{Passed, Shared},
+    timer::Timer,
+};
+
+/// One waiter of a limit. Dropping it gives up its place.
+#[derive(Debug)]
+pub(crate) struct Waiter<L: Limit> {
+    shared: Arc<Shared<L>>,
+    line: Line,
+    place: Option<Place>,
+}
+
+// === impl Waiter ===
+
+impl<L: Limit> Waiter<L> {
+    #[inline]
+    pub(crate) fn new(shared: &Arc<Shared<L>>, line: Line) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            line,
+            place: None,
+        }
+    }
+
+    /// Keeps the place, and lets later waiters pass until this one is polled again.
+    ///
+    /// # Errors
+    /// If it has no place and `most_waiting` others wait.
+    pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Full> {
+        self.place = Some(self.shared.skip(self.place, self.line, most_waiting)?);
+        Ok(())
+    }
+
+    /// The cause of the wait, and the time until the limit opens.
+    pub(crate) fn wait(&self, now: Instant) -> Refusal {
+        self.shared.wait(self.line, now)
+    }
+
+    /// Gives up the place.
+    pub(crate) fn leave(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.shared.leave(place);
+        }
+    }
+}
+
+impl<L: Limit + Send + 'static> Waiter<L> {
+    /// Waits until the limit has counted one more.
+    ///
+    /// # Errors
+    /// If it has no place and `most_waiting` others wait.
+    #[inline]
+    pub(crate) fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        most_waiting: usize,
+    ) -> Poll<Result<L::Grant, Full>> {
+        let passed = self
+            .shared
+            .pass(self.place, self.line, most_waiting, now, cx.waker());
+        match passed {
+            Passed::Granted(grant) => {
+                self.place = None;
+                Poll::Ready(Ok(grant))
+            }
+            Passed::Full => Poll::Ready(Err(Full)),
+            Passed::Waits { place, wants_timer } => {
+                self.place = Some(place);
+                if wants_timer {
+                    Timer::spawn(&self.shared);
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<L: Limit> Drop for Waiter<L> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
