@@ -8,7 +8,7 @@ use crate::{
     text::{ParseError, parse_duration},
 };
 
-/// Everything that goes wrong, at once. The default is nothing.
+/// All faults that are in force at the same time; none by default.
 ///
 /// Several faults may strike the same answer: a `503` in drips is two of them.
 ///
@@ -27,9 +27,10 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Faults {
-    /// Wait between a data call's head and its being counted: the way there.
+    /// Time between the arrival of a data call's head and its count, as if it were still on its
+    /// way.
     pub before_counting: Delay,
-    /// Wait between a data call's being counted and the head of its answer: the service's work.
+    /// Time between the count of a data call and the head of its answer, as for the service's work.
     pub before_head: Delay,
     /// Replaces `before_head` for calls whose target ends in this text.
     pub before_head_of: Option<(String, Delay)>,

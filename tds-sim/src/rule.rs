@@ -49,8 +49,8 @@ pub enum Rule {
     /// A client that hammers locks itself out until it slows down. An arrival exactly `per` old
     /// has left the window.
     SlidingLogAll,
-    /// An arrival is refused if the estimate `previous * (1 - x) + current` exceeds `limit`, this
-    /// arrival and all refused ones counted, where `x` is how much of the current window has
+    /// An arrival is refused if the estimate `previous * (1 - x) + current` exceeds `limit`. It
+    /// includes this arrival and all refused ones; `x` is the part of the current window that has
     /// passed.
     ///
     /// The windows are `[start, start + per)`. The first arrival starts one, the next follows at
@@ -281,7 +281,7 @@ impl Meter {
         }
     }
 
-    /// An accepted request that had arrived at `arrived` has ended at `at`.
+    /// Records that the accepted request that arrived at `arrived` ended at `at`.
     ///
     /// Call it once for each accepted request, whichever the rule: only [`Rule::InFlight`] uses
     /// it. A request cannot end before it arrived: the later time holds.

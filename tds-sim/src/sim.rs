@@ -123,7 +123,7 @@ impl Sim {
         lock(&self.shared.script).faults.clone()
     }
 
-    /// Replaces the call-count ceiling; the new one is unused.
+    /// Replaces the quota of calls. Each key starts again with no calls counted.
     pub fn set_quota(&self, quota: Option<Quota>) {
         *lock(&self.shared.usage) = Usage::of(quota);
     }

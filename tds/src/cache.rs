@@ -44,7 +44,7 @@ pub(crate) struct Terms {
     /// Time for which a response is used again, if it has no Cache-Control
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     fresh: Duration,
-    /// Further time for which it is used while the service fails
+    /// Further time for which a response is used while the service fails
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
 }

@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Share limits and token by this Redis (TDS_FLEET_STORE)
     #[arg(long, global = true, value_name = "URL")]
     fleet: Option<String>,
-    /// Name of the fleet in it (TDS_FLEET_NAME)
+    /// Name of the fleet in that Redis (TDS_FLEET_NAME)
     #[arg(long, global = true, value_name = "NAME")]
     fleet_name: Option<String>,
     /// Folder of the shared token (TDS_STATE_DIR)

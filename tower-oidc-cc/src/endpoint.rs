@@ -26,7 +26,7 @@ mod tests;
 /// | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
 /// | `expires_in` absent or null | five minutes |
 /// | a member twice | transient: tried again |
-/// | `error` false, null or no text, beside a token | ignored |
+/// | `error` with any value, beside a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
 /// | `token_type` Bearer, in any letter case | accepted |
 /// | another `token_type`, or none | refused |

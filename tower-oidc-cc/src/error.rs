@@ -13,9 +13,9 @@ mod token;
 /// The enum is exhaustive, because a [`BearerAuth`](crate::BearerAuth) service fails in no other
 /// way. The error of the inner service needs no downcast.
 ///
-/// `?` and `Into` convert it into a `Box<dyn Error + Send + Sync>` if they convert the inner error,
-/// which may be boxed already (`Buffer`, `LoadShed`, `Timeout`). Therefore it does not implement
-/// [`std::error::Error`]; a boxed error does not implement it either.
+/// `?` and `Into` convert it into a `Box<dyn Error + Send + Sync>`, also if the inner error is such
+/// a box (of a `Buffer`, `LoadShed` or `Timeout`). That is why it does not implement
+/// [`std::error::Error`]: a box does not implement that trait.
 ///
 /// # Errors
 ///

@@ -25,8 +25,8 @@ pin_project! {
     ///
     /// A refused call whose token is being replaced is held until the token request has a result,
     /// until its deadline ([`deadline_from`](crate::BearerAuthLayer::deadline_from)), or for ten
-    /// seconds. A resend then sends the new token. A timeout of an outer layer ends such a call if
-    /// it passes before the token endpoint answers.
+    /// seconds. A resend then sends the new token. If the timeout of an outer layer is shorter than
+    /// the answer of the token endpoint, that timeout ends the call.
     ///
     /// # Cancel safety
     ///

@@ -43,7 +43,7 @@ mod tests;
     message = "`{Self}` cannot judge what the service below the token layer answers",
     label = "no `Judge<{Res}, {E}>`",
     note = "the errors of `tower-tds` are read by `.judge(ReadError)`, others by a `Judge` of your own",
-    note = "or see whether the layers stand in the order that `{Self}` is made for"
+    note = "or check the order of the layers: `{Self}` reads what the layer right below returns"
 )]
 pub trait Judge<Res, E> {
     /// Returns the meaning of one outcome. It is called once per call and must not block.

@@ -45,8 +45,8 @@
 //! # }
 //! ```
 //!
-//! Put it inside of a retry layer, so that each attempt sends the current token. Without a layer,
-//! [`TokenSource::token`] returns the token.
+//! Put `BearerAuthLayer` inside of a retry layer, so that each attempt sends the current token.
+//! Without a layer, [`TokenSource::token`] returns the token.
 //!
 //! # Features
 //!

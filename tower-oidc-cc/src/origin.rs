@@ -15,10 +15,10 @@ mod tests;
 
 /// A server that may see the token: a scheme, a host and a port.
 ///
-/// A request is let through only if all three are equal, the host in any case of letters and the
-/// port with the scheme's default filled in. Nothing is normalised beyond that: a trailing dot,
-/// user information or another spelling of an address make it another origin, and the request is
-/// refused.
+/// A request is let through only if all three are equal. The letter case of the host does not
+/// matter, and a missing port is the scheme's default. Nothing is normalised beyond that: a
+/// trailing dot, user information or another spelling of an address make it another origin, and the
+/// request is refused.
 ///
 /// # Examples
 ///

@@ -54,20 +54,20 @@ mod shared;
 ///
 /// A 401 casts doubt on the token. Its cause may be a revoked token, a route that refuses all
 /// tokens, or an error of the service. A refresh draws on a bucket of four that regains one every
-/// five minutes. If four, three, two or one are left, it takes 1, 2, 4 or 16 refusals in a row, and
-/// 0, 20, 40 or 80 seconds since the refresh before. A failed refresh is repeated at the next
-/// refusal after the backoff, and draws nothing more.
+/// five minutes. With four left, one refusal is enough; with three, two or one left, a refresh
+/// needs 2, 4 or 16 refusals in a row, and at least 20, 40 or 80 seconds since the last refresh. A
+/// failed refresh is repeated at the next refusal after the backoff, and draws nothing more.
 ///
 /// The refused call is held until the refresh has a result, so that a resend sends the new token.
 /// Other calls wait for one second at most and then send the doubted token.
 ///
-/// No rule helps against tokens that die more often than every five minutes. Nor does a rule help
-/// if the nodes of a service refuse each new token for a minute.
+/// This rule does not help if tokens die more often than every five minutes, or if the nodes of a
+/// service refuse each new token for a minute.
 ///
 /// # Cancel safety
 ///
-/// Every caller that waits polls the token request, and so does that task. Dropping one of them
-/// gives up its own wait.
+/// Every waiting caller polls the token request, and so does a task of the source. A caller that is
+/// dropped ends its own wait, and not the request.
 ///
 /// # Clone
 ///
@@ -242,9 +242,10 @@ impl TokenSource {
 
     /// Waits until no token request is under way, for a program that is about to end.
     ///
-    /// A request that is cut off may have cost the server a token, and the other processes of a
-    /// [`TokenStore`](crate::TokenStore) wait for it until its lease is over. After this the token
-    /// is in the store. New calls may start another request, so stop them first.
+    /// If a token request is cut off, the server may have issued a token that nobody receives, and
+    /// the other processes of a [`TokenStore`](crate::TokenStore) wait until its lease is over.
+    /// After this call the token is in the store. New calls may start another request, so stop them
+    /// first.
     ///
     /// # Cancel safety
     ///
@@ -323,8 +324,8 @@ impl TokenSourceBuilder {
 
     /// Bounds one token request, from the wait for the HTTP client to the last byte; 10 s by default.
     ///
-    /// Allow more to a client that limits requests. The deadline of a caller bounds that caller's wait,
-    /// and not the request.
+    /// Set a longer timeout if the HTTP client limits requests, because its wait for a permit
+    /// counts. The deadline of a caller bounds that caller's wait, and not the request.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -340,8 +341,9 @@ impl TokenSourceBuilder {
 
     /// Shares the token with other processes that use the same store; none by default.
     ///
-    /// A process without a token waits up to five seconds while another one requests it, and then
-    /// requests one itself. Callers wait until a new token is saved, for two seconds at most.
+    /// A process without a token waits for twelve seconds at most while another one requests it. If
+    /// that one has saved no token after five seconds, one of the waiting processes takes over.
+    /// Callers wait until a new token is saved, for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Box::new(store));

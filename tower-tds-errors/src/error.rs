@@ -317,7 +317,7 @@ impl Error {
         self.facts().retry_after
     }
 
-    /// The request id for the service's owner, if it consists of hexadecimal digits.
+    /// The request id for the service's owner, if it consists of hexadecimal digits and hyphens.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.facts().request_id.as_deref()

@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | `ring`, `aws-lc-rs` | no | `rediss://`, with this cryptography; with both it is aws-lc |
 //! | `tls` | no | `rediss://`, with the `CryptoProvider` that the program has installed |
-//! | `metrics` | no | gauges of the share, and a count of questions |
+//! | `metrics` | no | gauges of the share, and a count of requests to the store |
 //!
 //! # Guarantees
 //! - The sum over all members of what they may use or still have in use is at most the limit: of

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Limiters that only space the sending of requests are refused as soon as delays vary: requests
-//! sent a second apart may arrive together. This one holds each permit until an interval after the
-//! response has *proved* that the service counted the request. Then no interval holds more than the
-//! quota on any network.
+//! sent a second apart may arrive together. The response *proves* that the service has counted its
+//! request, and this limiter keeps the permit for one more interval. Then no interval holds more
+//! than the quota on any network.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -39,13 +39,14 @@
 //!   any phase, sliding logs, sliding-window counters, and leaky buckets of a given burst
 //!   ([`Burst::Of`]). With [`Proof::End`] also services that count what is in flight.
 //! - [`Burst::Auto`], the default, is not a proof for leaky buckets. It relies on evidence. A
-//!   hundred random buckets of ten behind random networks refused 3 of 10,000,000 calls
-//!   (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`). Where response heads arrive while their
-//!   bodies stall, up to 580 of 100,000 were refused.
+//!   hundred random buckets with a burst of ten or eleven, behind random networks, refused 3 of
+//!   10,000,000 calls (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`).
+//!   Where response heads arrive while their bodies stall, up to 580 of 100,000 were refused.
 //! - Requests from their sending to the end of their bodies, and sockets from before `connect` until the
 //!   server has closed them, stay within their limits.
 //! - Calls are first in, first out, except [`Limiter::first_in_line`]. A slow, lost, cancelled or
-//!   unpolled call costs its own permits. Ten slow calls delay the others by a second at most.
+//!   unpolled call costs its own permits. Ten slow calls delay the others by a second at most,
+//!   once.
 //!
 //! # The argument
 //! A request is counted between its sending and its proof. If at every sending at most `n - 1` others are

@@ -125,7 +125,8 @@ impl Limiter {
     /// requests in flight keep their places until their proof. While more sockets are open than it
     /// allows, requests close theirs (`Connection: close`). An empty share grants nothing.
     ///
-    /// No socket is written to after `until`. An `until` that has passed also closes all sockets.
+    /// No socket is written to after `until`. If `until` has passed already, this call closes all
+    /// sockets.
     pub fn set_share(&self, share: Share, until: Instant) {
         let connections = &self.credential.connections;
         let (open, closed) = connections.update_now(|connections, now| {

@@ -106,9 +106,9 @@ pub struct Rules {
 #[non_exhaustive]
 pub enum Burst {
     /// This burst, by proof. Each unproven request holds its place, so a slow response takes one
-    /// place. One more slow response than the burst stops all calls.
+    /// place. If more responses than the burst are slow at the same time, all other calls wait.
     Of(u32),
-    /// Nine places, by evidence. A quick response frees the places of the requests that were
+    /// A burst of nine, by evidence. A quick response frees the places of the requests that were
     /// granted before it, so slow calls cost the others nothing. A bucket of ten may refuse if the
     /// network stalls for longer than three seconds, or in one direction only. `Auto` applies to
     /// quotas whose interval is at most a second.
@@ -117,9 +117,9 @@ pub enum Burst {
 
 /// The part of the limits that one of several processes may use.
 ///
-/// Set by [`Limiter::set_share`](crate::Limiter::set_share). For each process count its share, or
-/// what it [holds](crate::Limiter::held) if that is more. If the sum never exceeds the limits, all
-/// processes together keep within them.
+/// Set by [`Limiter::set_share`](crate::Limiter::set_share). Add up, over all processes, the share
+/// of each, or what it [holds](crate::Limiter::held) if that is more. If this sum never exceeds the
+/// limits, all processes together keep within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Share {
     /// Requests of the first quota. Each other quota is divided in proportion.
@@ -228,8 +228,9 @@ impl Limits {
         rules
     }
 
-    /// How long after its end a share may still be in use: the longest time until an abandoned
-    /// request is counted, plus two intervals, after which it has no effect on any rule.
+    /// How long a share may still be in use after its end: the longest time until an abandoned
+    /// request is counted, and two intervals more. After that the request has no effect on any
+    /// rule.
     #[must_use]
     pub fn memory(&self) -> Duration {
         let longest = self.quotas.iter().map(Quota::hold).max();

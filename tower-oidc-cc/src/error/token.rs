@@ -159,7 +159,7 @@ impl TokenError {
 
     /// The rest of the backoff: a call made earlier gets this error again.
     ///
-    /// In the error of a call, it counts from the `poll_ready` before the call.
+    /// In the error of a call, this time counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.0.kind == Kind::Expired {

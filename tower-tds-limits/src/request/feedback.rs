@@ -33,7 +33,7 @@ use hyper_util::client::legacy;
     label = "no `Feedback<{T}, {E}>`",
     note = "the errors of `tower-tds` are read by `.feedback(ReadError)`, if a `ClassifyLayer` below makes them",
     note = "for errors of your own implement it, or take them all for lost: `.feedback(ReadResponse)`",
-    note = "or see whether the layers stand in the order that `{Self}` is made for"
+    note = "or check the order of the layers: `{Self}` reads what the layer right below returns"
 )]
 pub trait Feedback<T, E> {
     /// Reads one outcome of the inner service.
