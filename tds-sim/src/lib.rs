@@ -60,7 +60,7 @@
 //!   because each simulator makes a new signing key.
 //!
 //! # Non-goals
-//! Tokens and signatures of others, `private_key_jwt` by other algorithms than RS256, HTTP/3, speed.
+//! Tokens and signatures of others, `private_key_jwt`, HTTP/3, speed.
 
 mod body;
 mod config;
