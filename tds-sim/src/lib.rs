@@ -60,8 +60,7 @@
 //!   because each simulator makes a new signing key.
 //!
 //! # Non-goals
-//! Tokens that another issuer signed, `private_key_jwt` by other algorithms than RS256, HTTP/3,
-//! speed.
+//! Tokens that another issuer signed, `private_key_jwt`, HTTP/3, speed.
 
 mod body;
 mod config;

@@ -22,9 +22,6 @@ use crate::{
 
 mod client;
 mod refusal;
-mod statement;
-
-pub(crate) use self::statement::PublicKey;
 
 /// Endpoint of the identity provider at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,11 +156,6 @@ fn reply(granted: &Grant) -> Response<Body> {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Whether `path` names the realm itself or its token endpoint, as audiences do.
-    fn is_issuer_or_token(path: &str) -> bool {
-        Self::at(path) == Self::Token || path.strip_prefix("/auth/realms/") == Some(REALM)
-    }
-
     /// The endpoint at `path`, with or without a trailing slash.
     fn at(path: &str) -> Self {
         let path = path.strip_suffix('/').unwrap_or(path);

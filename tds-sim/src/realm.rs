@@ -1,7 +1,7 @@
 //! The realm `ServiceConnect`: members, their keys, the tokens issued, and who may do what.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -33,8 +33,6 @@ pub(crate) struct Realm {
     keys: HashMap<Arc<str>, Key>,
     roles: Vec<String>,
     rng: fastrand::Rng,
-    /// The numbers of the statements that have been accepted, and until when each was good.
-    numbers: HashMap<String, i64>,
 }
 
 /// A token just issued, as its reply needs it.
@@ -65,7 +63,6 @@ impl Realm {
             keys: HashMap::from([(api_key.shared_id(), key)]),
             roles: config.roles.clone(),
             rng,
-            numbers: HashMap::new(),
         };
         (realm, api_key)
     }
@@ -121,28 +118,9 @@ impl Realm {
         })
     }
 
-    /// The wall clock in seconds since 1970, as the tokens' claims have it.
-    pub(crate) fn wall(&self) -> i64 {
-        self.clock.wall_at(self.clock.now())
-    }
-
-    /// Accepts the number of a statement, once for as long as the statement is good.
-    pub(crate) fn accepts_number(&mut self, number: String, until: i64) -> bool {
-        let now = self.wall();
-        self.numbers.retain(|_, until| *until >= now);
-        match self.numbers.entry(number) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(free) => {
-                // Clocks may differ, so it is kept for a while longer.
-                free.insert(until.saturating_add(60));
-                true
-            }
-        }
-    }
-
     /// Revokes every token; `not-before-policy` in later replies is the time.
     pub(crate) fn revoke_all(&mut self) {
-        let wall = self.wall();
+        let wall = self.clock.wall_at(self.clock.now());
         self.tokens.revoke_all(wall);
     }
 

@@ -21,7 +21,7 @@ use crate::{
     fault::Faults,
     ledger::Ledger,
     limits::{Quota, Usage},
-    oidc::{self, PublicKey},
+    oidc,
     realm::ApiKey,
     shared::{Shared, lock},
     socket::Socket,
@@ -167,17 +167,6 @@ impl Sim {
     /// If no key has this client id.
     pub fn rotate_secret(&self, client_id: &str) -> Result<ApiKey, Error> {
         lock(&self.shared.realm).rotate_secret(client_id)
-    }
-
-    /// Changes the authentication of a client to `private_key_jwt` with RS256. Its secret is not
-    /// accepted any more. `public` is the DER of the `RSAPublicKey`.
-    ///
-    /// # Errors
-    /// If no key has this client id.
-    pub fn set_public_key(&self, client_id: &str, public: &[u8]) -> Result<(), Error> {
-        lock(&self.shared.realm)
-            .key_mut(client_id)
-            .map(|key| key.public = Some(PublicKey::from_der(public)))
     }
 
     /// Lets a key get tokens again.

@@ -1,4 +1,4 @@
-//! The client of a request: its form, its id, and its secret or its signed statement.
+//! The client of a request: its form, its id, and its secret.
 
 use std::sync::Arc;
 
@@ -10,10 +10,7 @@ use http::{
 };
 
 use crate::{
-    oidc::{
-        refusal::{Refusal, UNEXPECTED, UNKNOWN_CLIENT, WRONG_SECRET},
-        statement,
-    },
+    oidc::refusal::{Refusal, UNEXPECTED, UNKNOWN_CLIENT, WRONG_SECRET},
     shared::{Shared, lock},
 };
 
@@ -45,22 +42,19 @@ pub(super) fn authenticate(
     form: &Form,
 ) -> Result<Arc<str>, Refusal> {
     let claimed = claimed(&head.headers, form)?;
-    let mut realm = lock(&shared.realm);
+    let realm = lock(&shared.realm);
     let id = claimed.id.ok_or(UNKNOWN_CLIENT)?;
     let key = realm.key(&id).ok_or(UNKNOWN_CLIENT)?;
     if !key.enabled {
         return Err(UNKNOWN_CLIENT);
     }
-    let shared_id = key.api_key().shared_id();
-    if let Some(public) = key.public.clone() {
-        statement::check(&mut realm, &public, &id, (head, form))?;
-    } else if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
+    if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
         return Err(WRONG_SECRET);
     }
-    Ok(shared_id)
+    Ok(key.api_key().shared_id())
 }
 
-/// Credentials of the request: in its form, or else in its Basic header, or else in its statement.
+/// Credentials of the request: in its form, or else in its Basic header.
 fn claimed(headers: &HeaderMap, form: &Form) -> Result<Claimed, Refusal> {
     let basic = headers
         .get(AUTHORIZATION)
@@ -74,9 +68,7 @@ fn claimed(headers: &HeaderMap, form: &Form) -> Result<Claimed, Refusal> {
     };
     let field = |name| form.field(name).map(str::to_owned);
     Ok(Claimed {
-        id: field("client_id")
-            .or(id)
-            .or_else(|| statement::subject(form)),
+        id: field("client_id").or(id),
         secret: field("client_secret").or(secret),
     })
 }

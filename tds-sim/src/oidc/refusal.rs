@@ -35,22 +35,6 @@ impl Refusal {
         }
     }
 
-    pub(super) fn unknown_statement_type(kind: &str) -> Self {
-        Self {
-            description: format!(
-                "Parameter client_assertion_type has value '{kind}' but expected is \
-                 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'"
-            )
-            .into(),
-            ..Self::statement("")
-        }
-    }
-
-    /// A signed statement is refused, for this reason.
-    pub(super) const fn statement(reason: &'static str) -> Self {
-        Self::bad_request("invalid_client", reason)
-    }
-
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = json(
             self.status,
@@ -133,7 +117,7 @@ pub(super) const NO_SERVICE_ACCOUNT: Refusal = Refusal::unauthorized(
     "unauthorized_client",
     "Client not enabled to retrieve service account",
 );
-/// Unexpected input: a Basic header that no form encoding makes, a statement of two clients.
+/// Unexpected input: a Basic header that no form encoding makes.
 pub(super) const UNEXPECTED: Refusal = Refusal::bad_request(
     "unauthorized_client",
     "Unexpected error when authenticating client",
@@ -148,12 +132,6 @@ pub(super) const NO_DIRECT_ACCESS: Refusal = Refusal::bad_request(
 );
 pub(super) const REPEATED_FIELD: Refusal =
     Refusal::bad_request("invalid_request", "duplicated parameter");
-pub(super) const NO_TYPE: Refusal =
-    Refusal::statement("Parameter client_assertion_type is missing");
-pub(super) const NO_STATEMENT: Refusal = Refusal::statement("client_assertion parameter missing");
-pub(super) const NOT_A_STATEMENT: Refusal = Refusal::statement(
-    "Client authentication with signed JWT failed: java.lang.IllegalArgumentException: Parsing error",
-);
 pub(super) const REALM_DISABLED: Refusal = Refusal {
     status: StatusCode::FORBIDDEN,
     error: "access_denied",

@@ -4,8 +4,6 @@ use std::{fmt, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::oidc::PublicKey;
-
 /// The client id and client secret of a key.
 ///
 /// `Debug` and `Display` do not show the secret.
@@ -22,8 +20,6 @@ pub(crate) struct Key {
     subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,
-    /// Verifies its statements, if it has a key in place of its secret.
-    pub(crate) public: Option<PublicKey>,
     /// Whether it may use the client credentials grant.
     pub(crate) service_account: bool,
 }
@@ -69,7 +65,6 @@ impl Key {
             subject: uuid(rng),
             roles,
             enabled: true,
-            public: None,
             service_account: true,
         }
     }

@@ -6,7 +6,6 @@ use crate::server::Keycloak;
 mod rows;
 mod shape;
 mod side;
-mod statements;
 
 #[tokio::test]
 async fn the_simulated_endpoint_answers_as_the_real_one() {
@@ -15,7 +14,7 @@ async fn the_simulated_endpoint_answers_as_the_real_one() {
     };
     let (real, fake) = (Side::real(keycloak), Side::fake());
     let mut drift = String::new();
-    for (name, row) in rows::rows().into_iter().chain(statements::rows()) {
+    for (name, row) in rows::rows() {
         let (of_real, of_fake) = (real.send(&row).await, fake.send(&row).await);
         if of_real != of_fake {
             drift += &format!("{name}:\n  real: {of_real:?}\n  fake: {of_fake:?}\n");

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rsa::{
     RsaPrivateKey,
-    pkcs1::EncodeRsaPublicKey as _,
     pkcs8::{EncodePrivateKey as _, EncodePublicKey as _, LineEnding},
     rand_core::OsRng,
 };
@@ -17,11 +16,6 @@ static KEY: LazyLock<RsaPrivateKey> =
 /// The private half, as PEM.
 pub(crate) fn private_key() -> String {
     KEY.to_pkcs8_pem(LineEnding::LF).unwrap().to_string()
-}
-
-/// The public half, as DER of PKCS #1.
-pub(crate) fn public_key() -> Vec<u8> {
-    KEY.to_public_key().to_pkcs1_der().unwrap().into_vec()
 }
 
 /// The realm, as the server imports it.

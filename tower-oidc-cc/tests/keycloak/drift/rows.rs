@@ -49,10 +49,6 @@ fn forms() -> Vec<(&'static str, Row)> {
             "a client without an account",
             granted("client_id=<id:no-account>&client_secret=<secret:no-account>"),
         ),
-        (
-            "a secret for a client with a key",
-            granted("client_id=<id:statement>&client_secret=<secret:statement>"),
-        ),
         ("no grant type", form(POST)),
         ("an empty grant type", form(&format!("grant_type=&{POST}"))),
         (

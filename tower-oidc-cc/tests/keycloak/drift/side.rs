@@ -5,22 +5,19 @@ use std::collections::BTreeMap;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Request;
 use http_body_util::BodyExt as _;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use serde_json::{Value, json};
 use tds_sim::{Config, Sim};
 use tower::ServiceExt as _;
 
 use super::Shape;
 use crate::{
-    realm,
-    server::{Keycloak, TOKEN},
+    server::Keycloak,
     wire::{self, Answer, Body},
 };
 
 /// A request, with names in place of what differs between the two.
 ///
-/// `<id:NAME>` and `<secret:NAME>` stand for those of a client, `<encoded:NAME>` for both and all
-/// escaped, and `<statement>` for a signed one.
+/// `<id:NAME>` and `<secret:NAME>` stand for those of a client, and `<encoded:NAME>` for both and
+/// all escaped.
 pub(super) struct Row {
     method: &'static str,
     path: &'static str,
@@ -28,18 +25,8 @@ pub(super) struct Row {
     /// `Basic of` is followed by what is put into base64.
     authorization: Option<&'static str>,
     body: String,
-    statement: Option<Statement>,
     /// Whether the realm is one that is closed to everybody.
     closed: bool,
-    /// How often it is sent; the last answer counts.
-    times: usize,
-}
-
-/// A statement of a client that has a key, before it is signed.
-pub(super) struct Statement {
-    pub(super) change: fn(&mut Value),
-    pub(super) header: fn(&mut Header),
-    pub(super) key: fn() -> EncodingKey,
 }
 
 /// A server with the clients of the realm file.
@@ -60,9 +47,7 @@ impl Row {
             kind: Some("application/x-www-form-urlencoded"),
             authorization: None,
             body: body.to_owned(),
-            statement: None,
             closed: false,
-            times: 1,
         }
     }
 
@@ -85,22 +70,11 @@ impl Row {
         }
     }
 
-    pub(super) fn statement(self, statement: Statement) -> Self {
-        Self {
-            statement: Some(statement),
-            ..self
-        }
-    }
-
     pub(super) fn closed(self) -> Self {
         Self {
             closed: true,
             ..self
         }
-    }
-
-    pub(super) fn twice(self) -> Self {
-        Self { times: 2, ..self }
     }
 }
 
@@ -125,7 +99,6 @@ impl Side {
             match name {
                 "off" => sim.disable_key(id).unwrap(),
                 "no-account" => sim.remove_service_account(id).unwrap(),
-                "statement" => sim.set_public_key(id, &realm::public_key()).unwrap(),
                 _ => {}
             }
             (name, (id.to_owned(), key.client_secret().to_owned()))
@@ -138,16 +111,10 @@ impl Side {
     }
 
     pub(super) async fn send(&self, row: &Row) -> Shape {
-        let statement = row.statement.as_ref().map(|statement| self.sign(statement));
-        let mut shape = None;
-        for _ in 0..row.times {
-            let answer = self.answer(row, statement.as_deref()).await;
-            shape = Some(Shape::of(&answer));
-        }
-        shape.expect("a row is sent")
+        Shape::of(&self.answer(row).await)
     }
 
-    async fn answer(&self, row: &Row, statement: Option<&str>) -> Answer {
+    async fn answer(&self, row: &Row) -> Answer {
         // The simulator has one realm; it is that one which it closes.
         let path = if row.closed && self.sim.is_none() {
             row.path.replace("ServiceConnect", "Closed")
@@ -167,10 +134,7 @@ impl Side {
             };
             request = request.header("authorization", value);
         }
-        let body = self
-            .fill(&row.body)
-            .replace("<statement>", statement.unwrap_or("-"));
-        let request = request.body(Body::from(body)).unwrap();
+        let request = request.body(Body::from(self.fill(&row.body))).unwrap();
         let Some(sim) = &self.sim else {
             return wire::send(request).await;
         };
@@ -185,23 +149,6 @@ impl Side {
             headers: head.headers,
             body: body.collect().await.unwrap().to_bytes(),
         }
-    }
-
-    fn sign(&self, statement: &Statement) -> String {
-        let id = &self.clients["statement"].0;
-        let issuer = format!("{}/auth/realms/ServiceConnect", self.origin);
-        let now = jsonwebtoken::get_current_timestamp();
-        let mut claims = json!({
-            "iss": id, "sub": id, "aud": format!("{issuer}/{TOKEN}"),
-            "jti": format!("{:032x}", fastrand::u128(..)), "iat": now, "exp": now + 60,
-        });
-        (statement.change)(&mut claims);
-        // The audiences are those of this side.
-        let claims = claims.to_string().replace("ISSUER", &issuer);
-        let claims: Value = serde_json::from_str(&claims).unwrap();
-        let mut header = Header::new(Algorithm::RS256);
-        (statement.header)(&mut header);
-        jsonwebtoken::encode(&header, &claims, &(statement.key)()).unwrap()
     }
 
     fn fill(&self, text: &str) -> String {
@@ -224,4 +171,4 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-const CLIENTS: [&str; 4] = ["post", "off", "no-account", "statement"];
+const CLIENTS: [&str; 3] = ["post", "off", "no-account"];
