@@ -64,7 +64,8 @@ struct Health {
     ready: bool,
     /// In plain words.
     troubles: Vec<String>,
-    client: Status,
+    /// The line of its status.
+    client: String,
 }
 
 pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failure> {
@@ -201,7 +202,7 @@ async fn health(State(shared): State<Shared>) -> Response {
     let health = Health {
         ready: troubles.is_empty(),
         troubles,
-        client,
+        client: client.to_string(),
     };
     (code, Json(health)).into_response()
 }

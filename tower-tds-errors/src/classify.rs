@@ -8,7 +8,8 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER,
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE,
+    RETRY_AFTER,
 };
 use http::{HeaderMap, StatusCode};
 
@@ -297,19 +298,12 @@ impl Asked {
         let mut asked = Self::default();
         let mut data = None;
         for (name, value) in headers {
-            match name.as_str() {
-                "accept" => {
-                    let is_data = match value.as_bytes() {
-                        // As most requests have it.
-                        b"application/json" => true,
-                        b"*/*" => false,
-                        accepted => is_data(accepted),
-                    };
-                    data = Some(data != Some(false) && is_data);
-                }
-                "range" => asked.part = true,
-                _ => {}
+            if *name == ACCEPT {
+                // As most requests have it.
+                let is_data = value == "application/json" || is_data(value.as_bytes());
+                data = Some(data != Some(false) && is_data);
             }
+            asked.part |= *name == RANGE;
         }
         asked.data = data == Some(true);
         asked

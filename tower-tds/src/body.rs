@@ -10,10 +10,9 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use futures_core::Stream;
 use http::{HeaderMap, Method, Response, Uri, Version, header::TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::BoxBody};
+use http_body_util::{BodyExt, combinators::BoxBody};
 use tokio::{
     runtime::Handle,
     time::{Instant, Sleep, sleep_until},
@@ -86,41 +85,6 @@ impl ResponseBody {
         })
     }
 
-    /// Reads the whole body, of up to 64 MiB.
-    ///
-    /// # Errors
-    /// [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if it is larger: read it with
-    /// [`chunk`](Self::chunk). Otherwise the errors of the body.
-    pub(crate) async fn bytes(self) -> Result<Bytes, Error> {
-        // A body with a larger announced length is not read at all.
-        if Body::size_hint(&self).lower() > MOST {
-            return Err(too_large());
-        }
-        let most = usize::try_from(MOST).unwrap_or(usize::MAX);
-        match Limited::new(self, most).collect().await {
-            Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            Err(error) => Err(Error::from(error)),
-        }
-    }
-
-    /// Reads the next chunk, or `None` at the end.
-    ///
-    /// # Errors
-    /// The errors of the body.
-    ///
-    /// # Cancel safety
-    /// No data is lost: the next call returns the chunk.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        while let Some(frame) = self.frame().await {
-            // Trailers are skipped.
-            if let Ok(data) = frame?.into_data() {
-                return Ok(Some(data));
-            }
-        }
-        Ok(None)
-    }
-
     /// Whether the end of the body shows that it is complete.
     ///
     /// A body without length and chunks ends with its connection, and one that was cut looks the
@@ -172,24 +136,6 @@ impl ResponseBody {
         match self.request.take() {
             Some((method, uri)) => error.with_request(method, &uri),
             None => error,
-        }
-    }
-}
-
-impl Stream for ResponseBody {
-    type Item = Result<Bytes, Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            match ready!(self.as_mut().poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Poll::Ready(Some(Ok(data)));
-                    }
-                }
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(None),
-            }
         }
     }
 }
@@ -312,17 +258,6 @@ fn overdue() -> Error {
     error
 }
 
-fn too_large() -> Error {
-    let error = Error::new(Kind::InvalidRequest, TOO_LARGE).with_sent(Sent::Answered);
-    error.with_advice("read it by `chunk`")
-}
-
 /// Half of the time that gateways wait for the next bytes of a server (nginx,
 /// `proxy_read_timeout`). A longer wait is a wait for a dead connection.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The most memory of a whole body: more than any live response, and less than a small container
-/// has.
-const MOST: u64 = 64 << 20;
-
-const TOO_LARGE: &str = "the body has more than the 64 MiB that are read at once";

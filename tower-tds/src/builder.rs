@@ -9,14 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, uri::Scheme};
+use http::{Request, Response, Uri, uri::Scheme};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::Connection;
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_oidc_cc::{
-    ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
+    Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
@@ -28,12 +28,13 @@ use crate::{
     client::{Client, Deadline, Shared, Stack},
     compression::Compression,
     error::BuildError,
-    layer::TdsLayer,
+    layer::{ANSWER_TIMEOUT, TdsLayer},
     limiters::{SharedLimits, longest_turn},
     proxy::Proxies,
     request::{ReplayBytes, RequestBody},
     tls::Tls,
-    transport::{Given, Schemes, clients, connector},
+    tracker::CallTracker,
+    transport::{MakeClients, Schemes, clients, connector, given},
 };
 
 /// Builds a [`Client`]. [`Client::builder`] takes the required settings.
@@ -50,31 +51,24 @@ use crate::{
 /// # drop(builder);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Builder {
-    auth_url: Address,
-    base_url: Address,
+    auth_url: String,
+    base_url: String,
     credentials: Provider,
-    renewal: Renewal,
+    /// The token settings exist only after the addresses are parsed.
+    renewal: Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>,
     limits: SharedLimits,
     retry: RetryLayer,
-    answer_timeout: Option<Duration>,
+    answer_timeout: Duration,
     deadline: Option<Deadline>,
     read_timeout: Duration,
     schemes: Schemes,
     compression: Compression,
-    user_agent: String,
     tls: Tls,
     proxies: Proxies,
-    connector: Option<Given>,
+    connector: Option<MakeClients>,
     name: Option<Arc<str>>,
 }
-
-/// An address as given. It may contain a password.
-struct Address(String);
-
-/// The user's changes of the token settings, which exist only after the addresses are parsed.
-struct Renewal(Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>);
 
 // === impl Client ===
 
@@ -159,18 +153,17 @@ impl Client {
 impl Builder {
     pub(crate) fn new(auth_url: &str, base_url: &str, credentials: Provider) -> Self {
         Self {
-            auth_url: Address(auth_url.to_owned()),
-            base_url: Address(base_url.to_owned()),
+            auth_url: auth_url.to_owned(),
+            base_url: base_url.to_owned(),
             credentials,
-            renewal: Renewal(Box::new(|tokens| tokens)),
+            renewal: Box::new(|tokens| tokens),
             limits: Limits::default().into(),
             retry: RetryLayer::new(),
-            answer_timeout: None,
+            answer_timeout: ANSWER_TIMEOUT,
             deadline: None,
             read_timeout: READ_TIMEOUT,
             schemes: Schemes::HttpsOnly,
             compression: Compression::Off,
-            user_agent: USER_AGENT.to_owned(),
             tls: Tls::default(),
             proxies: Proxies::default(),
             connector: None,
@@ -186,27 +179,28 @@ impl Builder {
     /// # Errors
     /// If a variable is missing or is not text. The error names it.
     pub fn from_env() -> Result<Self, BuildError> {
-        let auth_url = variable("TDS_AUTH_URL")?;
-        let base_url = variable("TDS_BASE_URL")?;
-        let id = variable("TDS_CLIENT_ID")?;
-        let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-        let credentials = match set("TDS_CLIENT_SECRET_FILE") {
-            Some(path) if set("TDS_CLIENT_SECRET").is_none() => Provider::file(id, path),
-            Some(_) => {
+        let auth_url = required("TDS_AUTH_URL")?;
+        let base_url = required("TDS_BASE_URL")?;
+        let id = required("TDS_CLIENT_ID")?;
+        let credentials = match (variable(SECRET)?, variable(SECRET_FILE)?) {
+            (Some(secret), None) => {
+                let unusable = "TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable";
+                let credentials = Credentials::new(id, secret);
+                credentials
+                    .map_err(|error| BuildError::because(unusable, error))?
+                    .into()
+            }
+            (None, Some(path)) => Provider::file(id, path),
+            (Some(_), Some(_)) => {
                 return Err(BuildError::new(
                     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: one would be ignored",
                 ));
             }
-            None if set("TDS_CLIENT_SECRET").is_none() => {
-                return Err(BuildError::missing(
-                    "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)",
+            (None, None) => {
+                return Err(BuildError::new(
+                    "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set",
                 ));
             }
-            None => Credentials::new(id, variable("TDS_CLIENT_SECRET")?)
-                .map_err(|error| {
-                    BuildError::because("TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable", error)
-                })?
-                .into(),
         };
         Ok(Self::new(&auth_url, &base_url, credentials))
     }
@@ -242,7 +236,7 @@ impl Builder {
         mut self,
         settings: impl FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send + 'static,
     ) -> Self {
-        self.renewal = Renewal(Box::new(settings));
+        self.renewal = Box::new(settings);
         self
     }
 
@@ -267,8 +261,8 @@ impl Builder {
     /// A refused call's wait for a new token counts, so set more than the token endpoint's answer
     /// time.
     #[must_use]
-    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.answer_timeout = Some(timeout);
+    pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.answer_timeout = timeout;
         self
     }
 
@@ -293,14 +287,6 @@ impl Builder {
     #[must_use]
     pub const fn compression(mut self) -> Self {
         self.compression = Compression::On;
-        self
-    }
-
-    /// Sets the `User-Agent` (RFC 9110, section 10.1.5). The default is `tower-tds/` and the
-    /// version.
-    #[must_use]
-    pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
-        self.user_agent = user_agent.into();
         self
     }
 
@@ -388,7 +374,7 @@ impl Builder {
             + 'static,
         C::Response: Read + Write + Connection + Send + Unpin + 'static,
     {
-        self.connector = Some(Given::new(connector));
+        self.connector = Some(given(connector));
         self
     }
 
@@ -405,38 +391,35 @@ impl Builder {
     /// If an address is not https (or allowed loopback http), if a certificate, a proxy or the user
     /// agent is not usable, or if there are no root certificates.
     pub fn build(self) -> Result<Client, BuildError> {
-        let base = self.base_url.0.parse::<Uri>().map_err(|error| {
+        let unusable = |error| BuildError::because("the base URL is not usable", error);
+        let base_url = self.base_url.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
         })?;
-        let origin = self.origin(&base)?;
-        if self.base_url.0.contains('#') {
+        let origin = self.origin(&base_url).map_err(unusable)?;
+        if self.base_url.contains('#') {
             return Err(BuildError::new(
                 "the base URL has a fragment, which is not sent",
             ));
         }
-        let base_url = base.clone();
-        let base = Base::new(base)?;
-        let endpoint = self.endpoint()?;
-        let user_agent = HeaderValue::try_from(&self.user_agent)
-            .map_err(|error| BuildError::because("the user agent is no header's value", error))?;
+        let base = Base::new(base_url.clone())?;
+        let unusable = |error| BuildError::because("the authentication URL is not usable", error);
+        let endpoint = self.endpoint().map_err(unusable)?;
 
         let data = self.limits.limiter();
         let first = data.first_in_line();
         let longest_turn = longest_turn(data.limits());
         let clients = match self.connector {
-            Some(given) if self.tls.is_untouched() && self.proxies.is_none() => {
-                given.clients(&data)
-            }
+            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(&data),
             Some(_) => {
                 return Err(BuildError::new(
                     "settings of TLS and of proxies are ignored where a connector is given: leave them to it",
                 ));
             }
             None => {
-                let token_url = self.auth_url.0.parse::<Uri>().unwrap_or_default();
-                let secure = |uri: &Uri| uri.scheme() != Some(&Scheme::HTTP);
-                let tls = self.tls.config(secure(&base_url) || secure(&token_url))?;
-                for target in [&base_url, &token_url] {
+                let targets = [&base_url, endpoint.uri()];
+                let is_secure = |uri: &&Uri| uri.scheme() != Some(&Scheme::HTTP);
+                let tls = self.tls.config(targets.iter().any(is_secure))?;
+                for target in targets {
                     let proxy = self.proxies.of(target);
                     proxy.map_err(|error| BuildError::because("the proxy is not usable", error))?;
                 }
@@ -451,83 +434,55 @@ impl Builder {
             .map_err(unwrapped)
             .layer(RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER))
             .service(clients.tokens);
-        let Renewal(settings) = self.renewal;
         let tokens = TokenSource::builder(endpoint, self.credentials)
             .timeout(longest_turn.saturating_add(TOKEN_ANSWER));
-        let tokens = settings(tokens).build(token_http);
+        let tokens = (self.renewal)(tokens).build(token_http);
         let mut retry = self.retry;
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));
         }
-        let mut layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
-            .retry(retry.replay(ReplayBytes));
-        if let Some(timeout) = self.answer_timeout {
-            layer = layer.answer_timeout(timeout);
-        }
+        let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
+            .retry(retry.replay(ReplayBytes))
+            .answer_timeout(self.answer_timeout);
         Ok(Client::new(Shared {
             stack: stack(&layer, self.compression.around(clients.data)),
             name: self.name,
             base,
-            user_agent,
             deadline: self.deadline,
             read_timeout: self.read_timeout,
-            calls: Arc::default(),
+            calls: CallTracker::default(),
             tokens,
             origin,
             limiter: data,
         }))
     }
 
-    fn origin(&self, base: &Uri) -> Result<Origin, BuildError> {
-        match self.schemes {
-            Schemes::HttpsOnly => Origin::from_uri(base),
-            Schemes::LoopbackHttp => Origin::loopback(base),
-        }
-        .map_err(|error| {
-            let why: BoxError = self
-                .https_only(base)
-                .map_or_else(|| error.into(), Into::into);
-            BuildError::because("the base URL is not usable", why)
+    /// The origin of an address, if the token may go there.
+    fn origin(&self, uri: &Uri) -> Result<Origin, BoxError> {
+        Ok(match self.schemes {
+            Schemes::HttpsOnly if uri.scheme() == Some(&Scheme::HTTP) => {
+                return Err(HTTPS_ONLY.into());
+            }
+            Schemes::HttpsOnly => Origin::from_uri(uri)?,
+            Schemes::LoopbackHttp => Origin::loopback(uri)?,
         })
     }
 
-    /// The reason against a plain http address, if there is one.
-    fn https_only(&self, uri: &Uri) -> Option<&'static str> {
-        let is_refused = self.schemes == Schemes::HttpsOnly && uri.scheme() == Some(&Scheme::HTTP);
-        is_refused.then_some(HTTPS_ONLY)
-    }
-
-    fn endpoint(&self) -> Result<TokenEndpoint, BuildError> {
-        let endpoint = TokenEndpoint::keycloak(&self.auth_url.0, REALM);
-        match self.schemes {
-            Schemes::HttpsOnly => endpoint.and_then(|it| Origin::from_uri(it.uri()).map(|_| it)),
-            Schemes::LoopbackHttp => endpoint,
-        }
-        .map_err(|error: ConfigError| {
-            let uri = self.auth_url.0.parse().unwrap_or_default();
-            let why: BoxError = self
-                .https_only(&uri)
-                .map_or_else(|| error.into(), Into::into);
-            BuildError::because("the authentication URL is not usable", why)
-        })
+    fn endpoint(&self) -> Result<TokenEndpoint, BoxError> {
+        let endpoint = TokenEndpoint::keycloak(&self.auth_url, REALM)?;
+        self.origin(endpoint.uri())?;
+        Ok(endpoint)
     }
 }
 
-// === impl Address ===
-
-/// Shows the host alone.
-impl fmt::Debug for Address {
+/// Shows the host alone of an address, which may contain a password.
+impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = self.0.parse::<Uri>().unwrap_or_default();
-        f.write_str(address.host().unwrap_or("unreadable"))
-    }
-}
-
-// === impl Renewal ===
-
-impl fmt::Debug for Renewal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Renewal")
+        let base = self.base_url.parse::<Uri>().unwrap_or_default();
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("host", &base.host())
+            .finish_non_exhaustive()
     }
 }
 
@@ -575,25 +530,33 @@ fn fake(stack: impl FnOnce(&TdsLayer<ReplayBytes>) -> Stack) -> Result<Client, B
         stack: stack(&layer),
         name: None,
         base: Base::new(url)?,
-        user_agent: HeaderValue::from_static(USER_AGENT),
         deadline: None,
         read_timeout: READ_TIMEOUT,
-        calls: Arc::default(),
+        calls: CallTracker::default(),
         tokens,
         origin,
         limiter,
     }))
 }
 
-/// Reads a required environment variable.
-fn variable(name: &'static str) -> Result<String, BuildError> {
+fn required(name: &'static str) -> Result<String, BuildError> {
+    let missing = || BuildError::new(format!("{name} is not set"));
+    variable(name)?.ok_or_else(missing)
+}
+
+/// Reads an environment variable. An empty one counts as not set.
+fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
     match env::var(name) {
-        Ok(value) if !value.trim().is_empty() => Ok(value),
-        Ok(_) | Err(VarError::NotPresent) => Err(BuildError::missing(name)),
+        Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
         // The text of that error contains the value, which may be the secret.
-        Err(VarError::NotUnicode(_)) => Err(BuildError::unreadable(name)),
+        Err(VarError::NotUnicode(_)) => Err(BuildError::new(format!("{name} is not text"))),
     }
 }
+
+const SECRET: &str = "TDS_CLIENT_SECRET";
+
+const SECRET_FILE: &str = "TDS_CLIENT_SECRET_FILE";
 
 /// Long for a token endpoint, which responds within milliseconds, and short against a call's
 /// deadline.
@@ -604,8 +567,6 @@ const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address,
 
 /// The reply of the token endpoint of a fake.
 const FAKE_TOKEN: &str = r#"{"access_token":"fake","token_type":"Bearer","expires_in":86400}"#;
-
-const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// Contract, "Token endpoint": the realm in its path.
 const REALM: &str = "ServiceConnect";

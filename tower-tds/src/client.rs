@@ -27,7 +27,7 @@ use crate::{
     layer::TdsLayer,
     request::RequestBody,
     status::Status,
-    tracker::{CallTracker, TrackedCall},
+    tracker::CallTracker,
 };
 
 /// A client of the service with a valid token, within the limits, with typed errors.
@@ -86,14 +86,16 @@ pub(crate) struct Shared {
     pub(crate) stack: Stack,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) base: Base,
-    pub(crate) user_agent: HeaderValue,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) read_timeout: Duration,
-    pub(crate) calls: Arc<CallTracker>,
+    pub(crate) calls: CallTracker,
     pub(crate) tokens: TokenSource,
     pub(crate) origin: Origin,
     pub(crate) limiter: Limiter,
 }
+
+/// A call from its start to its response head, its error, or its drop.
+struct TrackedCall(Arc<Shared>);
 
 /// The layers over an http client of any type. Its future is boxed, because it is large and callers
 /// move it.
@@ -135,57 +137,32 @@ impl Client {
 
     /// Begins a call.
     pub(crate) fn begin<R>(&self, request: Request<RequestBody>) -> ResponseFuture<R> {
-        let (mut request, tracked) = match self.tracked(request) {
-            Ok(begun) => begun,
+        let shared = &self.shared;
+        let call = TrackedCall(Arc::clone(shared));
+        let is_open = shared.calls.begin();
+        let mut request = match shared.whole(request) {
+            Ok(request) if is_open => request,
+            Ok(request) => {
+                let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
+                let closed = closed.with_request(request.method().clone(), request.uri());
+                return ResponseFuture::refused(closed.with_advice(SHUT_DOWN));
+            }
             Err(error) => return ResponseFuture::refused(error),
         };
-        let shared = &self.shared;
-        let deadline = shared.bound(&mut request);
+        let bounds = Bounds {
+            idle: shared.read_timeout,
+            deadline: shared.bound(&mut request),
+        };
         let asked = Some((request.method().clone(), request.uri().clone()));
         ResponseFuture {
             state: State::Called {
                 inner: (shared.stack)(request),
-                tracked,
-                bounds: Bounds {
-                    idle: shared.read_timeout,
-                    deadline,
-                },
+                call,
+                bounds,
                 asked,
             },
             response: PhantomData,
         }
-    }
-
-    fn tracked(
-        &self,
-        request: Request<RequestBody>,
-    ) -> Result<(Request<RequestBody>, TrackedCall), Error> {
-        let request = self.whole(request)?;
-        let Some(tracked) = CallTracker::begin(&self.shared.calls) else {
-            let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
-            let closed = closed.with_request(request.method().clone(), request.uri());
-            return Err(closed.with_advice(SHUT_DOWN));
-        };
-        Ok((request, tracked))
-    }
-
-    /// Completes a request: its URI, its version and its default headers.
-    fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
-        let target = mem::take(request.uri_mut());
-        let is_path = target.scheme().is_none();
-        *request.uri_mut() = self.shared.base.resolve(target)?;
-        // A proxy's request may have another version.
-        *request.version_mut() = Version::default();
-        let headers = request.headers_mut();
-        headers
-            .entry(USER_AGENT)
-            .or_insert_with(|| self.shared.user_agent.clone());
-        // hyper would format the same value for each request, which takes a twentieth of a call.
-        if is_path {
-            let host = || self.shared.base.host().clone();
-            headers.entry(HOST).or_insert_with(host);
-        }
-        Ok(request)
     }
 
     /// Returns a [`TdsLayer`] with this client's token and limits, for another HTTP client.
@@ -277,6 +254,25 @@ impl From<Duration> for Deadline {
 // === impl Shared ===
 
 impl Shared {
+    /// Completes a request: its URI, its version and its default headers.
+    fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
+        let target = mem::take(request.uri_mut());
+        let is_path = target.scheme().is_none();
+        *request.uri_mut() = self.base.resolve(target)?;
+        // A proxy's request may have another version.
+        *request.version_mut() = Version::default();
+        let headers = request.headers_mut();
+        headers
+            .entry(USER_AGENT)
+            .or_insert(HeaderValue::from_static(THIS));
+        // hyper would format the same value for each request, which takes a twentieth of a call.
+        if is_path {
+            let host = || self.base.host().clone();
+            headers.entry(HOST).or_insert_with(host);
+        }
+        Ok(request)
+    }
+
     /// Puts the deadline of its head on a request. Returns that of its body.
     fn bound(&self, request: &mut Request<RequestBody>) -> Option<Instant> {
         let own = request.extensions().get::<Deadline>().copied();
@@ -302,6 +298,14 @@ impl Shared {
     }
 }
 
+// === impl TrackedCall ===
+
+impl Drop for TrackedCall {
+    fn drop(&mut self) {
+        self.0.calls.end();
+    }
+}
+
 /// The future of a [`Client`], and of a [`Call`](crate::Call).
 ///
 /// # Cancel safety
@@ -315,8 +319,7 @@ enum State {
     // ## Called => Refused
     Called {
         inner: StackFuture,
-        // Its drop ends the call.
-        tracked: TrackedCall,
+        call: TrackedCall,
         bounds: Bounds,
         // For the errors of the body.
         asked: Option<(Method, Uri)>,
@@ -345,12 +348,15 @@ impl<R: From<Response<ResponseBody>>> Future for ResponseFuture<R> {
         match state {
             State::Called {
                 inner,
-                tracked,
+                call: TrackedCall(shared),
                 bounds,
                 asked,
             } => {
-                let ended = ready!(inner.as_mut().poll(cx)).map_err(named);
-                tracked.ended(&ended);
+                let ended = ready!(inner.as_mut().poll(cx));
+                let ended = ended.map_err(named);
+                if let Err(error) = &ended {
+                    shared.calls.failed(error);
+                }
                 let (bounds, asked) = (*bounds, asked.take());
                 // A finished future that is kept does not count as a call.
                 *state = State::Refused(None);
@@ -366,6 +372,12 @@ impl<R: From<Response<ResponseBody>>> Future for ResponseFuture<R> {
     }
 }
 
+impl<R> fmt::Debug for ResponseFuture<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
 /// Adds the setting that solves the problem.
 #[cold]
 fn named(error: Error) -> Error {
@@ -375,6 +387,9 @@ fn named(error: Error) -> Error {
     error
 }
 
+/// The default `User-Agent` (RFC 9110, section 10.1.5).
+const THIS: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
 /// A century.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
@@ -382,9 +397,3 @@ const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another clie
 
 const ROOT: &str =
     "give its CA to Builder::root_certificate, or put it into the configuration for Builder::tls";
-
-impl<R> fmt::Debug for ResponseFuture<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}

@@ -25,23 +25,9 @@ pub struct BuildError {
 // === impl BuildError ===
 
 impl BuildError {
-    pub(crate) fn new(what: &'static str) -> Self {
+    pub(crate) fn new(what: impl Into<Cow<'static, str>>) -> Self {
         Self {
             what: what.into(),
-            source: None,
-        }
-    }
-
-    pub(crate) fn missing(variable: &str) -> Self {
-        Self {
-            what: format!("{variable} is not set").into(),
-            source: None,
-        }
-    }
-
-    pub(crate) fn unreadable(variable: &str) -> Self {
-        Self {
-            what: format!("{variable} is not text").into(),
             source: None,
         }
     }

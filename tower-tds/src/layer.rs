@@ -22,7 +22,7 @@ use crate::translate::{IntoError, ReadError};
 /// otherwise put `.map_future(Box::pin)` between this layer and the client.
 ///
 /// The deadline covers the call until its response head, and not the body. Nothing is sent after
-/// it. A cancelled call that was sent runs to its end in the background. A guard in the request's
+/// it. Each attempt has a minute from its sending to its response head. A cancelled call that was sent runs to its end in the background. A guard in the request's
 /// extensions shows whether it was sent; over HTTP/2, and over clients that convert requests, such
 /// as reqwest, a cancelled call counts as sent.
 ///
@@ -40,7 +40,7 @@ use crate::translate::{IntoError, ReadError};
 /// ```
 /// use http_body_util::Full;
 /// use hyper_util::{client::legacy::{Client, connect::HttpConnector}, rt::TokioExecutor};
-/// use tower::{Layer, ServiceBuilder};
+/// use tower::{Layer, ServiceBuilder, util::MapErr};
 /// use tower_tds::{
 ///     Credentials, Limiter, Limits, TdsLayer,
 ///     layers::{
@@ -107,15 +107,8 @@ impl<P> TdsLayer<P> {
         }
     }
 
-    /// Bounds the time from the sending of a request to its response head, for each attempt. The
-    /// default is 60 s.
-    ///
-    /// The waits for a token, a permit and a connection do not count.
-    ///
-    /// A refused call's wait for a new token counts, so set more than the token endpoint's answer
-    /// time.
-    #[must_use]
-    pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
+    /// Bounds the time from the sending of a request to its response head, for each attempt.
+    pub(crate) const fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
         self
     }
@@ -146,4 +139,4 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
 
 /// The time that proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`).
 /// After it a gateway has given up.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

@@ -42,7 +42,6 @@
 //! | `aws-lc-rs` | no | aws-lc does it; it needs a C compiler |
 //! | `compression` | no | `Builder::compression`: bodies may arrive in br and gzip |
 //! | `json` | no | [`Response::json`] |
-//! | `serde` | no | [`Status`] can be serialized |
 //! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |
 //!
 //! [`TdsLayer`] is the same stack around any other client, in one line. [`layers`] has the parts for

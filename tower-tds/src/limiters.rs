@@ -13,7 +13,7 @@ use tower_tds_limits::{Limiter, Limits, Quota};
 /// ```
 /// use tower_tds::{Client, Credentials, Limits, SharedLimits};
 ///
-/// let limits = SharedLimits::new(Limits::default());
+/// let limits = SharedLimits::from(Limits::default());
 /// let client = |id: &str| {
 ///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
 ///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
@@ -28,28 +28,23 @@ pub struct SharedLimits(Limiter);
 // === impl SharedLimits ===
 
 impl SharedLimits {
-    /// Keeps within `limits`.
-    ///
-    /// From two connections on, the last one is for token calls. With one connection, each call
-    /// opens a new one and closes it, so that a token call gets its turn.
-    #[must_use]
-    pub fn new(limits: Limits) -> Self {
-        // A call beyond the data connections would wait for one while its timeouts run.
-        let data = limits.connections.get().saturating_sub(1);
-        let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
-        let in_flight = limits.in_flight.min(data);
-        Self(Limiter::new(limits.in_flight(in_flight)))
-    }
-
     /// The limiter of one more client, which has a credential of its own.
     pub(crate) fn limiter(&self) -> Limiter {
         self.0.another_credential()
     }
 }
 
+/// Keeps within `limits`.
+///
+/// From two connections on, the last one is for token calls. With one connection, each call opens a
+/// new one and closes it, so that a token call gets its turn.
 impl From<Limits> for SharedLimits {
     fn from(limits: Limits) -> Self {
-        Self::new(limits)
+        // A call beyond the data connections would wait for one while its timeouts run.
+        let data = limits.connections.get().saturating_sub(1);
+        let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
+        let in_flight = limits.in_flight.min(data);
+        Self(Limiter::new(limits.in_flight(in_flight)))
     }
 }
 

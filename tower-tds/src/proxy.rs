@@ -1,8 +1,8 @@
 //! Connections through a proxy's tunnel (RFC 9110, section 9.3.6), or without one.
 
 use std::{
-    fmt,
     future::Future,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -94,22 +94,11 @@ impl<C> Layer<C> for Proxies {
     }
 }
 
-/// Omits the addresses, which may contain passwords.
-impl fmt::Debug for Proxies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "None",
-            Self::One(_) => "One",
-            Self::Named(_) => "Named",
-        })
-    }
-}
-
 // === impl Proxied ===
 
 impl<C> Service<Uri> for Proxied<C>
 where
-    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone,
+    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + 'static,
     C::Response: Read + Write + Unpin + Send + 'static,
 {
     type Response = C::Response;
@@ -121,30 +110,20 @@ where
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        match self.proxies.of(&target) {
-            Ok(None) => {
-                let connecting = self.inner.call(target);
-                Box::pin(async move { connecting.await.map_err(Into::into) })
+        // The readied service makes this connection, and its clone the next one.
+        let another = self.inner.clone();
+        let mut ready = mem::replace(&mut self.inner, another);
+        let proxy = self.proxies.of(&target);
+        Box::pin(async move {
+            let Some(proxy) = proxy? else {
+                return ready.call(target).await.map_err(Into::into);
+            };
+            let mut tunnel = Tunnel::new(proxy.uri().clone(), ready);
+            if let Some(credentials) = proxy.basic_auth() {
+                tunnel = tunnel.with_auth(credentials.clone());
             }
-            Ok(Some(proxy)) => {
-                // The readied service makes this connection, and its clone the next one.
-                let another = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, another);
-                let mut tunnel = Tunnel::new(proxy.uri().clone(), ready);
-                if let Some(credentials) = proxy.basic_auth() {
-                    tunnel = tunnel.with_auth(credentials.clone());
-                }
-                let connecting = tunnel.call(target);
-                Box::pin(async move { connecting.await.map_err(Into::into) })
-            }
-            Err(error) => Box::pin(async move { Err(error) }),
-        }
-    }
-}
-
-impl<C> fmt::Debug for Proxied<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxied").finish_non_exhaustive()
+            tunnel.call(target).await.map_err(Into::into)
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Either, Full, combinators::UnsyncBoxBody};
 use tower::BoxError;
 use tower_tds_errors::Replay;
 
@@ -26,12 +26,7 @@ use tower_tds_errors::Replay;
 /// let text = RequestBody::from("{\"line\":307}");
 /// # drop((nothing, text));
 /// ```
-pub struct RequestBody(Inner);
-
-enum Inner {
-    Bytes(Full<Bytes>),
-    Stream(UnsyncBoxBody<Bytes, BoxError>),
-}
+pub struct RequestBody(Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>);
 
 /// Replays bytes, and sends streams once.
 #[derive(Debug, Clone, Copy)]
@@ -56,19 +51,19 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self(Inner::Stream(body.map_err(Into::into).boxed_unsync()))
+        Self(Either::Right(body.map_err(Into::into).boxed_unsync()))
     }
 }
 
 impl Default for RequestBody {
     fn default() -> Self {
-        Self(Inner::Bytes(Full::default()))
+        Self(Either::Left(Full::default()))
     }
 }
 
 impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
-        Self(Inner::Bytes(Full::new(bytes)))
+        Self(Either::Left(Full::new(bytes)))
     }
 }
 
@@ -104,26 +99,15 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.get_mut().0 {
-            Inner::Bytes(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map_err(|never| match never {}),
-            Inner::Stream(body) => Pin::new(body).poll_frame(cx),
-        }
+        Pin::new(&mut self.get_mut().0).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Inner::Bytes(body) => body.is_end_stream(),
-            Inner::Stream(body) => body.is_end_stream(),
-        }
+        self.0.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Inner::Bytes(body) => body.size_hint(),
-            Inner::Stream(body) => body.size_hint(),
-        }
+        self.0.size_hint()
     }
 }
 
@@ -131,8 +115,8 @@ impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The data may be secret.
         f.write_str(match self.0 {
-            Inner::Bytes(_) => "RequestBody(bytes)",
-            Inner::Stream(_) => "RequestBody(stream)",
+            Either::Left(_) => "RequestBody(bytes)",
+            Either::Right(_) => "RequestBody(stream)",
         })
     }
 }
@@ -142,8 +126,8 @@ impl fmt::Debug for RequestBody {
 impl Replay<RequestBody> for ReplayBytes {
     fn replay(&self, body: &RequestBody) -> Option<RequestBody> {
         match &body.0 {
-            Inner::Bytes(body) => Some(RequestBody(Inner::Bytes(body.clone()))),
-            Inner::Stream(_) => None,
+            Either::Left(bytes) => Some(RequestBody(Either::Left(bytes.clone()))),
+            Either::Right(_) => None,
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::{fmt, ops::Deref};
 
 use bytes::Bytes;
-use tower_tds_errors::Error;
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tower_tds_errors::{Error, Kind, Sent};
 
 use crate::body::ResponseBody;
 
@@ -36,7 +38,17 @@ impl Response {
     /// # Cancel safety
     /// The data read so far is lost.
     pub async fn bytes(self) -> Result<Bytes, Error> {
-        self.0.into_body().bytes().await
+        let body = self.0.into_body();
+        // A body with a larger announced length is not read at all.
+        if body.size_hint().lower() > MOST {
+            return Err(too_large());
+        }
+        let most = usize::try_from(MOST).unwrap_or(usize::MAX);
+        match Limited::new(body, most).collect().await {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+            Err(error) => Err(Error::from(error)),
+        }
     }
 
     /// Reads the whole body as text, of up to 64 MiB. Invalid UTF-8 is replaced.
@@ -58,8 +70,7 @@ impl Response {
     pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
         let bytes = self.bytes().await?;
         serde_json::from_slice(&bytes).map_err(|error| {
-            let error = Error::new(tower_tds_errors::Kind::Malformed, error)
-                .with_sent(tower_tds_errors::Sent::Answered);
+            let error = Error::new(Kind::Malformed, error).with_sent(Sent::Answered);
             error.with_advice("compare it with the type that it is read into")
         })
     }
@@ -72,7 +83,13 @@ impl Response {
     /// # Cancel safety
     /// No data is lost: the next call returns the chunk.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        self.0.body_mut().chunk().await
+        while let Some(frame) = self.0.body_mut().frame().await {
+            // Trailers are skipped.
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
     }
 
     /// Converts it into a response of the `http` crate.
@@ -105,3 +122,14 @@ impl From<http::Response<ResponseBody>> for Response {
         Self(response)
     }
 }
+
+fn too_large() -> Error {
+    let error = Error::new(Kind::InvalidRequest, TOO_LARGE).with_sent(Sent::Answered);
+    error.with_advice("read it by `chunk`")
+}
+
+/// The most memory of a whole body: more than any live response, and less than a small container
+/// has.
+const MOST: u64 = 64 << 20;
+
+const TOO_LARGE: &str = "the body has more than the 64 MiB that are read at once";

@@ -14,7 +14,7 @@ use crate::tracker::CallTracker;
 /// The condition of a client at one instant: for a health endpoint, a log or an operator.
 ///
 /// `Display` prints one line. [`Client::status`](crate::Client::status) takes some locks: call it
-/// once a second, and not for each call. With the feature `serde` the same numbers are serialized.
+/// once a second, and not for each call.
 ///
 /// # Examples
 /// ```no_run
@@ -71,12 +71,11 @@ impl Status {
         limiter: &Limiter,
     ) -> Self {
         let limits = limiter.limits();
-        let failure = calls.last_failure();
         Self {
             name: name.clone(),
             calls: calls.count(),
             is_closed: calls.is_closed(),
-            last_failure: failure.map(|failure| (failure.at.elapsed(), failure.line)),
+            last_failure: calls.last_failure(),
             token: tokens.health(),
             limits: limiter.snapshot(),
             quota: limits
@@ -280,42 +279,6 @@ impl fmt::Display for Rough {
             seconds @ ..7_200 => write!(f, "{} min", seconds.div_euclid(60)),
             seconds => write!(f, "{} h", seconds.div_euclid(3_600)),
         }
-    }
-}
-
-#[cfg(feature = "serde")]
-impl serde::Serialize for Status {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct as _;
-
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-        let limits = &self.limits;
-        let mut map = serializer.serialize_struct("Status", 18)?;
-        map.serialize_field("ready", &self.is_ready())?;
-        map.serialize_field("says", &self.to_string())?;
-        map.serialize_field("calls", &self.calls)?;
-        map.serialize_field("waits_for", &self.waits_for())?;
-        map.serialize_field("waiting", &limits.waiting)?;
-        map.serialize_field("permits", &limits.live)?;
-        map.serialize_field("quota", &self.quota)?;
-        map.serialize_field("in_flight", &limits.in_flight)?;
-        map.serialize_field("sockets", &limits.connections)?;
-        map.serialize_field("most_sockets", &limits.most_connections)?;
-        map.serialize_field("connects_waiting", &limits.connects_waiting)?;
-        map.serialize_field("paused_seconds", &seconds(limits.paused_for))?;
-        map.serialize_field("silent_seconds", &seconds(limits.silent_for))?;
-        map.serialize_field("token_life_seconds", &seconds(self.token.life_left))?;
-        map.serialize_field("token_refused_seconds", &seconds(self.token.refused_for))?;
-        let error = self.token.last_error.as_ref().map(ToString::to_string);
-        map.serialize_field("token_error", &error)?;
-        let (ago, line) = self
-            .last_failure
-            .as_ref()
-            .map(|(ago, line)| (*ago, line))
-            .unzip();
-        map.serialize_field("last_failure", &line)?;
-        map.serialize_field("last_failure_seconds_ago", &seconds(ago))?;
-        map.end()
     }
 }
 

@@ -1,6 +1,6 @@
 //! TLS: the trusted certificates, or a whole configuration of rustls.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -61,15 +61,6 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| BuildError::because("TLS cannot be set up", error))?;
         Ok(builder.with_root_certificates(roots).with_no_client_auth())
-    }
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("roots", &self.roots.len())
-            .field("whole", &self.whole.is_some())
-            .finish()
     }
 }
 

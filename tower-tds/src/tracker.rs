@@ -2,8 +2,8 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -17,46 +17,27 @@ use tower_tds_errors::{Error, Kind};
 pub(crate) struct CallTracker {
     count: AtomicUsize,
     ended: Notify,
-    /// Whether the last call failed.
-    fails: AtomicBool,
-    /// The last failure, kept after a success. The lock is held for a few moves, and no `.await`
-    /// happens under it.
-    failure: Mutex<Option<Failure>>,
+    /// The time and the text of the last failure, kept after a success. The lock is held for a few
+    /// moves, and no `.await` happens under it.
+    failure: Mutex<Option<(Instant, String)>>,
 }
-
-/// A failed call.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) at: Instant,
-    /// The time of the last log line about failures.
-    told: Instant,
-    /// The text of the error.
-    pub(crate) line: String,
-}
-
-/// A call from its start to its response head, its error, or its drop.
-#[derive(Debug)]
-pub(crate) struct TrackedCall(Arc<CallTracker>);
 
 // === impl CallTracker ===
 
 impl CallTracker {
-    /// Begins a call, unless the client is closed.
-    pub(crate) fn begin(calls: &Arc<Self>) -> Option<TrackedCall> {
+    /// Counts a call, which ends by [`end`](Self::end). Returns whether it may go on: not if the
+    /// client is closed.
+    pub(crate) fn begin(&self) -> bool {
         // SeqCst, with `close` and `ended`: a call is either counted before the close, or sees the
         // close.
-        let before = calls.count.fetch_add(1, Ordering::SeqCst);
-        // If the client is closed, the drop takes the count back.
-        let tracked = TrackedCall(Arc::clone(calls));
-        (before < CLOSED).then_some(tracked)
+        self.count.fetch_add(1, Ordering::SeqCst) < CLOSED
     }
 
-    /// Records a success.
-    #[inline]
-    pub(crate) fn succeeded(&self) {
-        // Relaxed: if two calls end at once, either may be the last.
-        if self.fails.load(Ordering::Relaxed) && self.fails.swap(false, Ordering::Relaxed) {
-            self.again();
+    /// Takes a call back from the count.
+    pub(crate) fn end(&self) {
+        // Only a closed client has a waiter for the end.
+        if self.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
+            self.ended.notify_waiters();
         }
     }
 
@@ -64,49 +45,22 @@ impl CallTracker {
     #[cold]
     pub(crate) fn failed(&self, error: &Error) {
         let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
-        if own.contains(&error.kind()) {
-            return;
-        }
-        self.fails.store(true, Ordering::Relaxed);
-        let (at, line) = (Instant::now(), error.to_string());
-        let told = {
-            let mut failure = self.failure();
-            let before = failure.as_ref().map(|failure| failure.told);
-            let told = before.filter(|told| at.saturating_duration_since(*told) < QUIET);
-            let line = line.clone();
-            *failure = Some(Failure {
-                at,
-                told: told.unwrap_or(at),
-                line,
-            });
-            told
-        };
-        if told.is_none() {
-            tracing::warn!(kind = error.kind().as_str(), error = line, "calls fail");
+        if !own.contains(&error.kind()) {
+            let failure = (Instant::now(), error.to_string());
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
         }
     }
 
-    #[cold]
-    fn again(&self) {
-        // If only some calls fail, one line a minute is enough.
-        let quiet = |failure: &Failure| failure.told.elapsed() < QUIET;
-        if !self.failure().as_ref().is_some_and(quiet) {
-            tracing::info!("calls succeed again");
-        }
-    }
-
-    /// The last failure, for ten minutes.
-    pub(crate) fn last_failure(&self) -> Option<Failure> {
-        let failure = self.failure().clone();
-        failure.filter(|failure| failure.at.elapsed() < NEWS)
+    /// The age and the text of the last failure, for ten minutes.
+    pub(crate) fn last_failure(&self) -> Option<(Duration, String)> {
+        let failure = self.failure.lock();
+        let failure = failure.unwrap_or_else(PoisonError::into_inner).clone();
+        let failure = failure.map(|(at, line)| (at.elapsed(), line));
+        failure.filter(|(ago, _)| *ago < NEWS)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.count.load(Ordering::Relaxed) & CLOSED != 0
-    }
-
-    fn failure(&self) -> MutexGuard<'_, Option<Failure>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the client: no new call begins.
@@ -132,33 +86,8 @@ impl CallTracker {
     }
 }
 
-// === impl TrackedCall ===
-
-impl TrackedCall {
-    /// Records the outcome of the call.
-    #[inline]
-    pub(crate) fn ended<T>(&self, ended: &Result<T, Error>) {
-        match ended {
-            Ok(_) => self.0.succeeded(),
-            Err(error) => self.0.failed(error),
-        }
-    }
-}
-
-impl Drop for TrackedCall {
-    fn drop(&mut self) {
-        // Only a closed client has a waiter for the end.
-        if self.0.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
-            self.0.ended.notify_waiters();
-        }
-    }
-}
-
 /// How long a failure is shown: as long as the limits remember a refusal.
 const NEWS: Duration = Duration::from_secs(600);
-
-/// The least time between two log lines about failures.
-const QUIET: Duration = Duration::from_secs(60);
 
 /// A bit that no count of calls reaches.
 const CLOSED: usize = 1 << (usize::BITS - 1);

@@ -1,8 +1,6 @@
 //! The hyper clients: over rustls or the user's connector, with a permit for each socket.
 
 use std::{
-    fmt,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -25,7 +23,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::ClientConfig;
-use tower::{BoxError, Layer, ServiceExt, timeout::Timeout, util::Oneshot};
+use tower::{BoxError, Layer, ServiceExt as _, service_fn, timeout::Timeout};
 use tower_service::Service;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
@@ -48,13 +46,7 @@ pub(crate) struct Clients {
 }
 
 /// The clients of the user's connector, not yet built.
-pub(crate) struct Given(Box<MakeClients>);
-
-type MakeClients = dyn FnOnce(&Limiter) -> Clients + Send;
-
-/// A connector with a timeout. hyper clones it for each request, and only a connection clones the
-/// inner connector.
-struct Bounded<C>(Arc<Timeout<C>>);
+pub(crate) type MakeClients = Box<dyn FnOnce(&Limiter) -> Clients + Send>;
 
 // === impl Http ===
 
@@ -98,67 +90,17 @@ impl<B> Service<Request<B>> for Http<B> {
     }
 }
 
-impl<B> fmt::Debug for Http<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http").finish_non_exhaustive()
-    }
-}
-
-// === impl Bounded ===
-
-impl<C> Clone for Bounded<C> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<C> Service<Uri> for Bounded<C>
+/// Keeps the user's connector until the limits are known.
+pub(crate) fn given<C>(connector: C) -> MakeClients
 where
-    C: Service<Uri, Error: Into<BoxError>> + Clone,
+    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Connection + Send + Unpin + 'static,
 {
-    type Response = C::Response;
-    type Error = BoxError;
-    // Boxed, because hyper requires an `Unpin` future.
-    type Future = Pin<Box<Oneshot<Timeout<C>, Uri>>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The future waits for readiness, and the timeout begins after that.
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, to: Uri) -> Self::Future {
-        Box::pin(Timeout::clone(&self.0).oneshot(to))
-    }
-}
-
-// === impl Given ===
-
-impl Given {
-    pub(crate) fn new<C>(connector: C) -> Self
-    where
-        C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        C::Response: Read + Write + Connection + Send + Unpin + 'static,
-    {
-        Self(Box::new(move |limiter| {
-            clients(limiter, |limiter| {
-                bounded(ConnectionLimitLayer::new(limiter).layer(connector.clone()))
-            })
-        }))
-    }
-
-    pub(crate) fn clients(self, limiter: &Limiter) -> Clients {
-        (self.0)(limiter)
-    }
-}
-
-impl fmt::Debug for Given {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Given")
-    }
+    Box::new(move |limiter| {
+        clients(limiter, |limiter| {
+            bounded(ConnectionLimitLayer::new(limiter).layer(connector.clone()))
+        })
+    })
 }
 
 /// Builds the clients over limited connectors.
@@ -216,9 +158,24 @@ fn tcp(limiter: &Limiter) -> HttpConnector {
 }
 
 /// Bounds the handshake. If its request gets another socket, the handshake goes on in a task of the
-/// pool, and would never end.
-fn bounded<C>(connector: C) -> Bounded<C> {
-    Bounded(Arc::new(Timeout::new(connector, HANDSHAKE_TIMEOUT)))
+/// pool, and would never end. The time begins when the connector is ready.
+///
+/// hyper clones the connector for each request, and only a connection clones the inner one.
+fn bounded<C>(
+    connector: C,
+) -> impl Connect
++ Service<Uri, Response = C::Response, Error = BoxError, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static
+where
+    C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Connection + Send + Unpin + 'static,
+{
+    let bounded = Arc::new(Timeout::new(connector, HANDSHAKE_TIMEOUT));
+    // Boxed, because hyper requires an `Unpin` future.
+    service_fn(move |to: Uri| Box::pin(Timeout::clone(&bounded).oneshot(to)))
 }
 
 /// Longer than the retransmissions of a lost first segment (1 + 2 + 4 s on Linux).

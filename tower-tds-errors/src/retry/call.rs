@@ -70,15 +70,18 @@ impl<B, P> Call<B, P> {
         self.deadline
     }
 
+    /// The body of the next attempt, if there is one.
+    #[inline]
+    pub(super) const fn body(&mut self) -> Option<B> {
+        self.body.take()
+    }
+
     /// Makes the request of the next attempt, and a copy of its body for one more.
     #[inline]
-    pub(super) fn request(&mut self) -> Result<Request<B>, Error>
+    pub(super) fn request(&mut self, body: B) -> Request<B>
     where
         P: Replay<B>,
     {
-        let Some(body) = self.body.take() else {
-            return Err(self.give_up(GiveUp::NotReplayable));
-        };
         let number = self.past.as_ref().map_or(1, |past| past.state.attempts);
         let most = self.shared.settings.attempts.get();
         // One more than the attempts, because one is not counted.
@@ -95,7 +98,7 @@ impl<B, P> Call<B, P> {
         if number > 1 {
             extensions.insert(Attempt(number));
         }
-        Ok(request)
+        request
     }
 
     /// Whether the response is a success of the first attempt, as most are.
@@ -148,39 +151,6 @@ impl<B, P> Call<B, P> {
         }
     }
 
-    /// The error of a call that a layer below ended at the deadline. An earlier failure with a
-    /// status is preferred to a wait without one.
-    fn ended(&mut self, error: Error) -> Error {
-        let answer = self.past.as_mut().and_then(|past| {
-            let failure = past
-                .failure
-                .take()
-                .filter(|before| before.status().is_some());
-            failure.or(past.answer.take())
-        });
-        let mut ended = match answer {
-            Some(mut answer) if error.status().is_none() => {
-                let facts = answer.facts_mut();
-                facts.waited_for.clone_from(&error.facts().waited_for);
-                if error.sent() != Sent::Never {
-                    facts.sent = error.sent();
-                }
-                answer
-            }
-            _ => error,
-        };
-        let facts = ended.facts_mut();
-        facts.waited_for.get_or_insert(At::Calling.waits_for());
-        let was_sent = facts.sent != Sent::Never;
-        let mut ended = self.note(ended, GiveUp::Deadline, At::Calling);
-        if !was_sent {
-            // The last attempt only waited, and sent nothing.
-            let attempts = ended.attempts().saturating_sub(1);
-            ended.facts_mut().attempts = attempts;
-        }
-        ended
-    }
-
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
         let left = self.deadline.map(|end| end.saturating_duration_since(now));
         let settings = &self.shared.settings;
@@ -204,31 +174,47 @@ impl<B, P> Call<B, P> {
         self.deadline.is_some_and(|end| end <= clock::now())
     }
 
-    /// The error of a call whose deadline has passed.
+    /// The error of a call at its deadline, if no layer below has ended it.
     pub(super) fn late(&mut self, at: At) -> Error {
-        let is_under_way = at == At::Calling;
-        let failure = if is_under_way {
-            self.past.as_mut().and_then(|past| past.failure.take())
-        } else {
-            self.unmended()
-        };
-        // A failure with a status is preferred to one without.
-        let answer = self.past.as_mut().and_then(|past| past.answer.take());
-        let failure = match failure {
-            Some(answer) if answer.status().is_some() => Some(answer),
-            failure => answer.or(failure.filter(|_| !is_under_way)),
-        };
-        let is_known = failure.is_some();
-        let mut error = failure.unwrap_or_else(|| Error::from_kind(Kind::Timeout));
+        let mut error = Error::from_kind(Kind::Timeout);
         let facts = error.facts_mut();
-        if !is_known {
+        if at == At::Readying {
             facts.sent = Sent::Never;
         }
-        if is_under_way {
-            facts.sent = Sent::Unknown;
-        }
         facts.waited_for = Some(at.waits_for());
-        self.note(error, GiveUp::Deadline, at)
+        self.ended(error)
+    }
+
+    /// The error of a call that `error` ended at its deadline. An earlier failure is preferred if it
+    /// has a status, or if the last attempt only waited.
+    fn ended(&mut self, mut error: Error) -> Error {
+        let sent = error.sent();
+        let waited_for = error.facts_mut().waited_for.take();
+        let known = |error: &Error| error.status().is_some();
+        if !known(&error)
+            && let Some(past) = &mut self.past
+        {
+            let before = match past.failure.take() {
+                Some(failure) if known(&failure) => Some(failure),
+                failure => {
+                    let unsent = failure.filter(|_| sent == Sent::Never);
+                    past.answer.take().or(unsent)
+                }
+            };
+            error = before.unwrap_or(error);
+        }
+        let facts = error.facts_mut();
+        facts.waited_for = waited_for.or(Some(At::Calling.waits_for()));
+        if sent != Sent::Never {
+            facts.sent = sent;
+        }
+        let mut error = self.note(error, GiveUp::Deadline, At::Calling);
+        if sent == Sent::Never {
+            // The last attempt only waited, and sent nothing.
+            let attempts = error.attempts().saturating_sub(1);
+            error.facts_mut().attempts = attempts;
+        }
+        error
     }
 
     /// The error for a service that did not become ready.

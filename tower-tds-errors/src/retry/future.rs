@@ -126,7 +126,10 @@ where
                     if this.call.is_over() {
                         return Poll::Ready(Err(this.call.late(At::Readying)));
                     }
-                    let request = this.call.request()?;
+                    let Some(body) = this.call.body() else {
+                        return Poll::Ready(Err(this.call.give_up(GiveUp::NotReplayable)));
+                    };
+                    let request = this.call.request(body);
                     this.trace.attempt(&request);
                     let _attempt = this.trace.enter_attempt();
                     let attempt = this.service.call(request);

@@ -1,13 +1,9 @@
 //! The client as its users meet it: paths, bodies, certificates, proxies, the end.
 
-use std::{
-    future::{IntoFuture, poll_fn},
-    pin::Pin,
-    time::Duration,
-};
+use std::{future::IntoFuture, time::Duration};
 
-use futures_core::Stream;
 use http::{Request, StatusCode, header::USER_AGENT};
+use http_body_util::BodyExt as _;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -111,7 +107,7 @@ async fn what_is_not_the_services_is_refused_and_not_sent() {
 }
 
 #[tokio::test]
-async fn a_body_comes_whole_in_pieces_or_as_a_stream() {
+async fn a_body_comes_whole_in_pieces_or_in_frames() {
     let server = start(Config::default()).await;
     let client = client(&server, server.base_url());
     let path = "/v1/live/bus";
@@ -127,18 +123,11 @@ async fn a_body_comes_whole_in_pieces_or_as_a_stream() {
     while let Some(piece) = response.chunk().await.expect("a body") {
         pieces.extend_from_slice(&piece);
     }
-    let mut body = client
-        .get(path)
-        .await
-        .expect("data")
-        .into_http()
-        .into_body();
-    let mut streamed = Vec::new();
-    while let Some(piece) = poll_fn(|cx| Pin::new(&mut body).poll_next(cx)).await {
-        streamed.extend_from_slice(&piece.expect("a body"));
-    }
+    let response = client.get(path).await.expect("data").into_http();
+    let framed = response.into_body().collect().await.expect("a body");
+    let framed = framed.to_bytes();
     // The service has fresh data each time, of the same shape.
-    for body in [&*whole, &*pieces, &*streamed] {
+    for body in [&*whole, &*pieces, &*framed] {
         assert!(body.starts_with(b"{\"name\":\"bus\""), "{body:?}");
     }
 }
@@ -205,23 +194,13 @@ async fn it_says_who_calls() {
     client(&server, &url).get("/").await.expect("an answer");
     let head = seen.recv().await.expect("a head").to_lowercase();
     assert!(head.contains(version), "{head}");
-    let named = builder(&server, &url)
-        .loopback_http()
-        .user_agent("timetable/2");
-    let named = named.build().expect("loopback is let through");
-    named.get("/").await.expect("an answer");
-    let head = seen.recv().await.expect("a head");
-    assert!(head.contains("timetable/2"), "{head}");
-    named
+    client(&server, &url)
         .get("/")
         .header(USER_AGENT, "mine")
         .await
         .expect("an answer");
     let head = seen.recv().await.expect("a head");
-    assert!(
-        head.contains("mine") && !head.contains("timetable"),
-        "{head}"
-    );
+    assert!(head.contains("mine") && !head.contains(version), "{head}");
 }
 
 /// A tunnelling proxy: its address, and the heads of its CONNECT requests with their credentials.
@@ -402,7 +381,6 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
         (plain().tls(with_alpn), "ALPN"),
         (secure().proxy("socks5://127.0.0.1:1080"), "proxy"),
         (secure().proxy("https://127.0.0.1:1080"), "proxy"),
-        (plain().user_agent("a\nb"), "user agent"),
     ];
     for (builder, named) in cases {
         let error = builder.build().expect_err(named);
@@ -457,7 +435,7 @@ async fn clients_that_share_limits_pause_each_for_its_own_key() {
             .await
             .url(),
     );
-    let limits = SharedLimits::new(Limits::default());
+    let limits = SharedLimits::from(Limits::default());
     // By value, as one would write it first, and by reference.
     let at = |url: &str, limits: SharedLimits| {
         let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");

@@ -46,7 +46,7 @@ const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 async fn a_token_call_does_not_wait_for_downloads() {
     let server = Server::start(DOWNLOAD).await;
     let limits = Limits::default().connections(count(4)).in_flight(count(3));
-    let limits = SharedLimits::new(limits);
+    let limits = SharedLimits::from(limits);
     let client = built(builder(&server).limits(&limits));
     let mut downloads = Vec::new();
     while downloads.len() < 3 {
@@ -87,7 +87,7 @@ async fn a_token_socket_that_dies_in_silence_keeps_no_other_token_call_waiting()
 async fn a_token_call_waits_for_its_permit_longer_than_for_its_answer() {
     let server = Server::start(EMPTY).await;
     let five_a_minute = Limits::new(Quota::per_minute(count(5))).rules(Rules::window());
-    let limits = SharedLimits::new(five_a_minute);
+    let limits = SharedLimits::from(five_a_minute);
     let client = built(builder(&server).limits(&limits));
     for _ in 0..4 {
         get(&client, &server).await;

@@ -145,7 +145,7 @@ async fn slow_downloads_at_once_stay_inside_the_limits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_beside_each_other_share_the_limits() {
     let server = start(Config::default()).await;
-    let limits = SharedLimits::new(Limits::default());
+    let limits = SharedLimits::from(Limits::default());
     let [first, second] = [(); 2].map(|()| {
         Client::builder(server.auth_url(), server.base_url(), credentials(&server))
             .loopback_http()
@@ -187,7 +187,7 @@ async fn a_token_call_is_one_of_the_requests_of_its_second() {
 async fn a_token_call_goes_before_the_calls_that_wait_for_a_permit() {
     let server = start(Config::default()).await;
     let five_a_second = Quota::new(count(1), Duration::from_millis(200)).expect("an interval");
-    let limits = SharedLimits::new(Limits::new(five_a_second));
+    let limits = SharedLimits::from(Limits::new(five_a_second));
     let waiting = client(&server, &limits);
     get(waiting.clone(), bus(&server)).await.expect("data");
     let mut calls = JoinSet::new();
