@@ -20,10 +20,7 @@ use super::{
 pub(crate) struct Shared<L> {
     /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
     /// step. It is held for arithmetic: no `.await`, no event and no waker under it.
-    state: Mutex<State<L>>,
-    /// How often the lock was taken.
-    #[cfg(test)]
-    locks: std::sync::atomic::AtomicUsize,
+    pub(super) state: Mutex<State<L>>,
 }
 
 pub(super) struct State<L> {
@@ -77,8 +74,6 @@ impl<L: Limit> Shared<L> {
         };
         Self {
             state: Mutex::new(state),
-            #[cfg(test)]
-            locks: std::sync::atomic::AtomicUsize::new(0),
         }
     }
 
@@ -246,16 +241,6 @@ impl<L: Limit> Shared<L> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    #[cfg(test)]
-    pub(super) fn is_locked(&self) -> bool {
-        self.state.try_lock().is_err()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn locks(&self) -> usize {
-        self.locks.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
     /// Every event ends here: the next waiter gets its turn, or the timer its time.
     #[inline]
     fn release(&self, mut state: MutexGuard<'_, State<L>>, now: Instant, replaced: Option<Waker>) {
@@ -276,9 +261,6 @@ impl<L: Limit> Shared<L> {
 impl<L> Shared<L> {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, State<L>> {
-        #[cfg(test)]
-        self.locks
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         // A panic under this lock can only come from a limit, whose state is plain numbers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
