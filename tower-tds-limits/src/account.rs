@@ -26,7 +26,7 @@ pub(crate) struct Account {
     epoch: Epoch,
     /// The time of the last event.
     seen: Tick,
-    in_flight: u32,
+    pub(crate) in_flight: u32,
     /// One rule for each quota.
     rules: Vec<Rule>,
     ladder: Ladder,
@@ -39,7 +39,7 @@ pub(crate) struct Account {
     /// counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// The number of grants so far.
-    granted: u64,
+    pub(crate) granted: u64,
     /// The most requests in flight after a 416, and until when.
     lowered: Option<(u32, Tick)>,
     /// The end of the time in which requests close their sockets after a 416.
@@ -102,14 +102,6 @@ impl Account {
             account.each(Rule::drain);
         }
         account
-    }
-
-    pub(crate) fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
-    pub(crate) fn granted(&self) -> u64 {
-        self.granted
     }
 
     /// Live permits of the fullest window at `now`.

@@ -262,8 +262,8 @@ impl Wait {
         };
         let waited = now.saturating_duration_since(self.since);
         if waited >= longest {
-            let error = LimitError::bounded(longest, self.waiter.wait(now), waited);
-            return Poll::Ready(Err(error));
+            let cause = self.waiter.wait(now).cause;
+            return Poll::Ready(Err(LimitError::timed_out(cause, waited)));
         }
         // A bound that no clock reaches is none.
         if let Some(ends) = self.since.checked_add(longest) {

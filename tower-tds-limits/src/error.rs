@@ -20,11 +20,11 @@ pub enum Error<E> {
 ///
 /// # Errors
 /// - [`is_timeout`](Self::is_timeout): the call reached
-///   [`max_wait`](crate::RequestLimitLayer::max_wait), its deadline, or
+///   [`max_wait`](crate::Limits::max_wait), its deadline, or
 ///   [`answer_timeout`](crate::RequestLimitLayer::answer_timeout). Make fewer calls at once, or allow
 ///   more time.
-/// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, the
-///   bound of the wait is zero, or the pause is too long. Try again after
+/// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, or the
+///   pause is too long. Try again after
 ///   [`retry_after`](Self::retry_after).
 /// - Otherwise a pool abandoned a connection while it waited for its permit. Only the pool gets this
 ///   error.
@@ -56,13 +56,9 @@ impl LimitError {
         Self::new(Kind::Rejected, cause, wait.map(round_up))
     }
 
-    /// A wait that reached its bound after `waited`. With a bound of zero the call may not wait.
-    pub(crate) fn bounded(longest: Duration, wait: Refusal, waited: Duration) -> Self {
-        if longest.is_zero() {
-            Self::rejected(wait)
-        } else {
-            Self::new(Kind::TimedOut, wait.cause, Some(waited))
-        }
+    /// A wait that reached its bound after `waited`.
+    pub(crate) fn timed_out(cause: WaitCause, waited: Duration) -> Self {
+        Self::new(Kind::TimedOut, cause, Some(waited))
     }
 
     /// A wait that the call's deadline ended after `waited`.
@@ -102,8 +98,8 @@ impl LimitError {
         self.kind == Kind::Deadline
     }
 
-    /// Whether the call was rejected without a wait: the queue is full, the bound of the wait is
-    /// zero, or the pause is too long.
+    /// Whether the call was rejected without a wait: the queue is full, or the pause is too
+    /// long.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.kind == Kind::Rejected

@@ -183,7 +183,7 @@ impl Limiter {
                 (connections.open(now), connections.most_at(now), waiting)
             });
         credential.account.read(|account, waiting| Snapshot {
-            in_flight: account.in_flight(),
+            in_flight: account.in_flight,
             live: account.live_at(now),
             waiting,
             waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
@@ -194,7 +194,7 @@ impl Limiter {
             silent_for: left(account.silent_until(now)),
             paused_for: left(paused),
             certificate: account.certificate(),
-            granted: account.granted(),
+            granted: account.granted,
         })
     }
 }

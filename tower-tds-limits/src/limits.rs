@@ -201,9 +201,8 @@ impl Limits {
         self
     }
 
-    /// Bounds the wait for a permit; by default there is no bound.
-    ///
-    /// Each [`RequestLimitLayer`](crate::RequestLimitLayer) can have a bound of its own.
+    /// Bounds each wait: of a request for the inner service's readiness and a permit, and of a connect
+    /// for its permit. By default there is no bound.
     ///
     /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) of the response
     /// future. The request was not sent, so the call can be made again.

@@ -45,7 +45,7 @@ use crate::Error;
 /// `poll_ready` is always ready and reserves nothing: a readied service that is not called costs
 /// nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` never fills. An outer
 /// `ConcurrencyLimit` works as usual. Use [`max_waiting`](RequestLimitLayer::max_waiting) and
-/// [`max_wait`](RequestLimitLayer::max_wait) to bound the wait. Calls wait on clones of the inner
+/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait. Calls wait on clones of the inner
 /// service, so a layer that reserves in `poll_ready` (`ConcurrencyLimit`, `Buffer`) belongs outside
 /// of this one.
 ///

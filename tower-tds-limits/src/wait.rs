@@ -12,10 +12,14 @@ pub(crate) mod shared;
 mod timer;
 pub(crate) mod waiter;
 
-use std::{fmt, sync, time::Duration};
+#[cfg(not(test))]
+use std::sync;
+use std::{fmt, time::Duration};
 
 use tokio::time::Instant;
 
+#[cfg(test)]
+use self::tests::sync;
 use crate::clock;
 
 /// A pure state machine that decides when one more may pass.
@@ -154,4 +158,4 @@ impl fmt::Display for WaitCause {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

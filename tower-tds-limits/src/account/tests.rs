@@ -107,7 +107,7 @@ fn a_lost_request_stays_counted_for_as_long_as_it_may_be() {
     let grant = granted(&mut account, start);
     account.lose(start + ms(100), grant);
     account.end();
-    assert_eq!(account.in_flight(), 0);
+    assert_eq!(account.in_flight, 0);
     let back = start + ms(100 + 4_000 + 1_002);
     let settled = start + ms(100 + 4_000);
     assert_eq!(
@@ -194,7 +194,7 @@ fn an_answer_that_was_overtaken_counts_with_the_one_that_overtook_it() {
     account.answer(start + ms(99), grants[1], Outcome::Answered, true);
     let back = start + ms(100 + 1_002);
     assert_eq!(account.opens(Line::Back, start + ms(101)), Opens::At(back));
-    assert_eq!(account.in_flight(), 0);
+    assert_eq!(account.in_flight, 0);
 }
 
 /// The delay until a request is counted, and the delay of its response after that.

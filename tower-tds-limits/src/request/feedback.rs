@@ -224,8 +224,10 @@ fn unsent(error: &(dyn Error + 'static)) -> bool {
 
 /// The seconds of a `Retry-After` (RFC 9110, section 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    value.trim().parse().map(Duration::from_secs).ok()
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    // `parse` accepts a sign, and the field does not.
+    let seconds = Some(value).filter(|value| !value.starts_with('+'))?;
+    seconds.parse().map(Duration::from_secs).ok()
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ where
                             return Poll::Ready(Err(error));
                         }
                         Poll::Pending => {
-                            let ends = earlier(call.ends(bounds), *this.deadline);
+                            let ends = earlier(call.ends(settings), *this.deadline);
                             if poll_timer(this.timer, ends, cx).is_pending() {
                                 return Poll::Pending;
                             }
@@ -271,11 +271,9 @@ impl<S, R> Waiting<S, Request<R>> {
         if self.wait.0.is_none() {
             self.wait.0 = Some((now, self.reason(credential, now).cause));
         }
-        if let Some(longest) = bounds.max_wait
-            && self.wait.ends(bounds).is_some_and(|ends| ends <= now)
-        {
-            let (wait, waited) = (self.reason(credential, now), self.wait.length(now));
-            let error = LimitError::bounded(longest, wait, waited);
+        if self.wait.ends(settings).is_some_and(|ends| ends <= now) {
+            let cause = self.reason(credential, now).cause;
+            let error = LimitError::timed_out(cause, self.wait.length(now));
             return Poll::Ready(Err(Error::Limit(error)));
         }
         Poll::Pending
@@ -304,8 +302,8 @@ impl<S, R> Waiting<S, Request<R>> {
     }
 
     /// When the wait reaches its bound, or the pause ends.
-    fn ends(&self, bounds: &Bounds) -> Option<Instant> {
-        let ends = self.wait.ends(bounds);
+    fn ends<F>(&self, settings: &Settings<F>) -> Option<Instant> {
+        let ends = self.wait.ends(settings);
         match self.obstacle {
             Obstacle::Pause(until) => earlier(ends, Some(until)),
             Obstacle::Readiness | Obstacle::Permit => ends,
@@ -333,9 +331,9 @@ impl Wait {
     }
 
     /// When the longest wait is over.
-    fn ends(&self, bounds: &Bounds) -> Option<Instant> {
+    fn ends<F>(&self, settings: &Settings<F>) -> Option<Instant> {
         let (since, _) = self.0?;
-        since.checked_add(bounds.max_wait?)
+        since.checked_add(settings.limiter.limits().max_wait?)
     }
 }
 

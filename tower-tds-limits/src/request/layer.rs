@@ -18,7 +18,6 @@ use crate::Limiter;
 /// let layer = RequestLimitLayer::new(Limiter::new(Limits::default()))
 ///     .detached()
 ///     .max_waiting(1_000)
-///     .max_wait(Duration::from_secs(30))
 ///     .answer_timeout(Duration::from_secs(10));
 /// # drop(layer);
 /// ```
@@ -44,7 +43,6 @@ pub(crate) struct Settings<F> {
 /// The bounds that end a call early.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    pub(super) max_wait: Option<Duration>,
     pub(super) max_waiting: usize,
     pub(super) deadline: Option<fn(&Extensions) -> Option<Instant>>,
     pub(super) answer: Option<Duration>,
@@ -56,7 +54,6 @@ impl RequestLimitLayer {
     /// Limits requests by `limiter`, and reads responses with [`ReadStatus`].
     pub fn new(limiter: Limiter) -> Self {
         let bounds = Bounds {
-            max_wait: limiter.limits().max_wait,
             max_waiting: usize::MAX,
             deadline: None,
             answer: None,
@@ -111,16 +108,8 @@ impl<F, M> RequestLimitLayer<F, M> {
         }
     }
 
-    /// Bounds the wait for a permit and for the inner service's readiness.
-    ///
-    /// The default is [`Limits::max_wait`](crate::Limits::max_wait). With zero a call that would
+    /// Rejects calls while `calls` others wait. By default any number waits. With zero, a call that would
     /// have to wait is [rejected](crate::LimitError::is_rejected).
-    pub fn max_wait(mut self, wait: Duration) -> Self {
-        self.settings.bounds.max_wait = Some(wait);
-        self
-    }
-
-    /// Rejects calls while `calls` others wait. By default any number waits.
     ///
     /// # Examples
     /// ```

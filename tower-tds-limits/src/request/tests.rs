@@ -9,19 +9,18 @@ use tokio_test::assert_ready_ok;
 use tower::service_fn;
 
 use super::{guard::Watch, *};
-use crate::{Limiter, Limits, clock::tests::READS};
+use crate::{Limiter, Limits, clock::tests::READS, wait::tests::sync::LOCKS};
 
 /// The locks and the readings of the clock in one call, while none waits.
-fn costs<S>(service: &mut S, limiter: &Limiter) -> [(usize, usize); 3]
+fn costs<S>(service: &mut S) -> [(usize, usize); 3]
 where
     S: Service<Request<String>, Response = Response<PermitBody<String>>, Error = Error<Infallible>>,
     S::Future: Unpin,
 {
     let mut cx = Context::from_waker(Waker::noop());
-    let account = &limiter.credential.account;
-    let mut last = (account.locks(), READS.get());
+    let mut last = (LOCKS.get(), READS.get());
     let mut count = || {
-        let now = (account.locks(), READS.get());
+        let now = (LOCKS.get(), READS.get());
         let counted = (now.0 - last.0, now.1 - last.1);
         last = now;
         counted
@@ -38,15 +37,14 @@ where
 /// Sent and answered in one poll: one lock and one reading each. The end of the body takes one lock.
 #[test]
 fn a_call_takes_three_locks_and_reads_the_clock_twice() {
-    let limiter = Limiter::new(Limits::default());
     let inner = service_fn(|_: Request<String>| {
         ready(Ok::<_, Infallible>(Response::new(String::from("307"))))
     });
-    let layer = RequestLimitLayer::new(limiter.clone());
+    let layer = RequestLimitLayer::new(Limiter::new(Limits::default()));
     let expected = [(2, 2), (0, 0), (1, 0)];
-    assert_eq!(costs(&mut layer.layer(inner), &limiter), expected);
+    assert_eq!(costs(&mut layer.layer(inner)), expected);
     let layer = layer.detached();
-    assert_eq!(costs(&mut layer.layer(inner), &limiter), expected);
+    assert_eq!(costs(&mut layer.layer(inner)), expected);
 }
 
 /// A move of more than 256 bytes costs a call of memcpy, and each body keeps its permit.

@@ -1,6 +1,14 @@
-use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker, time::Duration};
+use std::{
+    fmt,
+    future::poll_fn,
+    mem,
+    ops::ControlFlow,
+    sync::PoisonError,
+    task::{Poll, Waker},
+    time::Duration,
+};
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     Full, Limit, Line, Opens, Refusal, clock,
@@ -12,19 +20,15 @@ use super::{
 pub(crate) struct Shared<L> {
     /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
     /// step. It is held for arithmetic: no `.await`, no event and no waker under it.
-    state: Mutex<State<L>>,
-    /// Notified when nothing is in flight.
-    idle: Notify,
-    /// How often the lock was taken.
-    #[cfg(test)]
-    locks: std::sync::atomic::AtomicUsize,
+    pub(super) state: Mutex<State<L>>,
 }
 
 pub(super) struct State<L> {
     limit: L,
     queue: Queue,
     timer: Timer,
-    is_idle_awaited: bool,
+    /// Wakers to wake when nothing is in flight.
+    awaits_idle: Vec<Waker>,
 }
 
 /// The timer's task as its limit sees it.
@@ -45,7 +49,6 @@ struct After {
     wake: Vec<Waker>,
     /// A waker to drop.
     replaced: Option<Waker>,
-    is_idle: bool,
     warns: bool,
 }
 
@@ -55,11 +58,8 @@ pub(super) enum Passed<G> {
     Granted(G),
     /// The waiter stands in the queue. The flag is set if the limit has no timer that runs.
     Waits {
-        place: Place,
         wants_timer: bool,
     },
-    /// The queue is full.
-    Full,
 }
 
 // === impl Shared ===
@@ -70,13 +70,10 @@ impl<L: Limit> Shared<L> {
             limit,
             queue: Queue::default(),
             timer: Timer::default(),
-            is_idle_awaited: false,
+            awaits_idle: Vec::new(),
         };
         Self {
             state: Mutex::new(state),
-            idle: Notify::new(),
-            #[cfg(test)]
-            locks: std::sync::atomic::AtomicUsize::new(0),
         }
     }
 
@@ -92,7 +89,7 @@ impl<L: Limit> Shared<L> {
         let mut state = self.lock();
         let out = event(&mut state.limit);
         // There is no waiter as a rule, and then the time does not matter.
-        if state.queue.is_free() && !state.is_idle_awaited {
+        if state.queue.is_free() && state.awaits_idle.is_empty() {
             return out;
         }
         let now = clock::now();
@@ -109,36 +106,36 @@ impl<L: Limit> Shared<L> {
 
     /// Passes if the limit is open and no other waiter is before this one. Otherwise the waiter takes
     /// or keeps its place, and wants a turn.
+    ///
+    /// # Errors
+    /// If it has no place and `most_waiting` others wait.
     #[inline]
     pub(super) fn pass(
         &self,
-        place: Option<Place>,
+        place: &mut Option<Place>,
         line: Line,
         most_waiting: usize,
         now: Instant,
         waker: &Waker,
-    ) -> Passed<L::Grant> {
+    ) -> Result<Passed<L::Grant>, Full> {
         let mut state = self.lock();
         if place.is_none() && state.queue.is_free() && state.limit.opens(line, now) == Opens::Now {
-            return Passed::Granted(state.limit.admit(line, now));
+            return Ok(Passed::Granted(state.limit.admit(line, now)));
         }
-        if state.queue.is_next(place, line, now) && state.limit.opens(line, now) == Opens::Now {
+        if state.queue.is_next(*place, line, now) && state.limit.opens(line, now) == Opens::Now {
             let grant = state.limit.admit(line, now);
-            let replaced = place.and_then(|place| state.queue.pass(place));
+            let replaced = place.take().and_then(|place| state.queue.pass(place));
             self.release(state, now, replaced);
-            return Passed::Granted(grant);
+            return Ok(Passed::Granted(grant));
         }
-        let place = match place {
+        let place = match *place {
             Some(place) => place,
-            None => match state.enter(line, most_waiting) {
-                Ok(place) => place,
-                Err(Full) => return Passed::Full,
-            },
+            None => *place.insert(state.enter(line, most_waiting)?),
         };
         let replaced = state.queue.want(place, waker.clone());
         let wants_timer = state.timer.is_wanted(now);
         self.release(state, now, replaced);
-        Passed::Waits { place, wants_timer }
+        Ok(Passed::Waits { wants_timer })
     }
 
     /// Takes or keeps a place without a turn.
@@ -147,17 +144,18 @@ impl<L: Limit> Shared<L> {
     /// If it has no place and `most_waiting` others wait.
     pub(super) fn skip(
         &self,
-        place: Option<Place>,
+        place: &mut Option<Place>,
         line: Line,
         most_waiting: usize,
-    ) -> Result<Place, Full> {
+    ) -> Result<(), Full> {
         let mut state = self.lock();
-        let Some(place) = place else {
-            return state.enter(line, most_waiting);
-        };
-        let replaced = state.queue.skip(place);
-        self.release(state, clock::now(), replaced);
-        Ok(place)
+        if let Some(place) = *place {
+            let replaced = state.queue.skip(place);
+            self.release(state, clock::now(), replaced);
+        } else {
+            *place = Some(state.enter(line, most_waiting)?);
+        }
+        Ok(())
     }
 
     /// Gives up a place in the queue.
@@ -179,18 +177,21 @@ impl<L: Limit> Shared<L> {
 
     /// Waits until nothing is in flight.
     pub(crate) async fn idle(&self) {
-        loop {
-            // Created before the state is read, so that no notification is missed.
-            let notified = self.idle.notified();
-            {
-                let mut state = self.lock();
-                if state.limit.is_idle() {
-                    return;
-                }
-                state.is_idle_awaited = true;
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.limit.is_idle() {
+                return Poll::Ready(());
             }
-            notified.await;
-        }
+            if !state
+                .awaits_idle
+                .iter()
+                .any(|waker| waker.will_wake(cx.waker()))
+            {
+                state.awaits_idle.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Makes a new timer task the current one. Returns its number.
@@ -240,16 +241,6 @@ impl<L: Limit> Shared<L> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    #[cfg(test)]
-    pub(super) fn is_locked(&self) -> bool {
-        self.state.try_lock().is_err()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn locks(&self) -> usize {
-        self.locks.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
     /// Every event ends here: the next waiter gets its turn, or the timer its time.
     #[inline]
     fn release(&self, mut state: MutexGuard<'_, State<L>>, now: Instant, replaced: Option<Waker>) {
@@ -261,9 +252,6 @@ impl<L: Limit> Shared<L> {
 
     fn run(&self, after: After) {
         after.wake.into_iter().for_each(Waker::wake);
-        if after.is_idle {
-            self.idle.notify_waiters();
-        }
         if after.warns {
             crate::events::bodies_are_held();
         }
@@ -273,9 +261,6 @@ impl<L: Limit> Shared<L> {
 impl<L> Shared<L> {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, State<L>> {
-        #[cfg(test)]
-        self.locks
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         // A panic under this lock can only come from a limit, whose state is plain numbers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -308,11 +293,10 @@ impl<L: Limit> State<L> {
 
     /// Gives the next waiter its turn, or the timer its time.
     fn settle(&mut self, now: Instant) -> After {
-        let mut after = After {
-            is_idle: self.is_idle_awaited && self.limit.is_idle(),
-            ..After::default()
-        };
-        self.is_idle_awaited &= !after.is_idle;
+        let mut after = After::default();
+        if self.limit.is_idle() {
+            after.wake.append(&mut self.awaits_idle);
+        }
         let Self { limit, queue, .. } = self;
         let is_open = |line| limit.opens(line, now) == Opens::Now;
         let mut due = queue.give_turn(now, is_open, &mut after.wake);

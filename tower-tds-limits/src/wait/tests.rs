@@ -1,4 +1,5 @@
 mod model;
+pub(crate) mod sync;
 
 use std::{
     future::poll_fn,
@@ -451,7 +452,7 @@ struct Probe {
 
 impl Probe {
     fn record(&self) {
-        let locked = self.shared.is_locked();
+        let locked = self.shared.state.try_lock().is_err();
         self.locked.lock().expect("no panic").push(locked);
     }
 }

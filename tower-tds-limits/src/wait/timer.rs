@@ -21,7 +21,7 @@ use super::{Limit, clock, shared::Shared};
 pub(super) struct Timer<L: Limit> {
     shared: Weak<Shared<L>>,
     number: u64,
-    sleep: Option<Pin<Box<Sleep>>>,
+    sleep: Pin<Box<Sleep>>,
 }
 
 // === impl Timer ===
@@ -34,14 +34,13 @@ impl<L: Limit + Send + 'static> Timer<L> {
     #[cold]
     pub(super) fn spawn(shared: &Arc<Shared<L>>) {
         let runtime = Handle::current();
-        let mut timer = Self {
+        // Created here so that a runtime without timers panics in the call that waits.
+        let sleep = Box::pin(sleep_until(clock::now()));
+        drop(runtime.spawn(Self {
             shared: Arc::downgrade(shared),
             number: shared.begin_timer(),
-            sleep: None,
-        };
-        // Created here so that a runtime without timers panics in the call that waits.
-        timer.sleep = Some(Box::pin(sleep_until(clock::now())));
-        drop(runtime.spawn(timer));
+            sleep,
+        }));
     }
 }
 
@@ -56,11 +55,11 @@ impl<L: Limit> Future for Timer<L> {
             let ControlFlow::Continue(due) = shared.poll_timer(self.number, cx.waker()) else {
                 return Poll::Ready(());
             };
-            let (Some(due), Some(sleep)) = (due, &mut self.sleep) else {
+            let Some(due) = due else {
                 return Poll::Pending;
             };
-            sleep.as_mut().reset(due);
-            if sleep.as_mut().poll(cx).is_pending() {
+            self.sleep.as_mut().reset(due);
+            if self.sleep.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
         }

@@ -37,8 +37,7 @@ impl<L: Limit> Waiter<L> {
     /// # Errors
     /// If it has no place and `most_waiting` others wait.
     pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Full> {
-        self.place = Some(self.shared.skip(self.place, self.line, most_waiting)?);
-        Ok(())
+        self.shared.skip(&mut self.place, self.line, most_waiting)
     }
 
     /// The cause of the wait, and the time until the limit opens.
@@ -66,22 +65,17 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         now: Instant,
         most_waiting: usize,
     ) -> Poll<Result<L::Grant, Full>> {
-        let passed = self
-            .shared
-            .pass(self.place, self.line, most_waiting, now, cx.waker());
-        match passed {
-            Passed::Granted(grant) => {
-                self.place = None;
-                Poll::Ready(Ok(grant))
-            }
-            Passed::Full => Poll::Ready(Err(Full)),
-            Passed::Waits { place, wants_timer } => {
-                self.place = Some(place);
+        let place = &mut self.place;
+        let shared = &self.shared;
+        match shared.pass(place, self.line, most_waiting, now, cx.waker()) {
+            Ok(Passed::Granted(grant)) => Poll::Ready(Ok(grant)),
+            Ok(Passed::Waits { wants_timer }) => {
                 if wants_timer {
-                    Timer::spawn(&self.shared);
+                    Timer::spawn(shared);
                 }
                 Poll::Pending
             }
+            Err(full) => Poll::Ready(Err(full)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A limiter in front of a scripted service, and those who call it.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 
 use http::StatusCode;
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ impl Limited {
     /// One who does not wait.
     pub(crate) fn shed(&self) -> RequestLimit<Scripted> {
         let layer = RequestLimitLayer::new(self.limiter.clone());
-        layer.max_wait(Duration::ZERO).layer(self.service.clone())
+        layer.max_waiting(0).layer(self.service.clone())
     }
 
     /// Makes so many calls at once, and waits for all of them.

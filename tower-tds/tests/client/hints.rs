@@ -1,4 +1,5 @@
-//! Two crates read how long to wait, and two read challenges. One list of examples tests each pair.
+//! Two crates read how long to wait, and two read challenges. One list of examples tests each pair. The
+//! limits alone read whole seconds, and take any other wait for no hint.
 
 use std::time::Duration;
 
@@ -54,6 +55,7 @@ fn a_wait_means_the_same_to_all_who_read_one() {
         let Outcome::QuotaExceeded(read) = read else {
             unreachable!("a 429 is about the quota")
         };
+        let expected = expected.filter(|_| asked.trim().parse::<u64>().is_ok());
         assert_eq!(told(read), expected, "limits: {row:?}");
     }
 }

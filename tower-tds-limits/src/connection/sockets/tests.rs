@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{ConnectionPermit, Connections};
 use crate::{
     Limits, WaitCause,
-    wait::{Limit, Line, Opens, shared::Shared},
+    wait::{Limit, Line, Opens, shared::Shared, tests::sync::LOCKS},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -183,9 +183,9 @@ proptest! {
 fn a_socket_takes_a_lock_to_check_its_share_only_if_there_is_one() {
     let shared = Arc::new(Shared::new(Connections::new(&Limits::default())));
     let permit = ConnectionPermit::new(&shared, Line::Back);
-    let before = shared.locks();
+    let before = LOCKS.get();
     assert!(permit.check().is_ok());
-    assert_eq!(shared.locks(), before);
+    assert_eq!(LOCKS.get(), before);
     // The share comes later than the socket, and has ended.
     let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
     assert!(shared.update_now(set).is_empty());

@@ -43,7 +43,7 @@ fn retry_after_is_read_in_seconds() {
     assert_eq!(wait("60"), Some(Duration::from_secs(60)));
     assert_eq!(wait(" 60 "), Some(Duration::from_secs(60)));
     let date = "Sun, 06 Nov 1994 08:50:37 GMT";
-    for no_hint in [date, "soon", "-1", "1.5", "7, 9", ""] {
+    for no_hint in [date, "soon", "-1", "+5", "1.5", "7, 9", ""] {
         assert_eq!(wait(no_hint), None, "{no_hint}");
     }
 }
