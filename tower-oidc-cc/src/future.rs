@@ -14,10 +14,8 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
-    Challenge, Error, Judge, Judgement, Rejection, TokenError,
-    judge::Refresh,
-    service::Rules,
-    source::{Bearer, Flight},
+    Challenge, Error, Judge, Judgement, Rejection, TokenError, judge::Refresh, service::Rules,
+    source::Flight,
 };
 
 pin_project! {
@@ -65,8 +63,8 @@ pin_project! {
 /// The state of a call until its answer.
 pub(crate) struct Sent {
     pub(crate) rules: Arc<Rules>,
-    /// The token that was sent.
-    pub(crate) bearer: Arc<Bearer>,
+    /// The number of the token that was sent.
+    pub(crate) generation: u64,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -114,7 +112,7 @@ where
                         return Poll::Pending;
                     };
                     match judge.judge(outcome.as_ref()) {
-                        Judgement::Accepted => sent.rules.shared.accept(sent.bearer.generation),
+                        Judgement::Accepted => sent.rules.shared.accept(sent.generation),
                         Judgement::Nothing => {}
                         judgement => match sent.reject(ready!(polled), judgement) {
                             Ok(held) => {
@@ -170,7 +168,7 @@ impl Sent {
         judgement: Judgement,
     ) -> Result<Box<Held<Result<Response<R>, E>>>, Result<Response<R>, Error<E>>> {
         let refresh = match judgement {
-            Judgement::Refused => match self.rules.shared.refuse(self.bearer.generation) {
+            Judgement::Refused => match self.rules.shared.refuse(self.generation) {
                 Ok(flight) => return Ok(Box::new(self.hold(outcome, flight))),
                 Err(refresh) => refresh,
             },
@@ -186,7 +184,7 @@ impl Sent {
             outcome,
             sent: Self {
                 rules: Arc::clone(&self.rules),
-                bearer: Arc::clone(&self.bearer),
+                generation: self.generation,
                 deadline: self.deadline,
             },
             flight,
@@ -197,7 +195,7 @@ impl Sent {
     /// The state of the refused token after the wait.
     fn refresh(&self) -> Refresh {
         let shared = &self.rules.shared;
-        if shared.supersedes(self.bearer.generation) {
+        if shared.supersedes(self.generation) {
             Refresh::Replaced
         } else if shared.bearer().is_some() {
             Refresh::Requested

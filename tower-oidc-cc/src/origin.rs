@@ -40,11 +40,10 @@ pub struct Origin {
 
 /// The origins whose requests get the token.
 #[derive(Clone, Debug)]
-pub(crate) enum Places {
-    /// These; a request names its own.
-    Listed(Box<[Origin]>),
-    /// This one, also for requests that name none.
-    One(Origin),
+pub(crate) struct Places {
+    pub(crate) origins: Box<[Origin]>,
+    /// The origin of requests that carry a path alone.
+    pub(crate) of_paths: Option<Origin>,
 }
 
 // === impl Places ===
@@ -54,24 +53,19 @@ impl Places {
     #[inline]
     pub(crate) fn contain(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         // Most clients write the `Host` below. A scan of a few names takes less time than a hash.
-        self.origin_of(uri).is_some() && !headers.keys().any(|name| name == HOST)
+        self.origins.iter().any(|origin| origin.contains(uri))
+            && !headers.keys().any(|name| name == HOST)
     }
 
     /// Checks that a request may carry the token.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
-        match self.origin_of(uri) {
+        let is_path = uri.authority().is_none();
+        let named = self.origins.iter().find(|origin| origin.contains(uri));
+        match named.or(self.of_paths.as_ref().filter(|_| is_path)) {
             Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
             Some(_) => Err(Kind::OtherHost),
-            None if is_relative(uri) => Err(Kind::NoOrigin),
+            None if is_path => Err(Kind::NoOrigin),
             None => Err(Kind::ForeignOrigin),
-        }
-    }
-
-    #[inline]
-    fn origin_of(&self, uri: &Uri) -> Option<&Origin> {
-        match self {
-            Self::Listed(origins) => origins.iter().find(|origin| origin.contains(uri)),
-            Self::One(origin) => Some(origin).filter(|it| it.contains(uri) || is_relative(uri)),
         }
     }
 }
@@ -169,10 +163,6 @@ impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Origin({self})")
     }
-}
-
-fn is_relative(uri: &Uri) -> bool {
-    uri.authority().is_none()
 }
 
 fn is_loopback(host: &str) -> bool {

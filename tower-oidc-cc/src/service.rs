@@ -1,6 +1,7 @@
 //! The layer and its service: a token in `poll_ready`, the header in `call`.
 
 use std::{
+    mem,
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -64,11 +65,7 @@ pub struct BearerAuth<S, J = Challenge> {
     inner: S,
     rules: Arc<Rules>,
     judge: J,
-    /// The token that was found since the last call. There is no way back to waiting then, because
-    /// the inner service may hold a permit by now.
-    bearer: Option<Arc<Bearer>>,
-    /// The wait for a token, or its error.
-    wait: Option<Box<Phase>>,
+    readiness: Readiness,
 }
 
 /// The settings that all services of a layer share.
@@ -79,10 +76,14 @@ pub(crate) struct Rules {
     deadline: Option<fn(&Extensions) -> Option<Instant>>,
 }
 
-/// Readiness without a token.
-#[derive(Debug)]
-enum Phase {
-    Waiting(Wait),
+/// What has come of the wait for a token since the last call.
+#[derive(Debug, Default)]
+enum Readiness {
+    #[default]
+    Unready,
+    Waiting(Box<Wait>),
+    /// There is no way back to waiting, because the inner service may hold a permit by now.
+    Ready(Arc<Bearer>),
     /// There was no token at that time, and the next call returns the error.
     Failed(TokenError),
 }
@@ -96,7 +97,7 @@ impl BearerAuthLayer {
     /// is [`for_origin`](Self::for_origin).
     #[must_use]
     pub fn new(source: TokenSource, origins: impl IntoIterator<Item = Origin>) -> Self {
-        Self::with(source, Places::Listed(origins.into_iter().collect()))
+        Self::with(source, origins.into_iter().collect(), None)
     }
 
     /// Sends tokens of `source` to `origin`, the destination of requests that carry a path alone.
@@ -106,14 +107,14 @@ impl BearerAuthLayer {
     /// must name it.
     #[must_use]
     pub fn for_origin(source: TokenSource, origin: Origin) -> Self {
-        Self::with(source, Places::One(origin))
+        Self::with(source, [origin.clone()].into(), Some(origin))
     }
 
-    fn with(source: TokenSource, places: Places) -> Self {
+    fn with(source: TokenSource, origins: Box<[Origin]>, of_paths: Option<Origin>) -> Self {
         Self {
             rules: Arc::new(Rules {
                 shared: source.shared,
-                places,
+                places: Places { origins, of_paths },
                 deadline: None,
             }),
             judge: Challenge,
@@ -166,8 +167,7 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
             inner,
             rules: Arc::clone(&self.rules),
             judge: self.judge.clone(),
-            bearer: None,
-            wait: None,
+            readiness: Readiness::Unready,
         }
     }
 }
@@ -175,54 +175,81 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
 // === impl BearerAuth ===
 
 impl<S, J> BearerAuth<S, J> {
-    /// Waits for the first token, the next one after an expiry, or the successor of a refused one.
-    /// Resolves to whether there is a token.
-    #[cold]
+    /// Finds the token, or waits for the first one, the next one after an expiry, or the successor of
+    /// a refused one. Resolves to whether there is a token.
+    #[inline]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if let Readiness::Ready(_) = self.readiness {
+            return Poll::Ready(true);
+        }
+        if let Readiness::Unready = self.readiness
+            && let Some(bearer) = self.rules.shared.settled()
+        {
+            self.readiness = Readiness::Ready(bearer);
+            return Poll::Ready(true);
+        }
+        self.poll_wait(cx)
+    }
+
+    #[cold]
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let shared = &self.rules.shared;
-        while self.bearer.is_none() {
-            let wait = self
-                .wait
-                .get_or_insert_with(|| Box::new(Phase::Waiting(Wait::default())));
-            let Phase::Waiting(waiting) = &mut **wait else {
-                return Poll::Ready(false);
-            };
-            match ready!(waiting.poll(shared, cx)) {
-                Ok(()) => {
-                    self.wait = None;
-                    self.bearer = shared.bearer();
-                }
-                Err(error) => **wait = Phase::Failed(error),
+        loop {
+            match &mut self.readiness {
+                Readiness::Unready => self.readiness = Readiness::Waiting(Box::default()),
+                Readiness::Waiting(wait) => match ready!(wait.poll(shared, cx)) {
+                    Ok(()) => {
+                        self.readiness =
+                            shared.bearer().map_or(Readiness::Unready, Readiness::Ready);
+                    }
+                    Err(error) => self.readiness = Readiness::Failed(error),
+                },
+                Readiness::Ready(_) => return Poll::Ready(true),
+                Readiness::Failed(_) => return Poll::Ready(false),
             }
         }
-        Poll::Ready(true)
     }
 
     /// Returns the token for one request, if that may carry it.
     #[inline]
-    fn authorize<B>(&mut self, request: &Request<B>) -> Result<Arc<Bearer>, TokenError> {
-        let bearer = self.bearer.take();
+    fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
         let (uri, headers) = (request.uri(), request.headers());
-        match bearer.filter(|it| self.rules.shared.is_settled(it)) {
-            Some(bearer) if self.rules.places.contain(uri, headers) => Ok(bearer),
-            _ => self.authorize_slowly(uri, headers),
-        }
+        let bearer = match mem::take(&mut self.readiness) {
+            Readiness::Ready(bearer)
+                if self.rules.shared.is_settled(&bearer)
+                    && self.rules.places.contain(uri, headers) =>
+            {
+                bearer
+            }
+            readiness => self.authorize_slowly(readiness, uri, headers)?,
+        };
+        let deadline = self.rules.deadline;
+        let deadline = deadline.and_then(|read| read(request.extensions()));
+        // Insert replaces every value there was: a server that sees two takes either.
+        let header = bearer.header.clone();
+        request.headers_mut().insert(AUTHORIZATION, header);
+        Ok(Sent {
+            rules: Arc::clone(&self.rules),
+            generation: bearer.generation,
+            deadline,
+        })
     }
 
     #[cold]
     fn authorize_slowly(
-        &mut self,
+        &self,
+        readiness: Readiness,
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Arc<Bearer>, TokenError> {
-        let shared = &self.rules.shared;
-        match self.wait.take().map(|phase| *phase) {
-            Some(Phase::Failed(error)) if shared.settled().is_none() => return Err(error),
+        let Rules { shared, places, .. } = &*self.rules;
+        match readiness {
+            Readiness::Failed(error) if shared.settled().is_none() => return Err(error),
             // A token has come since. The inner service is not ready, so this call cannot be made.
-            Some(_) => return Err(Kind::Expired.into()),
-            None => self.rules.places.check(uri, headers)?,
+            Readiness::Failed(_) | Readiness::Waiting(_) => return Err(Kind::Expired.into()),
+            Readiness::Ready(_) | Readiness::Unready => places.check(uri, headers)?,
         }
-        shared.bearer().ok_or_else(|| Kind::Expired.into())
+        Ok(shared.bearer().ok_or(Kind::Expired)?)
     }
 }
 
@@ -237,34 +264,18 @@ where
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        if self.bearer.is_none() {
-            if self.wait.is_none() {
-                self.bearer = self.rules.shared.settled();
-            }
-            if self.bearer.is_none() && !ready!(self.poll_token(cx)) {
-                return Poll::Ready(Ok(()));
-            }
+        if !ready!(self.poll_token(cx)) {
+            return Poll::Ready(Ok(()));
         }
         self.inner.poll_ready(cx).map_err(Error::Inner)
     }
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let bearer = match self.authorize(&request) {
-            Ok(bearer) => bearer,
-            Err(error) => return ResponseFuture::failed(error),
-        };
-        let deadline = self.rules.deadline;
-        let deadline = deadline.and_then(|read| read(request.extensions()));
-        // Insert replaces every value there was: a server that sees two takes either.
-        let header = bearer.header.clone();
-        request.headers_mut().insert(AUTHORIZATION, header);
-        let sent = Sent {
-            rules: Arc::clone(&self.rules),
-            bearer,
-            deadline,
-        };
-        ResponseFuture::sent(self.inner.call(request), sent, self.judge.clone())
+        match self.authorize(&mut request) {
+            Ok(sent) => ResponseFuture::sent(self.inner.call(request), sent, self.judge.clone()),
+            Err(error) => ResponseFuture::failed(error),
+        }
     }
 }
 
@@ -274,8 +285,7 @@ impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
             judge: self.judge.clone(),
-            bearer: None,
-            wait: None,
+            readiness: Readiness::Unready,
         }
     }
 }
