@@ -1,19 +1,20 @@
 //! The shared part of a source: the slot that calls read, and the state behind one lock.
 //!
 //! The state decides everything. The slot is written under its lock, and a call with a settled token
-//! does not take that lock. The flight and the driver hold the shared part weakly, so the last handle
-//! ends both. If the runtime of the driver ends, the next waiter starts another driver and another flight, because
+//! takes no lock. The flight and the driver hold the shared part weakly, so the last handle ends both.
+//! If the runtime of the driver ends, the next waiter starts another driver and another flight, because
 //! timers and sockets of the old one are dead.
 
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use arc_swap::ArcSwapOption;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Uri};
 use tokio::{
@@ -44,8 +45,8 @@ pub(crate) struct Bearer {
 
 /// One token, one flight at a time, any number of readers.
 pub(crate) struct Shared {
-    /// The token in use, until its expiry is noticed. Written under the lock of the state.
-    slot: RwLock<Option<Arc<Bearer>>>,
+    /// The token in use, until its expiry is noticed. Written under the lock.
+    slot: ArcSwapOption<Bearer>,
     /// The number of the token that calls send without a look at the state; zero while the token is
     /// refused, due for renewal, or absent. Relaxed: it orders no other memory, and a call that misses
     /// a change has a next one.
@@ -90,7 +91,7 @@ impl Shared {
         settings: Settings,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            slot: RwLock::default(),
+            slot: ArcSwapOption::const_empty(),
             settled: AtomicU64::new(0),
             locked: Mutex::new(Locked {
                 state,
@@ -110,8 +111,9 @@ impl Shared {
     /// It compares the wall clock alone, because the driver watches the steady one.
     #[inline]
     pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
-        let bearer = self.read().filter(|it| self.is_settled(it))?;
-        (self.settings.clock.wall() < bearer.lifetime.renew_at.wall).then_some(bearer)
+        let slot = self.slot.load();
+        let bearer = slot.as_ref().filter(|it| self.is_settled(it))?;
+        (self.settings.clock.wall() < bearer.lifetime.renew_at.wall).then(|| Arc::clone(bearer))
     }
 
     /// Whether this is still the token that calls may send.
@@ -124,19 +126,8 @@ impl Shared {
     #[cold]
     pub(crate) fn bearer(&self) -> Option<Arc<Bearer>> {
         let now = self.now();
-        self.read()
-            .filter(|bearer| bearer.lifetime.is_fresh_at(now))
-    }
-
-    #[inline]
-    fn read(&self) -> Option<Arc<Bearer>> {
-        let slot = self.slot.read();
-        slot.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn write(&self, bearer: Option<Bearer>) {
-        let slot = self.slot.write();
-        *slot.unwrap_or_else(PoisonError::into_inner) = bearer.map(Arc::new);
+        let bearer = self.slot.load_full();
+        bearer.filter(|bearer| bearer.lifetime.is_fresh_at(now))
     }
 
     /// Looks for a token, and starts or joins the flight that brings one.
@@ -202,11 +193,11 @@ impl Shared {
             };
             match locked.state.on(Event::Fetched(issued.fetched), now) {
                 Action::Use(generation, lifetime) => {
-                    self.write(Some(Bearer {
+                    self.slot.store(Some(Arc::new(Bearer {
                         generation,
                         header: issued.header,
                         lifetime,
-                    }));
+                    })));
                     Ok(())
                 }
                 Action::Fail(error) => Err(error),
@@ -332,7 +323,7 @@ impl Shared {
         let (mut locked, now) = (self.lock(), self.now());
         let done = work(&mut locked, now);
         if locked.state.fresh_at(now).is_none() {
-            self.write(None);
+            self.slot.store(None);
         }
         let settled = locked.state.settled_at(now);
         self.settled.store(settled.unwrap_or(0), Ordering::Relaxed);
