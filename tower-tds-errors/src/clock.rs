@@ -12,7 +12,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// The deadline of a call: an extension of its request, for the layers below a retry layer.
 ///
 /// At the deadline, such a layer returns an error with the cause of its wait, or with the status. A
-/// [`Retry`](crate::Retry) layer obeys the one of its caller, and sets its own on each attempt.
+/// [`Retry`](crate::Retry) layer keeps the deadline that its caller set, and sets its own on each
+/// attempt.
 ///
 /// # Examples
 ///

@@ -133,7 +133,7 @@ kinds! {
         InvalidToken: "invalid_token", Once, Answered,
             "token invalid or expired",
             "get a new token; if that fails too, check realm and clock";
-        /// A 401 without a reason. The token layer doubts the token, and invalidates none.
+        /// A 401 without a reason. The token layer treats it as it treats an invalid token.
         Unauthorized: "unauthorized", Once, Answered,
             "token refused without a reason",
             "get a new token; if that fails too, check the key on the service's site";

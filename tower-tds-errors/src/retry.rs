@@ -44,7 +44,7 @@ mod trace;
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
 /// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
-/// | [`budget`](Self::budget), for all calls together | 10 retries for 100 requests and one a second, counted over ten seconds |
+/// | [`budget`](Self::budget), for all calls together | over ten seconds: one retry for ten requests, and one more each second |
 ///
 /// # Spans and metrics
 ///
@@ -97,9 +97,9 @@ pub struct RetryLayer<P = CloneBody> {
 /// # Backpressure
 ///
 /// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
-/// of the call, and counts towards its deadline. Bound the waiting calls with a
-/// `ConcurrencyLimit` above it. A `LoadShed` belongs below this layer, where a shed call is retried
-/// within the deadline. So does a `Buffer`, which never fills above it.
+/// of the call, and counts towards its deadline. Bound the waiting calls with a `ConcurrencyLimit`
+/// above it. A `LoadShed` belongs below this layer, where a shed call is retried within the
+/// deadline. A `Buffer` belongs below it too, because above this layer it never fills.
 ///
 /// Nothing is sent before the first poll of the future. `call` itself deposits into the budget.
 /// Each call uses a clone of the inner service, which is polled ready for each attempt.

@@ -26,11 +26,11 @@ pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
 
 /// The decoded body of a response.
 ///
-/// Its request counts as in flight until its end or its drop.
+/// The request counts as in flight until this body has ended or is dropped.
 ///
 /// # Errors
-/// Discard the part of a body that ended early. The error has [`received`](Error::received), and its
-/// text the announced length if there was one.
+/// Discard the part of a body that ended early. [`received`](Error::received) is the number of
+/// bytes, and the error's text has the announced length, if there was one.
 /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or no bytes came for longer than
 ///   [`Builder::read_timeout`](crate::Builder::read_timeout), 30 s by default. Fetch it again.
 /// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at the [deadline](crate::Deadline) of

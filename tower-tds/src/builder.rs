@@ -93,9 +93,9 @@ impl Client {
 
     /// Creates a client over `service`, without sockets, for unit tests.
     ///
-    /// The service gets the requests, with a token, at `https://localhost`. Its responses and errors
-    /// become the results that the real service would cause. Each call is one attempt, and no limit
-    /// holds it back.
+    /// The service gets the requests, with a token, at `https://localhost`. Its responses and
+    /// errors are classified as those of the real service are. Each call is one attempt, and no
+    /// limit holds it back.
     ///
     /// # Examples
     /// ```

@@ -45,9 +45,10 @@ use crate::{
 ///
 /// # Runtimes
 /// A connection belongs to the runtime of the call that opened it. If that runtime has ended, a
-/// call on the connection is retried. A current-thread runtime outside of `block_on` does not run
-/// its tasks: a call of another runtime that gets its connection waits until the attempt times out.
-/// Give such runtimes a client each, with the same [`SharedLimits`](crate::SharedLimits).
+/// call on the connection is retried. A current-thread runtime runs its tasks inside `block_on`
+/// only. If a call of another runtime gets a connection of such a runtime, the call waits until the
+/// attempt times out. Give such runtimes a client each, with the same
+/// [`SharedLimits`](crate::SharedLimits).
 ///
 /// # Errors
 /// [`Error::kind`] is what happened, and the text contains what to do next. A success that ends

@@ -18,8 +18,8 @@ use crate::translate::{IntoError, ReadError};
 /// The client is any clonable `Service` of `http::Request` with a response body: hyper-util's,
 /// tonic's channel, a custom stack. It opens its own sockets: put a
 /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its
-/// TLS. Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task:
-/// otherwise put `.map_future(Box::pin)` between this layer and the client.
+/// TLS. Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task.
+/// If it is not, put `.map_future(Box::pin)` between this layer and the client.
 ///
 /// The deadline covers the call until its response head, and not the body. Nothing is sent after
 /// it. Each attempt has a minute from its sending to its response head. A cancelled call that was sent runs to its end in the background. A guard in the request's

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`] that always has a valid token and stays inside the
-//! service's limits on any network. It returns a success or one typed error with the next step. The
-//! layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which work
-//! alone; this crate puts them in order.
+//! service's limits on any network (of leaky buckets by evidence). It returns a success or one
+//! typed error with the next step. The layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and
+//! [`tower_tds_errors`], which work alone; this crate puts them in order.
 //!
 //! ```no_run
 //! use tower_tds::Client;
@@ -39,7 +39,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `ring` | yes | ring does the cryptography of TLS |
-//! | `aws-lc-rs` | no | aws-lc does it; it needs a C compiler |
+//! | `aws-lc-rs` | no | aws-lc does the cryptography of TLS |
 //! | `compression` | no | `Builder::compression`: bodies may arrive in br and gzip |
 //! | `json` | no | [`Response::json`] |
 //! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |

@@ -30,8 +30,8 @@ pub struct ReadError;
 
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
-/// The error of a call that waited for a token has the address of the token endpoint, and its last
-/// error.
+/// The error of a call that waited for a token has the address of the token endpoint, and the last
+/// error of the token request.
 #[derive(Clone)]
 pub struct IntoError<S> {
     inner: S,
@@ -195,8 +195,8 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
 ///
 /// A call that the limits rejected in a long pause has the kind of the 429 before it. A call that
-/// gets no permit for its socket in time is a [`Kind::LimitTimeout`]. A refusal by a limit of the
-/// service is not charged to the budget of retries, because [`RequestLimit`] delays them.
+/// gets no permit for its socket in time is a [`Kind::LimitTimeout`]. A retry after a refusal by a
+/// limit of the service costs no budget, because [`RequestLimit`] delays it.
 ///
 /// [`RequestLimit`]: tower_tds_limits::RequestLimit
 ///

@@ -85,7 +85,8 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the inner future, or the body that is being read with its connection.
+    /// Dropping it drops the inner future, or the body that is being read, and so closes its
+    /// connection.
     pub struct ClassifyFuture<F, R> {
         #[pin]
         state: State<F, R>,

@@ -35,7 +35,7 @@ use http::Extensions;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot send a body of this type twice",
     label = "no `Replay<{B}>`",
-    note = "`CloneBody`, the default, clones it; say by `.replay(..)` how else there is a second one",
+    note = "the default, `CloneBody`, needs a body that is `Clone`; for others pass a function to `.replay(..)`",
     note = "`RetryLayer::new().replay(|_: &_| None)` sends each body once"
 )]
 pub trait Replay<B> {
