@@ -242,10 +242,9 @@ impl TokenSource {
 
     /// Waits until no token request is under way, for a program that is about to end.
     ///
-    /// If a token request is cut off, the server may have issued a token that nobody receives, and
-    /// the other processes of a [`TokenStore`](crate::TokenStore) wait until its lease is over.
-    /// After this call the token is in the store. New calls may start another request, so stop them
-    /// first.
+    /// If a token request is cut off, its token may be lost, and the other processes of a
+    /// [`TokenStore`](crate::TokenStore) wait until its lease is over. After this call the token is
+    /// in the store. New calls may start another request, so stop them first.
     ///
     /// # Cancel safety
     ///
