@@ -66,7 +66,8 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
     ),
 ];
 
-const IN_ORDER: &str = "or see whether the layers stand in the order that `ReadError` is made for";
+const IN_ORDER: &str =
+    "or check the order of the layers: `ReadError` reads what the layer right below returns";
 
 /// The same, put right.
 const RIGHT: [&str; 3] = [
