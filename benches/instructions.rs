@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-window limit-detached fed full waits-60 waits-6000 classify retry whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-window limit-detached fed full waits-60 waits-6000 classify retry retry-bare whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -11,6 +11,7 @@
 //! `full` is a full window of 50; it is compared with `fed`, the bare service with the same clock. `guard` is the
 //! bare service with a guard in the request's extensions, as the limit has one: the limit without it is the
 //! difference. The services that are cloned for each call, as `oneshot` does, are compared with `bare-cloned`.
+//! `retry-bare` is Retry without a deadline, which is an extension of the request.
 //! `waits` is one poll of a connect that waits beside so many sockets. The requests have headers and room for
 //! more, so that no layer pays for the map's first allocation.
 
@@ -79,6 +80,12 @@ fn main() {
         "retry" => {
             let classified = ClassifyLayer::new().layer(Echo::new());
             run(RetryLayer::new().layer(classified), count);
+        }
+        "retry-bare" => {
+            let classified = ClassifyLayer::new().layer(Echo::new());
+            // Beyond the range of the clock.
+            let layer = RetryLayer::new().deadline(Duration::MAX);
+            run(layer.layer(classified), count);
         }
         "whole" => run(whole::with_spans(&runtime), count),
         "whole-without-spans" => run(whole::without(&runtime), count),

@@ -50,17 +50,6 @@ pub struct Status {
     in_flight: u32,
 }
 
-/// The cause for which unsent calls wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
-    Token,
-    Pause(Duration),
-    Silence(Duration),
-    Limit(WaitCause),
-    /// The HTTP client is not ready.
-    Client,
-}
-
 // === impl Status ===
 
 impl Status {
@@ -164,21 +153,32 @@ impl Status {
     /// The cause of waits as text, if any call waits, with the length of a pause or a silence.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
-        Some(match self.waits()? {
+        let limits = &self.limits;
+        if !self.token.is_ready() {
             // The endpoint is left out: with it the text does not fit into a line of a terminal.
-            Waits::Token => String::from("a token"),
-            waits => waits.to_string(),
+            return (self.calls > 0).then(|| "a token".to_owned());
+        }
+        if let Some(wait) = limits.paused_for {
+            return Some(format!("the end of the pause after a 429, {}", Rough(wait)));
+        }
+        if let Some(wait) = limits.silent_for {
+            return Some(format!(
+                "the end of the silence after a refusal, {}",
+                Rough(wait)
+            ));
+        }
+        if limits.waiting == 0 {
+            return None;
+        }
+        let is_full = limits.in_flight >= self.in_flight;
+        let cause = limits.waits_for;
+        Some(match cause.or(is_full.then_some(WaitCause::InFlight)) {
+            Some(WaitCause::InFlight) => {
+                "a place in flight: responses are slow, or bodies are not read".to_owned()
+            }
+            Some(cause) => cause.to_string(),
+            None => "the HTTP client".to_owned(),
         })
-    }
-
-    fn waits(&self) -> Option<Waits> {
-        let waits = Waits::of(&self.token, &self.limits, self.in_flight);
-        let is_held = match waits {
-            Waits::Token => self.calls > 0,
-            Waits::Pause(_) | Waits::Silence(_) => true,
-            Waits::Limit(_) | Waits::Client => self.limits.waiting > 0,
-        };
-        is_held.then_some(waits)
     }
 }
 
@@ -197,9 +197,9 @@ impl fmt::Display for Status {
         if self.is_closed {
             f.write_str(", shut down")?;
         }
-        match self.waits() {
-            Some(Waits::Token) => f.write_str(", waiting for a token")?,
-            Some(waits) => write!(f, ", {waiting} waiting for {waits}")?,
+        match self.waits_for() {
+            Some(cause) if !self.token.is_ready() => write!(f, ", waiting for {cause}")?,
+            Some(cause) => write!(f, ", {waiting} waiting for {cause}")?,
             None => {}
         }
         if connects_waiting > 0 {
@@ -223,47 +223,6 @@ impl fmt::Display for Status {
         match &self.last_failure {
             Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
             None => Ok(()),
-        }
-    }
-}
-
-// === impl Waits ===
-
-impl Waits {
-    pub(crate) fn of(token: &Health, limits: &Snapshot, in_flight: u32) -> Self {
-        if !token.is_ready() {
-            Self::Token
-        } else if let Some(wait) = limits.paused_for {
-            Self::Pause(wait)
-        } else if let Some(wait) = limits.silent_for {
-            Self::Silence(wait)
-        } else if let Some(cause) = limits.waits_for {
-            Self::Limit(cause)
-        } else if limits.in_flight >= in_flight {
-            Self::Limit(WaitCause::InFlight)
-        } else {
-            Self::Client
-        }
-    }
-}
-
-impl fmt::Display for Waits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Token => f.write_str("a token"),
-            Self::Pause(wait) => write!(f, "the end of the pause after a 429, {}", Rough(*wait)),
-            Self::Silence(wait) => {
-                write!(
-                    f,
-                    "the end of the silence after a refusal, {}",
-                    Rough(*wait)
-                )
-            }
-            Self::Limit(WaitCause::InFlight) => {
-                f.write_str("a place in flight: responses are slow, or bodies are not read")
-            }
-            Self::Limit(cause) => cause.fmt(f),
-            Self::Client => f.write_str("the HTTP client"),
         }
     }
 }

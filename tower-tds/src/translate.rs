@@ -290,18 +290,18 @@ fn from_token(error: TokenError) -> Error {
     };
     let wait = error.retry_after();
     let endpoint = error.endpoint().and_then(|endpoint| endpoint.parse().ok());
-    // The user of a client cannot move layers.
-    let advice = match error.advice() {
-        advice if advice.contains("layer") => FOREIGN,
-        advice => advice,
+    let advice = match (met, kind) {
+        (Kind::Rejected, _) => Some(PROXY),
+        // The text of the kind is about certificates.
+        (_, Kind::Tls) => None,
+        _ if error.is_foreign_origin() => Some(FOREIGN),
+        _ => Some(error.advice()),
     };
     let mut error = Error::new(kind, error);
     if let Some(endpoint) = endpoint {
         error = error.with_request(Method::POST, &endpoint);
     }
-    if met == Kind::Rejected {
-        error = error.with_advice(PROXY);
-    } else if kind != Kind::Tls {
+    if let Some(advice) = advice {
         error = error.with_advice(advice);
     }
     match wait {
@@ -310,7 +310,7 @@ fn from_token(error: TokenError) -> Error {
     }
 }
 
-/// Advice for a foreign origin: the token is sent to the origin of the base URL alone.
+/// The user of a client cannot move layers, as the token layer advises.
 const FOREIGN: &str =
     "it goes to a foreign origin: use the origin of the base url, or build another client";
 

@@ -1,27 +1,44 @@
-use super::*;
+use std::convert::Infallible;
 
-#[test]
-fn each_wait_is_named_in_plain_words() {
-    let minute = Duration::from_secs(90);
-    for (wait, text) in [
-        (Waits::Token, "a token"),
-        (
-            Waits::Pause(minute),
-            "the end of the pause after a 429, 90 s",
-        ),
-        (
-            Waits::Silence(Duration::from_millis(700)),
-            "the end of the silence after a refusal, 700 ms",
-        ),
-        (Waits::Limit(WaitCause::Window), "the rate limit"),
-        (Waits::Limit(WaitCause::Counter), "the rate limit"),
-        (Waits::Limit(WaitCause::Bucket), "the rate limit"),
-        (
-            Waits::Limit(WaitCause::InFlight),
-            "a place in flight: responses are slow, or bodies are not read",
-        ),
-        (Waits::Client, "the HTTP client"),
+use http::{Request, Response};
+use http_body_util::Empty;
+use tower::service_fn;
+
+use super::*;
+use crate::{Client, RequestBody};
+
+#[tokio::test]
+async fn each_wait_is_named_in_plain_words() {
+    let fake = async |_: Request<RequestBody>| {
+        Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
+    };
+    let client = Client::from_service(service_fn(fake));
+    let mut status = client.status();
+    assert_eq!(status.waits_for(), None, "there is no call");
+    status.calls = 1;
+    assert_eq!(status.waits_for().as_deref(), Some("a token"));
+    client.tokens().ready().await.expect("a token");
+    let mut status = client.status();
+    assert_eq!(status.waits_for(), None, "there is no waiter");
+    status.limits.waiting = 1;
+    assert_eq!(status.waits_for().as_deref(), Some("the HTTP client"));
+    let full = "a place in flight: responses are slow, or bodies are not read";
+    for (cause, text) in [
+        (WaitCause::Window, "the rate limit"),
+        (WaitCause::Counter, "the rate limit"),
+        (WaitCause::Bucket, "the rate limit"),
+        (WaitCause::InFlight, full),
     ] {
-        assert_eq!(wait.to_string(), text);
+        status.limits.waits_for = Some(cause);
+        assert_eq!(status.waits_for().as_deref(), Some(text));
     }
+    status.limits.waits_for = None;
+    status.limits.in_flight = status.in_flight;
+    assert_eq!(status.waits_for().as_deref(), Some(full));
+    status.limits.silent_for = Some(Duration::from_millis(700));
+    let silence = "the end of the silence after a refusal, 700 ms";
+    assert_eq!(status.waits_for().as_deref(), Some(silence));
+    status.limits.paused_for = Some(Duration::from_secs(90));
+    let pause = "the end of the pause after a 429, 90 s";
+    assert_eq!(status.waits_for().as_deref(), Some(pause));
 }

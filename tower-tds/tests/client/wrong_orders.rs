@@ -66,7 +66,8 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
     ),
 ];
 
-const IN_ORDER: &str = "or check the order of the layers: `ReadError` reads what the layer right below returns";
+const IN_ORDER: &str =
+    "or check the order of the layers: `ReadError` reads what the layer right below returns";
 
 /// The same, put right.
 const RIGHT: [&str; 3] = [
