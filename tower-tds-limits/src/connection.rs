@@ -94,9 +94,9 @@ pub struct ConnectionLimitLayer {
 /// `call`. A timeout of `call` does not include the wait.
 ///
 /// # Cancel safety
-/// Dropping a readied instance gives the permit back at once. A connect that is dropped, or that timed
-/// out, keeps its permit for one second, because the server may still accept it. A refused one gives it
-/// back at once.
+/// A connect that is dropped, or that timed out, keeps its permit for one second, because the server may
+/// still accept it. So does a readied instance that is dropped. A refused connect gives its permit back
+/// at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -214,15 +214,6 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
             limiter: self.limiter.clone(),
             wait: None,
             ready: None,
-        }
-    }
-}
-
-impl<C> Drop for ConnectionLimit<C> {
-    fn drop(&mut self) {
-        // A permit without a connect goes back at once, not after a second.
-        if let Some(Ok(permit)) = self.ready.take() {
-            permit.release();
         }
     }
 }

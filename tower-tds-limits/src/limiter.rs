@@ -1,6 +1,6 @@
 //! The limits that layers, clients and clones share.
 
-use std::{fmt, sync::Arc, task::Waker, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -129,11 +129,13 @@ impl Limiter {
     /// sockets.
     pub fn set_share(&self, share: Share, until: Instant) {
         let connections = &self.credential.connections;
-        let (open, closed) = connections.update_now(|connections, now| {
-            let closed = connections.set_share(share.connections, until, now);
-            (connections.open(now), closed)
+        let (open, over) = connections.update_now(|connections, now| {
+            let over = connections.set_share(share.connections, until, now);
+            (connections.open(now), over)
         });
-        closed.into_iter().for_each(Waker::wake);
+        if let Some(over) = over {
+            over.notify_waiters();
+        }
         let account = &self.credential.account;
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }

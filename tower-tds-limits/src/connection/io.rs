@@ -75,12 +75,7 @@ impl<T: Read + Unpin> Read for LimitedIo<T> {
         let Some((_, permit)) = self.open.as_mut().filter(|_| read.is_pending()) else {
             return read;
         };
-        // Registered before the check, so that no end is missed.
-        permit.register(cx.waker());
-        match permit.check() {
-            Ok(()) => Poll::Pending,
-            Err(over) => Poll::Ready(Err(over)),
-        }
+        permit.poll_over(cx).map(Err)
     }
 }
 

@@ -1,17 +1,22 @@
 //! The account of the sockets: whether one more may be opened. Arithmetic on `now`.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    io, mem,
+    collections::VecDeque,
+    future::Future,
+    io,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::Waker,
+    task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{
+    sync::{Notify, futures::OwnedNotified},
+    time::Instant,
+};
 
 use crate::{
     Limits, WaitCause, clock, events,
@@ -35,12 +40,10 @@ pub(crate) struct Connections {
     closes_at: Option<Instant>,
     /// Whether there is a share, so that sockets of one process take no lock to check its end.
     is_shared: Arc<AtomicBool>,
-    /// The number of the next socket.
-    next: u64,
-    /// Sockets before this number are closed, because a share has ended.
-    closed: u64,
-    /// The wakers of the open sockets that wait to be read.
-    readers: HashMap<u64, Waker>,
+    /// Shares so far that have ended and closed all sockets.
+    ended: u64,
+    /// Notified after each of them.
+    over: Arc<Notify>,
 }
 
 /// A permit of one socket.
@@ -52,10 +55,10 @@ pub(super) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// There until it is released.
     line: Option<Line>,
-    number: u64,
+    /// Shares that had ended when it was opened.
+    ended: u64,
     is_shared: Arc<AtomicBool>,
-    /// The waker that is registered.
-    reader: Option<Waker>,
+    over: Pin<Box<OwnedNotified>>,
 }
 
 // === impl Connections ===
@@ -71,24 +74,26 @@ impl Connections {
             lowered: None,
             closes_at: None,
             is_shared: Arc::default(),
-            next: 0,
-            closed: 0,
-            readers: HashMap::new(),
+            ended: 0,
+            over: Arc::default(),
         }
     }
 
     /// Changes the limit, and opens nothing from `until` on. Open sockets stay, and new ones are opened
-    /// below it. If `until` has passed, all are closed, and the wakers of their readers are returned.
-    pub(crate) fn set_share(&mut self, most: u32, until: Instant, now: Instant) -> Vec<Waker> {
+    /// below it. If `until` has passed, all are closed; their readers are to be notified then.
+    #[must_use = "readers are notified after the lock is released"]
+    pub(crate) fn set_share(
+        &mut self,
+        most: u32,
+        until: Instant,
+        now: Instant,
+    ) -> Option<Arc<Notify>> {
         self.most = most;
         self.closes_at = Some(until);
-        // Relaxed: a reader that registers takes the lock after this, or its waker is found by it.
+        // Relaxed: a reader that registers before the notification reads it after that.
         self.is_shared.store(true, Ordering::Relaxed);
-        if until > now {
-            return Vec::new();
-        }
-        self.closed = self.next;
-        mem::take(&mut self.readers).into_values().collect()
+        self.ended += u64::from(until <= now);
+        (until <= now).then(|| Arc::clone(&self.over))
     }
 
     /// How many sockets have a permit at `now`.
@@ -187,16 +192,16 @@ impl Limit for Connections {
 
 impl ConnectionPermit {
     pub(super) fn new(shared: &Arc<Shared<Connections>>, line: Line) -> Self {
-        let (number, is_shared) = shared.read(|connections, _| {
-            connections.next += 1;
-            (connections.next - 1, Arc::clone(&connections.is_shared))
+        let (ended, is_shared, over) = shared.read(|connections, _| {
+            let over = Arc::clone(&connections.over).notified_owned();
+            (connections.ended, Arc::clone(&connections.is_shared), over)
         });
         Self {
             shared: Arc::clone(shared),
             line: Some(line),
-            number,
+            ended,
             is_shared,
-            reader: None,
+            over: Box::pin(over),
         }
     }
 
@@ -210,7 +215,7 @@ impl ConnectionPermit {
         }
         let is_over = self.shared.read(|connections, _| {
             let ends = connections.closes_at;
-            self.number < connections.closed || ends.is_some_and(|at| at <= clock::now())
+            self.ended < connections.ended || ends.is_some_and(|at| at <= clock::now())
         });
         if is_over {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, OVER));
@@ -218,33 +223,15 @@ impl ConnectionPermit {
         Ok(())
     }
 
-    /// Has this waker woken when the share ends.
-    pub(super) fn register(&mut self, reader: &Waker) {
-        let known = self.reader.as_ref();
-        if known.is_some_and(|known| known.will_wake(reader)) {
-            return;
-        }
-        self.reader = Some(reader.clone());
-        let (number, reader) = (self.number, reader.clone());
-        let replaced = self
-            .shared
-            .read(|connections, _| connections.readers.insert(number, reader));
-        drop(replaced);
-    }
-
-    fn unregister(&mut self) {
-        if self.reader.take().is_some() {
-            let number = self.number;
-            let waker = self
-                .shared
-                .read(|connections, _| connections.readers.remove(&number));
-            drop(waker);
-        }
+    /// Waits until the socket may not be used any more.
+    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        // Registered before the check, so that no end is missed.
+        let _registered = self.over.as_mut().poll(cx);
+        self.check().map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 
     /// Gives it back at once: there is no connection at the server.
     pub(super) fn release(mut self) {
-        self.unregister();
         if let Some(line) = self.line.take() {
             self.shared.update(|connections| connections.release(line));
         }
@@ -253,7 +240,6 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.unregister();
         if let Some(line) = self.line.take() {
             let linger = |connections: &mut Connections, now| connections.linger(line, now);
             self.shared.update_now(linger);

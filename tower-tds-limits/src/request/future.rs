@@ -290,14 +290,15 @@ impl<S, R> Waiting<S, Request<R>> {
     where
         S: Service<Request<R>>,
     {
-        let mut request = self.request.take()?;
+        let request = self.request.as_mut()?;
         if permit.closes_socket() {
             // RFC 9112, section 9.6: the connection ends with this response.
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
         let watch = Watch::insert(request.extensions_mut(), bounds.answer.is_some());
-        let response = self.inner.call(request);
+        // A call that panics has no request left.
+        let response = self.inner.call(self.request.take()?);
         Some(SentCall::new(response, permit, watch, now))
     }
 

@@ -89,8 +89,9 @@ impl<S> SentCall<S> {
             Ok(response) => response.body().is_end_stream(),
             Err(_) => true,
         };
-        let mut permit = this.permit.take();
-        drop(permit.take_if(|permit| !permit.read(outcome, is_whole)));
+        let permit = this.permit.take_if(|permit| permit.read(outcome, is_whole));
+        // One that the body does not hold.
+        *this.permit = None;
         Poll::Ready(match response {
             Ok(response) => Ok(response.map(|body| PermitBody::new(body, permit))),
             Err(error) => Err(Error::Inner(error)),

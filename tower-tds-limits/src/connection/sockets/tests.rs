@@ -81,16 +81,16 @@ fn a_lower_limit_leaves_open_sockets_and_a_higher_one_opens_at_once() {
     let now = Instant::now();
     let mut connections = connections(4);
     assert_eq!(fill(&mut connections, now), 3);
-    connections.set_share(0, now + SECOND, now);
+    let _over = connections.set_share(0, now + SECOND, now);
     assert_eq!(connections.open(now), 3);
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
     for _ in 0..3 {
         connections.release(Line::Back);
     }
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
-    connections.set_share(2, now + SECOND, now);
+    let _over = connections.set_share(2, now + SECOND, now);
     assert_eq!(fill(&mut connections, now), 1);
-    connections.set_share(4, now + SECOND, now);
+    let _over = connections.set_share(4, now + SECOND, now);
     assert_eq!(
         fill(&mut connections, now + SECOND),
         0,
@@ -188,6 +188,6 @@ fn a_socket_takes_a_lock_to_check_its_share_only_if_there_is_one() {
     assert_eq!(LOCKS.get(), before);
     // The share comes later than the socket, and has ended.
     let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
-    assert!(shared.update_now(set).is_empty());
+    assert!(shared.update_now(set).is_some());
     assert!(permit.check().is_err());
 }

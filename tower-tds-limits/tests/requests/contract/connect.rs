@@ -1,6 +1,9 @@
 //! The connector's readiness: a permit that is held until the call.
 
+use std::time::Duration;
+
 use http::Uri;
+use tokio::time::advance;
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceExt};
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
@@ -38,12 +41,14 @@ async fn calling_an_unready_connector_panics() {
     drop(connector.call(Uri::from_static("http://a")));
 }
 
-#[tokio::test]
-async fn a_readied_connector_that_is_dropped_gives_its_permit_back() {
+#[tokio::test(start_paused = true)]
+async fn a_readied_connector_that_is_dropped_gives_its_permit_back_after_a_second() {
     let limiter = limiter(1);
     let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());
     connector.ready().await.expect("there is a permit");
     assert_eq!(limiter.snapshot().connections, 1);
     drop(connector);
+    assert_eq!(limiter.snapshot().connections, 1);
+    advance(Duration::from_secs(1)).await;
     assert_eq!(limiter.snapshot().connections, 0);
 }
