@@ -51,7 +51,7 @@ pub(super) fn authenticate(
     if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
         return Err(WRONG_SECRET);
     }
-    Ok(key.api_key().shared_id())
+    Ok(key.api_key().client_id)
 }
 
 /// Credentials of the request: in its form, or else in its Basic header.

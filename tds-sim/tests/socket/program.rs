@@ -177,8 +177,6 @@ fn its_help_names_every_switch() {
         "roles",
         "error-body",
         "live-bytes",
-        "history-bytes",
-        "history-rate",
         "delay-counting",
         "delay-head",
         "fault",
