@@ -1,14 +1,14 @@
 //! The switches of the program.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use tds_sim::{
-    Config, CountConnections, DataFault, Delay, ErrorBody, Network, Quota, RetryAfter, Rule,
-    Scripted, Tls, TokenFault, parse_duration,
+    Config, CountConnections, DataFault, Delay, ErrorBody, Network, Quota, Rule, Scripted,
+    TokenFault, parse_duration,
 };
 
 /// The transport data service, simulated from its contract and audited.
@@ -36,9 +36,9 @@ pub(crate) struct Cli {
     /// Parallel connections per IP address before 416
     #[arg(long, help_heading = LIMITS, default_value_t = 60)]
     connections: u32,
-    /// Definition of a connection: every accepted socket, or every request in progress
-    #[arg(long, help_heading = LIMITS, value_enum, default_value_t = Counting::Accepted)]
-    count_connections: Counting,
+    /// Definition of a connection: accepted (every socket) or busy (every request in progress)
+    #[arg(long, help_heading = LIMITS, value_enum, hide_possible_values = true, default_value = "accepted")]
+    count_connections: CountConnections,
     /// Calls of a key per window before 429, such as 5/60s or 5/60
     #[arg(long, help_heading = LIMITS, value_name = "CALLS/WINDOW")]
     quota: Option<Quota>,
@@ -59,12 +59,6 @@ pub(crate) struct Cli {
     /// Size of a live resource
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
-    /// Size of a historical resource, unless the query has bytes=
-    #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 1_048_576)]
-    history_bytes: u64,
-    /// Speed of a historical resource, unless the query has rate=
-    #[arg(long, help_heading = ANSWERS, value_name = "BYTES/S")]
-    history_rate: Option<u64>,
 
     /// Delay before a call is counted
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
@@ -136,12 +130,6 @@ struct Relay {
     port: u16,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Counting {
-    Accepted,
-    Busy,
-}
-
 // === impl Role ===
 
 impl From<Cli> for Role {
@@ -159,32 +147,22 @@ impl From<Cli> for Role {
         config.rate = cli.rate;
         config.per = cli.per;
         config.connections = cli.connections;
-        config.counting = match cli.count_connections {
-            Counting::Accepted => CountConnections::Accepted,
-            Counting::Busy => CountConnections::Busy,
-        };
+        config.counting = cli.count_connections;
         config.quota = cli.quota;
-        if cli.retry_after {
-            config.retry_after = RetryAfter::Seconds;
-        }
+        config.retry_after = cli.retry_after;
         config.expires_in = cli.expires_in;
         config.roles = cli.roles;
         config.error_body = cli.error_body;
         config.live_bytes = cli.live_bytes;
-        config.history_bytes = cli.history_bytes;
-        config.history_rate = cli.history_rate;
         config.faults.before_counting = cli.delay_counting;
         config.faults.before_head = cli.delay_head;
         config.faults.data = cli.fault;
         config.faults.token = cli.token_fault;
         config.seed = cli.seed;
-        if cli.tls {
-            config.tls = Tls::On;
-        }
-        config.ports.address = Some(cli.bind);
-        config.ports.auth = cli.auth_port;
-        config.ports.data = cli.data_port;
-        config.ports.admin = cli.admin_port;
+        config.tls = cli.tls;
+        config.auth = SocketAddrV4::new(cli.bind, cli.auth_port);
+        config.data = SocketAddrV4::new(cli.bind, cli.data_port);
+        config.admin = SocketAddrV4::new(cli.bind, cli.admin_port);
         config.arrivals_kept = cli.arrivals_kept;
         Self::Service(Box::new(config))
     }

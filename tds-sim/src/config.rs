@@ -1,6 +1,9 @@
 //! Everything about the simulator that can be chosen.
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
 
 use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
 
@@ -29,8 +32,9 @@ pub struct Config {
     pub counting: CountConnections,
     /// How many calls each key may make in a window; further calls get 429.
     pub quota: Option<Quota>,
-    /// Whether a 429 has `Retry-After`.
-    pub retry_after: RetryAfter,
+    /// Whether a 429 has `Retry-After`, which the contract does not name: the seconds to the end
+    /// of the key's window.
+    pub retry_after: bool,
     /// Lifetime of tokens in seconds.
     pub expires_in: u64,
     /// The realm roles of new keys; `live` and `history` open the two groups of data endpoints.
@@ -39,26 +43,27 @@ pub struct Config {
     pub error_body: ErrorBody,
     /// Size in bytes of a live resource.
     pub live_bytes: u64,
-    /// Size in bytes of a historical resource, unless the query has `bytes=`.
-    pub history_bytes: u64,
-    /// Bytes a second of a historical resource, unless the query has `rate=`; as fast as the
-    /// client reads if absent.
-    pub history_rate: Option<u64>,
     /// Scripted faults.
     pub faults: Faults,
     /// The seed of all random values except the signing keys.
     pub seed: u64,
-    /// Whether the auth and data listeners speak TLS.
+    /// Whether the auth and data listeners speak TLS 1.2 and 1.3, with a certificate of an
+    /// authority made at start.
     #[cfg(feature = "tls")]
-    pub tls: Tls,
-    /// The ports of the three listeners; 0 takes a free one.
-    pub ports: Ports,
+    pub tls: bool,
+    /// Where the token endpoint listens; port 0 takes a free one.
+    pub auth: SocketAddrV4,
+    /// Where the data endpoints listen.
+    pub data: SocketAddrV4,
+    /// Where the ledger and the controls are.
+    pub admin: SocketAddrV4,
     /// How many arrivals the ledger lists; the newest are kept.
     pub arrivals_kept: usize,
 }
 
 /// Definition of a parallel connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum CountConnections {
     /// A socket from its accept until the server closes it, idle or not; while there are too many,
@@ -68,43 +73,6 @@ pub enum CountConnections {
     /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
     /// stream of an HTTP/2 connection counts as one.
     Busy,
-}
-
-/// Whether a 429 carries `Retry-After`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RetryAfter {
-    /// It does not; the contract names no such header.
-    #[default]
-    Absent,
-    /// It does, in seconds to the end of the key's window.
-    Seconds,
-}
-
-/// Whether the auth and data listeners speak TLS.
-#[cfg(feature = "tls")]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Tls {
-    /// Plain HTTP.
-    #[default]
-    Off,
-    /// TLS 1.2 and 1.3, with a certificate of an authority made at start.
-    On,
-}
-
-/// The ports of the three listeners on 127.0.0.1; 0 takes a free one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Ports {
-    /// The address to listen on; by default that of this machine alone.
-    pub address: Option<std::net::Ipv4Addr>,
-    /// The token endpoint's.
-    pub auth: u16,
-    /// The data endpoints'.
-    pub data: u16,
-    /// The ledger's and the controls'.
-    pub admin: u16,
 }
 
 // === impl Config ===
@@ -121,20 +89,23 @@ impl Default for Config {
             connections: 60,
             counting: CountConnections::default(),
             quota: None,
-            retry_after: RetryAfter::default(),
+            retry_after: false,
             expires_in: 86_400,
             roles: vec!["live".to_owned(), "history".to_owned()],
             error_body: ErrorBody::default(),
             live_bytes: 128,
-            history_bytes: 1_048_576,
-            history_rate: None,
             faults: Faults::default(),
             seed: 0,
             #[cfg(feature = "tls")]
-            tls: Tls::default(),
-            ports: Ports::default(),
+            tls: false,
+            auth: FREE,
+            data: FREE,
+            admin: FREE,
             // About 110 bytes each.
             arrivals_kept: 1_000_000,
         }
     }
 }
+
+/// A free port of this machine alone.
+const FREE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);

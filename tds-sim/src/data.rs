@@ -14,7 +14,7 @@ use http::{
 
 use crate::{
     body::{Body, Coding, Content, Framing, Source},
-    config::{Config, RetryAfter},
+    config::Config,
     entry::Entry,
     error::{Error, Kind},
     fault::DataFault,
@@ -58,7 +58,7 @@ pub(crate) async fn answer<B>(
     let (entry, verdict) = Entry::count(&shared, socket, peer, target);
     pause(strike.before_head).await;
 
-    let says = *lock(&shared.error_body);
+    let says = shared.config.error_body;
     let response = match (verdict, strike.head) {
         (Verdict::TooManyConnections, _) => {
             says.answer(StatusCode::RANGE_NOT_SATISFIABLE, "Too many connections")
@@ -89,7 +89,7 @@ pub(crate) async fn answer<B>(
 
 /// The answer of an undisturbed service to an admitted call.
 fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
-    let says = *lock(&shared.error_body);
+    let says = shared.config.error_body;
     let resource = Resource::at(&head.uri);
     let token = match token(shared, &head.headers) {
         Ok(token) => token,
@@ -104,7 +104,7 @@ fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
     let counted = lock(&shared.usage).call(&token.client, entry.at);
     if let Err(seconds) = counted {
         let mut refusal = says.answer(StatusCode::TOO_MANY_REQUESTS, "API rate limit exceeded");
-        if shared.config.retry_after == RetryAfter::Seconds {
+        if shared.config.retry_after {
             refusal
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -182,7 +182,7 @@ impl<'a> Resource<'a> {
                 let text = live(self.name, config.live_bytes);
                 ("application/json", Content::bytes(text))
             }
-            Group::History => ("text/csv; charset=utf-8", self.history(config)),
+            Group::History => ("text/csv; charset=utf-8", self.history()),
         };
         let tag = format!("W/\"{}\"", content.source.length());
         if is_current(headers, &tag) {
@@ -205,10 +205,9 @@ impl<'a> Resource<'a> {
         response
     }
 
-    /// Settings of the query, or else of the configuration.
-    fn history(&self, config: &Config) -> Content {
-        let mut bytes = config.history_bytes;
-        let (mut rate, mut framing) = (config.history_rate, Framing::Length);
+    /// Size, speed and framing by the query; by default a mebibyte, as fast as the client reads.
+    fn history(&self) -> Content {
+        let (mut bytes, mut rate, mut framing) = (1 << 20, None, Framing::Length);
         for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
             match (&*name, &*value) {
                 ("bytes", value) => bytes = value.parse().unwrap_or(bytes),

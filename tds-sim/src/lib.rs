@@ -82,11 +82,9 @@ mod sim;
 mod socket;
 mod text;
 
-#[cfg(feature = "tls")]
-pub use self::config::Tls;
 pub use self::{
     body::Body,
-    config::{Config, CountConnections, Ports, RetryAfter},
+    config::{Config, CountConnections},
     delay::Delay,
     error::Error,
     error_body::ErrorBody,
@@ -94,7 +92,7 @@ pub use self::{
     ledger::{Arrival, Ledger, Outcome, Summary},
     limits::Quota,
     realm::ApiKey,
-    relay::{Network, Relay},
+    relay::{Counts, Network, Relay},
     rule::{Meter, Rule},
     server::Server,
     sim::Sim,

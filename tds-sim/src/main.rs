@@ -62,12 +62,8 @@ async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
     let at = serde_json::json!({ "address": relay.address() });
     say(&mut io::stdout(), &at.to_string());
     stop.await;
-    let counts = serde_json::json!({
-        "accepted": relay.accepted(),
-        "open": relay.open(),
-        "peak": relay.peak(),
-    });
-    say(&mut io::stdout(), &counts.to_string());
+    let counts = serde_json::to_string(&relay.counts()).unwrap_or_default();
+    say(&mut io::stdout(), &counts);
     Ok(())
 }
 

@@ -23,7 +23,6 @@ use self::{key::Key, tokens::Tokens};
 
 /// State of the identity provider.
 pub(crate) struct Realm {
-    pub(crate) enabled: bool,
     /// Lifetime of new tokens in seconds.
     pub(crate) expires_in: u64,
     tokens: Tokens,
@@ -55,12 +54,11 @@ impl Realm {
         let key = Key::new(MEMBER, config.roles.clone(), &mut rng);
         let api_key = key.api_key();
         let realm = Self {
-            enabled: true,
             expires_in: config.expires_in,
             tokens: Tokens::default(),
             clock,
             members: BTreeMap::from([(MEMBER.to_owned(), 1)]),
-            keys: HashMap::from([(api_key.shared_id(), key)]),
+            keys: HashMap::from([(Arc::clone(&api_key.client_id), key)]),
             roles: config.roles.clone(),
             rng,
         };
@@ -76,7 +74,7 @@ impl Realm {
         *held += 1;
         let key = Key::new(member, self.roles.clone(), &mut self.rng);
         let api_key = key.api_key();
-        self.keys.insert(api_key.shared_id(), key);
+        self.keys.insert(Arc::clone(&api_key.client_id), key);
         Ok(api_key)
     }
 

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
@@ -50,7 +51,7 @@ mod line;
 ///
 /// let base_url = format!("http://{}", relay.address()); // for the client
 /// # drop(base_url);
-/// assert_eq!(relay.accepted(), 0);
+/// assert_eq!(relay.counts().accepted, 0);
 /// # Ok(())
 /// # }
 /// ```
@@ -87,11 +88,15 @@ pub struct Network {
 }
 
 /// The connections of one relay.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    accepted: u64,
-    open: u64,
-    peak: u64,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Connections accepted so far.
+    pub accepted: u64,
+    /// Connections not yet closed on both sides.
+    pub open: u64,
+    /// The most connections open at one time.
+    pub peak: u64,
 }
 
 /// A connection that counts as open until this is dropped.
@@ -125,22 +130,10 @@ impl Relay {
         self.address
     }
 
-    /// How many connections it has accepted so far.
+    /// Returns the counts of its connections.
     #[must_use]
-    pub fn accepted(&self) -> u64 {
-        lock(&self.counts).accepted
-    }
-
-    /// How many connections are open: accepted, and not yet closed on both sides.
-    #[must_use]
-    pub fn open(&self) -> u64 {
-        lock(&self.counts).open
-    }
-
-    /// The most connections that were open at one time.
-    #[must_use]
-    pub fn peak(&self) -> u64 {
-        lock(&self.counts).peak
+    pub fn counts(&self) -> Counts {
+        *lock(&self.counts)
     }
 }
 

@@ -1,22 +1,17 @@
 //! The simulator on three sockets of the loopback interface.
 
-use std::{
-    fmt,
-    net::{Ipv4Addr, SocketAddrV4},
-    ops::Deref,
-    time::Duration,
-};
+use std::{fmt, ops::Deref, time::Duration};
 
 use tokio::{sync::watch, task::JoinSet};
 
+#[cfg(feature = "tls")]
+use crate::server::tls::Authority;
 use crate::{
     config::Config,
     error::Error,
     server::listener::{Door, Listener, Security},
     sim::Sim,
 };
-#[cfg(feature = "tls")]
-use crate::{config::Tls, server::tls::Authority};
 
 mod admin;
 mod listener;
@@ -69,32 +64,27 @@ impl Server {
     /// If a port is taken, or no certificate could be made.
     pub async fn start(config: Config) -> Result<Self, Error> {
         #[cfg(feature = "tls")]
-        let authority = match config.tls {
-            Tls::Off => None,
-            Tls::On => Some(Authority::new()?),
-        };
+        let authority = config.tls.then(Authority::new).transpose()?;
         #[cfg(feature = "tls")]
         let security = authority
             .as_ref()
             .map_or(Security::Plain, Authority::security);
         #[cfg(not(feature = "tls"))]
         let security = Security::Plain;
-        let ports = config.ports;
+        let (auth, data, admin) = (config.auth, config.data, config.admin);
         let sim = Sim::new(config);
 
         let (stop, stopped) = watch::channel(false);
         let mut listeners = JoinSet::new();
-        let ip = ports.address.unwrap_or(Ipv4Addr::LOCALHOST);
-        let mut start = async |door, port, security| {
-            let address = SocketAddrV4::new(ip, port);
+        let mut start = async |door, address, security| {
             let (listener, url) = Listener::bind(address, door, sim.clone(), security).await?;
             listeners.spawn(listener.run(stopped.clone()));
             Ok::<_, Error>(url)
         };
         let urls = Urls {
-            auth: start(Door::Auth, ports.auth, security.clone()).await?,
-            data: start(Door::Data, ports.data, security).await?,
-            admin: start(Door::Admin, ports.admin, Security::Plain).await?,
+            auth: start(Door::Auth, auth, security.clone()).await?,
+            data: start(Door::Data, data, security).await?,
+            admin: start(Door::Admin, admin, Security::Plain).await?,
         };
         Ok(Self {
             sim,

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::{
     config::Config,
-    error_body::ErrorBody,
     fault::Script,
     ledger::Ledger,
     limits::{Gate, Usage},
@@ -26,7 +25,6 @@ pub(crate) struct Shared {
     pub(crate) usage: Mutex<Usage>,
     pub(crate) realm: Mutex<Realm>,
     pub(crate) script: Mutex<Script>,
-    pub(crate) error_body: Mutex<ErrorBody>,
     /// The first key, which the program prints.
     pub(crate) api_key: ApiKey,
 }
@@ -56,7 +54,6 @@ impl Shared {
                 config.faults.clone(),
                 config.seed,
             )),
-            error_body: Mutex::new(config.error_body),
             api_key,
             realm: Mutex::new(realm),
             clock,

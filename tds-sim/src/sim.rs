@@ -17,7 +17,6 @@ use crate::{
     config::Config,
     data,
     error::Error,
-    error_body::ErrorBody,
     fault::Faults,
     ledger::Ledger,
     limits::{Quota, Usage},
@@ -95,13 +94,13 @@ impl Sim {
     /// The client id of the first key.
     #[must_use]
     pub fn client_id(&self) -> &str {
-        self.shared.api_key.client_id()
+        &self.shared.api_key.client_id
     }
 
     /// The client secret of the first key, as it was at the start.
     #[must_use]
     pub fn client_secret(&self) -> &str {
-        self.shared.api_key.client_secret()
+        &self.shared.api_key.client_secret
     }
 
     /// Opens a connection that counts against the limit of `peer`'s address until it is dropped.
@@ -126,11 +125,6 @@ impl Sim {
     /// Replaces the quota of calls. Each key starts again with no calls counted.
     pub fn set_quota(&self, quota: Option<Quota>) {
         *lock(&self.shared.usage) = Usage::of(quota);
-    }
-
-    /// Replaces the format of error bodies.
-    pub(crate) fn set_error_body(&self, format: ErrorBody) {
-        *lock(&self.shared.error_body) = format;
     }
 
     /// Issues a token to a key without a POST.
@@ -169,16 +163,6 @@ impl Sim {
         lock(&self.shared.realm).rotate_secret(client_id)
     }
 
-    /// Lets a key get tokens again.
-    ///
-    /// # Errors
-    /// If no key has this client id.
-    pub(crate) fn enable_key(&self, client_id: &str) -> Result<(), Error> {
-        lock(&self.shared.realm)
-            .key_mut(client_id)
-            .map(|key| key.enabled = true)
-    }
-
     /// Refuses all further token requests of a key. Its existing tokens stay valid.
     ///
     /// # Errors
@@ -202,26 +186,6 @@ impl Sim {
         lock(&self.shared.realm)
             .key_mut(client_id)
             .map(|key| key.roles = roles)
-    }
-
-    /// Removes the service account of a key. Without one, client credentials are refused.
-    ///
-    /// # Errors
-    /// If no key has this client id.
-    pub fn remove_service_account(&self, client_id: &str) -> Result<(), Error> {
-        lock(&self.shared.realm)
-            .key_mut(client_id)
-            .map(|key| key.service_account = false)
-    }
-
-    /// Opens the realm again.
-    pub fn enable_realm(&self) {
-        lock(&self.shared.realm).enabled = true;
-    }
-
-    /// Closes the realm to everybody; tokens stay valid.
-    pub fn disable_realm(&self) {
-        lock(&self.shared.realm).enabled = false;
     }
 }
 

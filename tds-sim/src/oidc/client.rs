@@ -18,15 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Form {
     fields: Vec<(String, String)>,
-    media: Media,
-}
-
-/// Media type of the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Media {
-    UrlEncoded,
-    Multipart,
-    Other,
+    is_multipart: bool,
 }
 
 /// Id and secret as they were sent.
@@ -51,7 +43,7 @@ pub(super) fn authenticate(
     if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
         return Err(WRONG_SECRET);
     }
-    Ok(key.api_key().shared_id())
+    Ok(key.api_key().client_id)
 }
 
 /// Credentials of the request: in its form, or else in its Basic header.
@@ -109,25 +101,18 @@ impl Form {
     pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Self {
         let kind = headers
             .get(CONTENT_TYPE)
-            .and_then(|kind| kind.to_str().ok())
-            .unwrap_or("");
-        let kind = kind
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        let media = match &*kind {
-            "application/x-www-form-urlencoded" => Media::UrlEncoded,
-            "multipart/form-data" => Media::Multipart,
-            _ => Media::Other,
+            .and_then(|kind| kind.to_str().ok());
+        let kind = kind.and_then(|kind| kind.split(';').next());
+        let is = |media| kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case(media));
+        let fields = match is("application/x-www-form-urlencoded") {
+            true => form_urlencoded::parse(body).into_owned().collect(),
+            false => Vec::new(),
         };
-        let fields = if media == Media::UrlEncoded {
-            form_urlencoded::parse(body).into_owned().collect()
-        } else {
-            Vec::new()
-        };
-        Self { fields, media }
+        let is_multipart = is("multipart/form-data");
+        Self {
+            fields,
+            is_multipart,
+        }
     }
 
     /// The first field of this name.
@@ -149,6 +134,6 @@ impl Form {
 
     /// Whether it came as `multipart/form-data`, whose fields are not read.
     pub(super) fn is_multipart(&self) -> bool {
-        self.media == Media::Multipart
+        self.is_multipart
     }
 }

@@ -113,10 +113,6 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 pub(super) const WRONG_SECRET: Refusal =
     Refusal::unauthorized("unauthorized_client", BAD_CREDENTIALS);
 pub(super) const UNKNOWN_CLIENT: Refusal = Refusal::unauthorized("invalid_client", BAD_CREDENTIALS);
-pub(super) const NO_SERVICE_ACCOUNT: Refusal = Refusal::unauthorized(
-    "unauthorized_client",
-    "Client not enabled to retrieve service account",
-);
 /// Unexpected input: a Basic header that no form encoding makes.
 pub(super) const UNEXPECTED: Refusal = Refusal::bad_request(
     "unauthorized_client",
@@ -132,10 +128,5 @@ pub(super) const NO_DIRECT_ACCESS: Refusal = Refusal::bad_request(
 );
 pub(super) const REPEATED_FIELD: Refusal =
     Refusal::bad_request("invalid_request", "duplicated parameter");
-pub(super) const REALM_DISABLED: Refusal = Refusal {
-    status: StatusCode::FORBIDDEN,
-    error: "access_denied",
-    description: Cow::Borrowed("Realm not enabled"),
-};
 
 const BAD_CREDENTIALS: &str = "Invalid client or Invalid client credentials";

@@ -4,13 +4,14 @@ use std::{fmt, sync::Arc};
 
 use serde_json::{Value, json};
 
-/// The client id and client secret of a key.
-///
-/// `Debug` and `Display` do not show the secret.
+/// The client id and client secret of a key. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ApiKey {
-    id: Arc<str>,
-    secret: Arc<str>,
+    /// The client id.
+    pub client_id: Arc<str>,
+    /// The client secret.
+    pub client_secret: Arc<str>,
 }
 
 /// A key as the realm keeps it.
@@ -20,34 +21,14 @@ pub(crate) struct Key {
     subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,
-    /// Whether it may use the client credentials grant.
-    pub(crate) service_account: bool,
 }
 
 // === impl ApiKey ===
 
-impl ApiKey {
-    /// The client id.
-    #[must_use]
-    pub fn client_id(&self) -> &str {
-        &self.id
-    }
-
-    /// The client secret.
-    #[must_use]
-    pub fn client_secret(&self) -> &str {
-        &self.secret
-    }
-
-    pub(crate) fn shared_id(&self) -> Arc<str> {
-        Arc::clone(&self.id)
-    }
-}
-
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiKey")
-            .field("client_id", &self.id)
+            .field("client_id", &self.client_id)
             .finish_non_exhaustive()
     }
 }
@@ -59,18 +40,17 @@ impl Key {
         let id = format!("{member}-{:08x}", rng.u32(..));
         Self {
             api_key: ApiKey {
-                id: id.into(),
-                secret: uuid(rng).into(),
+                client_id: id.into(),
+                client_secret: uuid(rng).into(),
             },
             subject: uuid(rng),
             roles,
             enabled: true,
-            service_account: true,
         }
     }
 
     pub(super) fn rotate(&mut self, rng: &mut fastrand::Rng) {
-        self.api_key.secret = uuid(rng).into();
+        self.api_key.client_secret = uuid(rng).into();
     }
 
     pub(crate) fn api_key(&self) -> ApiKey {
@@ -79,7 +59,7 @@ impl Key {
 
     /// Whether `secret` is the current one.
     pub(crate) fn opens_with(&self, secret: &str) -> bool {
-        *self.api_key.secret == *secret
+        *self.api_key.client_secret == *secret
     }
 
     /// The claims of a token for this key, issued at `wall` for `expires_in` seconds, in the shape
@@ -91,7 +71,7 @@ impl Key {
         scope: &str,
         rng: &mut fastrand::Rng,
     ) -> Value {
-        let id = self.api_key.client_id();
+        let id = &*self.api_key.client_id;
         json!({
             "exp": wall.saturating_add(i64::try_from(expires_in).unwrap_or(i64::MAX)),
             "iat": wall,

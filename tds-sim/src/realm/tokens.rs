@@ -50,7 +50,7 @@ impl Tokens {
         self.generation += 1;
         let record = Issued {
             generation: self.generation,
-            client: key.api_key().shared_id(),
+            client: key.api_key().client_id,
             roles: key.roles.clone(),
             expires: now.saturating_add(Duration::from_secs(expires_in)),
         };

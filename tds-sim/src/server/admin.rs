@@ -36,8 +36,8 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
         Ok(None) => Body::page(StatusCode::OK, TEXT, "done\n"),
         Ok(Some(key)) => {
             let key = serde_json::json!({
-                "client_id": key.client_id(),
-                "client_secret": key.client_secret(),
+                "client_id": &*key.client_id,
+                "client_secret": &*key.client_secret,
             });
             Body::page(StatusCode::OK, TEXT, format!("{key}\n"))
         }
@@ -54,9 +54,6 @@ fn control(sim: &Sim, path: &str, fields: &Fields) -> Result<Option<ApiKey>, Ref
             if let Some(seconds) = fields.one("expires-in") {
                 sim.set_expires_in(seconds.parse()?);
             }
-            if let Some(format) = fields.one("error-body") {
-                sim.set_error_body(format.parse()?);
-            }
             if let Some(quota) = fields.one("quota") {
                 let quota = (quota != "none").then(|| quota.parse()).transpose()?;
                 sim.set_quota(quota);
@@ -67,10 +64,6 @@ fn control(sim: &Sim, path: &str, fields: &Fields) -> Result<Option<ApiKey>, Ref
         "/add-key" => return Ok(Some(sim.add_key(fields.one("member").unwrap_or("demo"))?)),
         "/rotate-secret" => return Ok(Some(sim.rotate_secret(client)?)),
         "/disable-key" => sim.disable_key(client)?,
-        "/enable-key" => sim.enable_key(client)?,
-        "/no-service-account" => sim.remove_service_account(client)?,
-        "/disable-realm" => sim.disable_realm(),
-        "/enable-realm" => sim.enable_realm(),
         _ => return Err(unknown(path).trim_end().into()),
     }
     Ok(None)
@@ -127,14 +120,10 @@ const HELP: &str = "\
 GET  /summary
 GET  /ledger
 POST /faults              fault token-fault delay-*    replaces all faults; fields as the switches of the program, none means none
-POST /set                 expires-in error-body quota  changes those that are given; quota=none lifts it
+POST /set                 expires-in quota             changes those that are given; quota=none lifts it
 POST /revoke-all                                       revokes every token
 POST /roles               [client_id] [role]...        sets the roles of a key's next tokens
 POST /add-key             [member]                     gives a member, or demo, another key and prints it
 POST /rotate-secret       [client_id]                  gives a key a new secret and prints it
 POST /disable-key         [client_id]                  refuses a key every token
-POST /enable-key          [client_id]                  lets it get tokens again
-POST /no-service-account  [client_id]                  takes its service account from a key, for good
-POST /disable-realm                                    closes the realm
-POST /enable-realm                                     opens it again
 ";

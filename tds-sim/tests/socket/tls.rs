@@ -7,7 +7,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
     version::{TLS12, TLS13},
 };
-use tds_sim::{Config, Server, Tls};
+use tds_sim::{Config, Server};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -16,7 +16,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 async fn start() -> Server {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     Server::start(config).await.unwrap()
 }
 

@@ -185,7 +185,7 @@ async fn health_tells_what_is_wrong_and_nothing_secret() {
 async fn a_quota_that_is_gone_is_503_with_its_end() {
     let mut config = Config::default();
     config.quota = Some(Quota::new(0, Duration::from_secs(86_400)));
-    config.retry_after = tds_sim::RetryAfter::Seconds;
+    config.retry_after = true;
     let bench = Bench::new("backend-quota", config).await;
     let backend = Serving::start(bench.backend(&["--deadline", "1m"]));
     let user = backend.get("/v1/live/metro").await;

@@ -4,7 +4,7 @@ mod turns;
 
 use std::{fs, path::Path, process::Stdio};
 
-use tds_sim::{Config, Quota, Tls};
+use tds_sim::{Config, Quota};
 use tokio::task::spawn_blocking;
 
 use crate::{Bench, end, err, output, text};
@@ -218,7 +218,7 @@ async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
 #[tokio::test]
 async fn it_calls_a_service_over_https_with_the_roots_of_ssl_cert_file() {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     let bench = Bench::new("get-https", config).await;
     let roots = bench.server.ca_file().expect("it speaks TLS");
     for (has_roots, code) in [(true, 0), (false, 5)] {

@@ -24,6 +24,3 @@ pub(crate) fn json() -> String {
     let public = BASE64_STANDARD.encode(public.as_bytes());
     include_str!("realm.json").replace("PUBLIC-KEY", &public)
 }
-
-/// A realm without access.
-pub(crate) const CLOSED: &str = r#"{"realm": "Closed", "enabled": false}"#;

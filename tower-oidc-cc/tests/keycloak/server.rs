@@ -51,12 +51,7 @@ impl Keycloak {
         for shared in ["conf", "lib", "providers", "themes"] {
             symlink(home.join(shared), folder.join(shared)).unwrap();
         }
-        for (name, realm) in [
-            ("realm", realm::json()),
-            ("closed", realm::CLOSED.to_owned()),
-        ] {
-            fs::write(folder.join(format!("data/import/{name}.json")), realm).unwrap();
-        }
+        fs::write(folder.join("data/import/realm.json"), realm::json()).unwrap();
         let keycloak = Self {
             port: free_port(),
             folder,

@@ -131,7 +131,7 @@ async fn three_times_three_nested_attempts_send_three() {
 async fn a_quota_of_a_day_is_not_asked_again() {
     let mut config = Config::default();
     config.quota = Some("0/86400s".parse().expect("a quota"));
-    config.retry_after = tds_sim::RetryAfter::Seconds;
+    config.retry_after = true;
     let (sim, start) = (Sim::new(config), Instant::now());
     for error in offer(&sim, "429", 10, Duration::ZERO).await {
         assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));

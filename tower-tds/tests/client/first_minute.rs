@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tds_sim::{Config, Server, Tls};
+use tds_sim::{Config, Server};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -11,7 +11,7 @@ use tower_tds::{Builder, Client, Credentials, Provider};
 
 const PATH: &str = "/v1/live/bus";
 
-async fn start(tls: Tls) -> Server {
+async fn start(tls: bool) -> Server {
     let mut config = Config::default();
     config.tls = tls;
     Server::start(config).await.expect("a free port")
@@ -51,7 +51,7 @@ async fn locked_proxy() -> String {
 
 /// The output by trouble, with `{auth}` and `{base}` for the addresses of the two servers.
 async fn printed() -> BTreeMap<&'static str, String> {
-    let (plain, secure) = (start(Tls::Off).await, start(Tls::On).await);
+    let (plain, secure) = (start(false).await, start(true).await);
     let (auth, base) = (plain.auth_url(), plain.base_url());
     let at = |auth: &str, base: &str| Client::builder(auth, base, credentials(&plain));
     let (plainly, securely) = (

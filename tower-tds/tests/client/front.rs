@@ -9,7 +9,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use tds_sim::{Config, Faults, Server, Tls};
+use tds_sim::{Config, Faults, Server};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
@@ -247,7 +247,7 @@ async fn slow_proxy(
 #[tokio::test]
 async fn a_companys_authority_and_proxy_take_two_lines() {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     let server = start(config).await;
     let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
     let (address, mut seen) = proxy().await;
@@ -281,7 +281,7 @@ async fn a_companys_authority_and_proxy_take_two_lines() {
 #[tokio::test]
 async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller() {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     let server = start(config).await;
     let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
     // The token's tunnel is quick, and those of the data are not.
@@ -311,7 +311,7 @@ async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller
 #[tokio::test]
 async fn an_authority_that_nobody_named_is_not_believed() {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     let server = start(config).await;
     let client = builder(&server, server.base_url())
         .build()
@@ -329,7 +329,7 @@ async fn an_authority_that_nobody_named_is_not_believed() {
 #[tokio::test]
 async fn a_configuration_of_ones_own_is_the_one_that_is_used() {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     let server = Server::start(config).await.expect("a free port");
     let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
     let mut roots = RootCertStore::empty();
@@ -395,7 +395,7 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
 #[tokio::test]
 async fn a_call_that_took_anothers_connection_is_seen_to_its_end() {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     let server = start(config).await;
     let mut faults = Faults::default();
     faults.before_head = "400ms".parse().expect("a delay");

@@ -6,7 +6,7 @@ use std::{thread, time::Duration};
 use axum::{Router, body::Body};
 use http::{Request, header::AUTHORIZATION};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use tds_sim::{Config, Quota, RetryAfter, Server, Sim, Tls};
+use tds_sim::{Config, Quota, Server, Sim};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -107,7 +107,7 @@ async fn looks(what: &str, expected: &str) -> Seen {
         "416" => config.connections = 0,
         "429, for hours" => {
             config.quota = Some(Quota::new(0, Duration::from_secs(7_200)));
-            config.retry_after = RetryAfter::Seconds;
+            config.retry_after = true;
         }
         "heads that do not come" => {
             config.faults.before_head = "3600s".parse().expect("a delay");
@@ -138,7 +138,7 @@ async fn looks(what: &str, expected: &str) -> Seen {
         "a host without an address" => "https://data.invalid".clone_into(&mut base),
         "a certificate of an unknown issuer" => {
             let mut config = Config::default();
-            config.tls = Tls::On;
+            config.tls = true;
             secured = start(config).await;
             secured.base_url().clone_into(&mut base);
         }

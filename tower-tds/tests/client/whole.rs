@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
-use tds_sim::{Config, Server, Tls};
+use tds_sim::{Config, Server};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::{
@@ -115,7 +115,7 @@ async fn a_thousand_cold_calls_share_one_token_post() {
 #[tokio::test]
 async fn a_token_endpoint_that_nobody_vouches_for_is_not_tried_again() {
     let mut config = Config::default();
-    config.tls = Tls::On;
+    config.tls = true;
     let server = start(config).await;
     let client = client(&server, Limits::default());
     let error = get(client, bus(&server)).await;

@@ -146,8 +146,7 @@ impl Script {
             }
             Fault::SecretRotated => {
                 let key = sim.rotate_secret(sim.client_id()).expect("a key");
-                key.client_secret()
-                    .clone_into(&mut secret.lock().expect("no panic"));
+                *secret.lock().expect("no panic") = key.client_secret.to_string();
                 sim.revoke_all();
             }
             Fault::Unavailable => {

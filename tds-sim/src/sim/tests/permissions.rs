@@ -6,7 +6,7 @@ use http::{Method, Request};
 use tokio::time::advance;
 
 use super::{answer, get, status, text, with_token};
-use crate::{ErrorBody, Outcome, RetryAfter, Sim};
+use crate::{ErrorBody, Outcome, Sim};
 
 async fn message(sim: &Sim, request: Request<String>) -> (u16, String) {
     let response = answer(sim, request).await.unwrap();
@@ -96,10 +96,10 @@ async fn the_ledger_knows_the_generation_of_a_token_if_it_was_valid() {
 async fn the_quota_is_per_key_and_window_and_says_when_only_if_asked_to() {
     let (sim, token) = with_token(|config| {
         config.quota = Some("2/60s".parse().unwrap());
-        config.retry_after = RetryAfter::Seconds;
+        config.retry_after = true;
     });
     let other = sim.add_key("demo").unwrap();
-    let other = sim.token(other.client_id()).unwrap();
+    let other = sim.token(&other.client_id).unwrap();
     advance(Duration::from_millis(500)).await;
     for expected in [200, 200, 429] {
         assert_eq!(status(&sim, get("/v1/live/a", &token)).await, expected);
@@ -124,7 +124,6 @@ async fn the_quota_is_per_key_and_window_and_says_when_only_if_asked_to() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_has_one_text_in_five_formats() {
-    let (sim, _) = with_token(|_| {});
     for (format, kind, body) in [
         (
             ErrorBody::Json,
@@ -147,12 +146,12 @@ async fn an_error_has_one_text_in_five_formats() {
             "<message>invalid token</message>",
         ),
     ] {
-        sim.set_error_body(format);
+        let (sim, _) = with_token(|config| config.error_body = format);
         let response = answer(&sim, get("/v1/live/a", "x")).await.unwrap();
         assert_eq!(response.headers()["content-type"], kind);
         assert!(text(response).await.contains(body), "{format:?}");
     }
-    sim.set_error_body(ErrorBody::Empty);
+    let (sim, _) = with_token(|config| config.error_body = ErrorBody::Empty);
     let response = answer(&sim, get("/v1/live/a", "x")).await.unwrap();
     assert_eq!(response.status(), 401);
     assert_eq!(response.headers()["content-length"], "0");

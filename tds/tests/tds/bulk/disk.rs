@@ -8,23 +8,6 @@ use super::{ended, lives};
 use crate::{Bench, end, err, output, text};
 
 #[tokio::test]
-async fn a_full_disk_ends_it_and_leaves_nothing_under_a_name() {
-    let bench = Bench::new("bulk-full", Config::default()).await;
-    let files = bench.path("files");
-    fs::create_dir_all(&files).expect("a folder");
-    for n in 0..40 {
-        let part = files.join(format!("v1_live_bus-{n}.part"));
-        std::os::unix::fs::symlink("/dev/full", part).expect("Linux has it");
-    }
-    let run = output(bench.bulk(&lives(40), &["--jobs", "1"])).await;
-    ended(&run, 1);
-    assert!(err(&run).contains("No space left"), "{}", err(&run));
-    assert!(bench.files().iter().all(|name| name.ends_with(".part")));
-    let seen = bench.server.ledger().summary();
-    assert!(seen.data_calls < 10, "it ended: {seen:?}");
-}
-
-#[tokio::test]
 async fn the_list_of_what_is_missing_and_the_code_are_there_though_the_sums_cannot_be_printed() {
     let bench = Bench::new("bulk-unsaid", Config::default()).await;
     for (secret, code) in [(bench.server.client_secret(), 1), ("wrong", 4)] {

@@ -68,21 +68,6 @@ async fn a_start_does_not_wait_for_an_interval_of_the_limits() {
 }
 
 #[tokio::test]
-async fn starts_at_once_without_a_token_ask_for_one() {
-    let bench = Bench::new("get-at-once", Config::default()).await;
-    let mut runs = JoinSet::new();
-    for _ in 0..10 {
-        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
-    }
-    for run in runs.join_all().await {
-        assert!(run.status.success(), "{}", err(&run));
-    }
-    let seen = bench.server.ledger().summary();
-    assert_eq!((seen.token_posts, seen.data_calls), (1, 10));
-    assert_eq!(seen.by_status.get(&200), Some(&10));
-}
-
-#[tokio::test]
 async fn a_start_waits_for_the_turns_of_those_before_it() {
     let bench = Bench::new("get-turn", Config::default()).await;
     assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());

@@ -45,10 +45,6 @@ fn forms() -> Vec<(&'static str, Row)> {
             "a disabled client",
             granted("client_id=<id:off>&client_secret=<secret:off>"),
         ),
-        (
-            "a client without an account",
-            granted("client_id=<id:no-account>&client_secret=<secret:no-account>"),
-        ),
         ("no grant type", form(POST)),
         ("an empty grant type", form(&format!("grant_type=&{POST}"))),
         (
@@ -149,8 +145,6 @@ fn elsewhere() -> Vec<(&'static str, Row)> {
             "a slash at the end",
             at("/auth/realms/ServiceConnect/protocol/openid-connect/token/"),
         ),
-        ("a closed realm", granted(POST).closed()),
-        ("a closed realm, nothing", form("").closed()),
         (
             "another realm",
             at("/auth/realms/other/protocol/openid-connect/token"),

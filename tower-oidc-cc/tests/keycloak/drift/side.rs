@@ -25,8 +25,6 @@ pub(super) struct Row {
     /// `Basic of` is followed by what is put into base64.
     authorization: Option<&'static str>,
     body: String,
-    /// Whether the realm is one that is closed to everybody.
-    closed: bool,
 }
 
 /// A server with the clients of the realm file.
@@ -47,7 +45,6 @@ impl Row {
             kind: Some("application/x-www-form-urlencoded"),
             authorization: None,
             body: body.to_owned(),
-            closed: false,
         }
     }
 
@@ -66,13 +63,6 @@ impl Row {
     pub(super) fn authorization(self, value: &'static str) -> Self {
         Self {
             authorization: Some(value),
-            ..self
-        }
-    }
-
-    pub(super) fn closed(self) -> Self {
-        Self {
-            closed: true,
             ..self
         }
     }
@@ -95,13 +85,11 @@ impl Side {
         let clients = CLIENTS.into_iter().enumerate().map(|(nth, name)| {
             let member = format!("member-{nth}");
             let key = sim.add_key(&member).unwrap();
-            let id = key.client_id();
-            match name {
-                "off" => sim.disable_key(id).unwrap(),
-                "no-account" => sim.remove_service_account(id).unwrap(),
-                _ => {}
+            let (id, secret) = (key.client_id.to_string(), key.client_secret.to_string());
+            if name == "off" {
+                sim.disable_key(&id).unwrap();
             }
-            (name, (id.to_owned(), key.client_secret().to_owned()))
+            (name, (id, secret))
         });
         Self {
             clients: clients.collect(),
@@ -115,15 +103,9 @@ impl Side {
     }
 
     async fn answer(&self, row: &Row) -> Answer {
-        // The simulator has one realm; it is that one which it closes.
-        let path = if row.closed && self.sim.is_none() {
-            row.path.replace("ServiceConnect", "Closed")
-        } else {
-            row.path.to_owned()
-        };
         let mut request = Request::builder()
             .method(row.method)
-            .uri(format!("{}{path}", self.origin));
+            .uri(format!("{}{}", self.origin, row.path));
         if let Some(kind) = row.kind {
             request = request.header("content-type", kind);
         }
@@ -138,11 +120,6 @@ impl Side {
         let Some(sim) = &self.sim else {
             return wire::send(request).await;
         };
-        if row.closed {
-            sim.disable_realm();
-        } else {
-            sim.enable_realm();
-        }
         let (head, body) = sim.clone().oneshot(request).await.unwrap().into_parts();
         Answer {
             status: head.status,
@@ -171,4 +148,4 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-const CLIENTS: [&str; 3] = ["post", "off", "no-account"];
+const CLIENTS: [&str; 2] = ["post", "off"];
