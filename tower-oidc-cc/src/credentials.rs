@@ -12,7 +12,7 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use form_urlencoded::byte_serialize;
+use form_urlencoded::{Serializer, byte_serialize};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::HeaderValue;
 use tokio::{sync::Mutex, task::spawn_blocking};
@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
 use crate::Assertion;
-use crate::{ConfigError, TokenEndpoint, TokenError, request::Form};
+use crate::{ConfigError, TokenEndpoint, TokenError};
 
 #[cfg(test)]
 mod tests;
@@ -73,6 +73,8 @@ enum Proof {
 #[derive(Clone)]
 pub struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
 
+/// The form of a token request.
+pub(crate) type Form = Serializer<'static, String>;
 /// Credentials, or why there are none.
 pub(crate) type Provided = Result<Arc<Credentials>, Box<dyn Error + Send + Sync>>;
 /// Credentials on their way.

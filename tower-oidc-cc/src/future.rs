@@ -14,8 +14,9 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
-    Challenge, Error, Judge, Judgement, Rejection, TokenError, judge::Refresh, service::Rules,
-    source::Flight,
+    Challenge, Error, Judge, Judgement, Rejection, TokenError,
+    judge::Refresh,
+    source::{Flight, Shared},
 };
 
 pin_project! {
@@ -62,7 +63,7 @@ pin_project! {
 
 /// The state of a call until its answer.
 pub(crate) struct Sent {
-    pub(crate) rules: Arc<Rules>,
+    pub(crate) shared: Arc<Shared>,
     /// The number of the token that was sent.
     pub(crate) generation: u64,
     pub(crate) deadline: Option<Instant>,
@@ -112,7 +113,7 @@ where
                         return Poll::Pending;
                     };
                     match judge.judge(outcome.as_ref()) {
-                        Judgement::Accepted => sent.rules.shared.accept(sent.generation),
+                        Judgement::Accepted => sent.shared.accept(sent.generation),
                         Judgement::Nothing => {}
                         judgement => match sent.reject(ready!(polled), judgement) {
                             Ok(held) => {
@@ -168,7 +169,7 @@ impl Sent {
         judgement: Judgement,
     ) -> Result<Box<Held<Result<Response<R>, E>>>, Result<Response<R>, Error<E>>> {
         let refresh = match judgement {
-            Judgement::Refused => match self.rules.shared.refuse(self.generation) {
+            Judgement::Refused => match self.shared.refuse(self.generation) {
                 Ok(flight) => return Ok(Box::new(self.hold(outcome, flight))),
                 Err(refresh) => refresh,
             },
@@ -178,12 +179,12 @@ impl Sent {
     }
 
     fn hold<O>(&self, outcome: O, flight: Flight) -> Held<O> {
-        let longest = self.rules.shared.now().steady + LONGEST;
+        let longest = self.shared.now().steady + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
         Held {
             outcome,
             sent: Self {
-                rules: Arc::clone(&self.rules),
+                shared: Arc::clone(&self.shared),
                 generation: self.generation,
                 deadline: self.deadline,
             },
@@ -194,7 +195,7 @@ impl Sent {
 
     /// The state of the refused token after the wait.
     fn refresh(&self) -> Refresh {
-        let shared = &self.rules.shared;
+        let shared = &self.shared;
         if shared.supersedes(self.generation) {
             Refresh::Replaced
         } else if shared.bearer().is_some() {

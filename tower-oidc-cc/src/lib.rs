@@ -93,15 +93,17 @@
 #[cfg(feature = "private-key-jwt")]
 pub use self::assertion::Assertion;
 #[cfg(feature = "file-store")]
-pub use self::store::FileStore;
+pub use self::store::file::FileStore;
 pub use self::{
     credentials::{Credentials, Provider},
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
+    health::Health,
     judge::{Challenge, Judge, Judgement, Rejection},
     origin::Origin,
+    reply::AccessToken,
     service::{BearerAuth, BearerAuthLayer},
-    source::{AccessToken, Health, TokenSource, TokenSourceBuilder},
+    source::{TokenSource, TokenSourceBuilder},
     state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
@@ -113,6 +115,7 @@ mod credentials;
 mod endpoint;
 mod error;
 pub mod future;
+mod health;
 mod judge;
 mod origin;
 mod reply;

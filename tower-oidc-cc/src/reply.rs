@@ -1,28 +1,39 @@
-//! The reply of the token endpoint (RFC 6749, sections 5.1 and 5.2). No I/O, no clock.
+//! The reply of the token endpoint (RFC 6749, sections 5.1 and 5.2), and its token. No I/O, no clock.
 
 #![cfg_attr(
     not(test),
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
 )]
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header, response::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{TokenError, error::Kind};
+use crate::{TokenError, clock::Timestamp, error::Kind, state::Fetched};
 
 #[cfg(test)]
 mod tests;
 
-/// A token as the server gave it.
-#[cfg_attr(test, derive(Debug))]
-pub(crate) struct Token {
-    pub(crate) value: String,
-    /// `None` if the reply has none.
-    pub(crate) life: Option<Duration>,
+/// Holds one token, for programs that send it without the layer.
+///
+/// `Debug` shows no token.
+#[derive(Clone)]
+pub struct AccessToken {
+    /// Marked as sensitive.
+    header: HeaderValue,
+}
+
+/// A token on its way into the slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Issued {
+    pub(crate) token: AccessToken,
+    pub(crate) fetched: Fetched,
 }
 
 /// The members that count. Unknown ones are ignored, `refresh_token` among them: this grant needs
@@ -36,12 +47,55 @@ struct Reply {
     error: Value,
 }
 
-/// Reads a whole reply. An error of the body only matters where the body is needed.
+// === impl AccessToken ===
+
+impl AccessToken {
+    /// Makes the header of a token, or returns why it cannot be one.
+    pub(crate) fn new(token: &str) -> Result<Self, &'static str> {
+        if token.is_empty() {
+            return Err("it is empty");
+        }
+        // RFC 6750, section 2.1, allows less still. A space or a line end would end the header for some
+        // readers.
+        if !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err("it is not visible ASCII");
+        }
+        let header = HeaderValue::try_from(format!("{SCHEME}{token}"));
+        let mut header = header.map_err(|_| "it is no header value")?;
+        header.set_sensitive(true);
+        Ok(Self { header })
+    }
+
+    /// The value of an `Authorization` header, `Bearer` and the token, marked as sensitive.
+    #[must_use]
+    pub fn header(&self) -> &HeaderValue {
+        &self.header
+    }
+
+    /// The token alone, in clear, for protocols that carry it elsewhere.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        let header = self.header.to_str().unwrap_or_default();
+        header.strip_prefix(SCHEME).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessToken")
+            .field("header", &"[redacted]")
+            .finish()
+    }
+}
+
+/// Reads a whole reply to a request of `sent`. An error of the body only matters where the body is
+/// needed.
 pub(crate) fn read(
     head: &Parts,
     body: Result<Bytes, TokenError>,
+    sent: Timestamp,
     now: SystemTime,
-) -> Result<Token, TokenError> {
+) -> Result<Issued, TokenError> {
     let status = head.status;
     if !status.is_success() {
         let reply = body.ok().and_then(|body| parse(&body));
@@ -62,7 +116,14 @@ pub(crate) fn read(
         return Err(Kind::Unusable("its type is not Bearer").into());
     }
     let life = life(&reply.expires_in).map_err(Kind::Malformed)?;
-    Ok(Token { value, life })
+    Ok(Issued {
+        token: AccessToken::new(&value).map_err(Kind::Unusable)?,
+        fetched: Fetched {
+            sent,
+            life: life.unwrap_or(UNSAID),
+            is_own: true,
+        },
+    })
 }
 
 /// The error of an answer that is no success, with its `Retry-After`.
@@ -144,6 +205,10 @@ fn duration(secs: f64) -> Duration {
     Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(u64::MAX))
 }
 
+/// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
+/// "Access Token Lifespan": too short costs a request, too long a 401.
+const UNSAID: Duration = Duration::from_secs(5 * 60);
+const SCHEME: &str = "Bearer ";
 /// U+FEFF, which some servers put before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 /// The codes that need a person: RFC 6749, section 5.2, and `access_denied`, which Keycloak sends for

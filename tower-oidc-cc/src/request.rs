@@ -1,37 +1,51 @@
-//! One token request: the client-credentials grant over HTTP (RFC 6749, section 4.4).
+//! The client-credentials grant (RFC 6749, section 4.4): credentials, the store, one token request.
 
 use std::{
     error::Error,
     future::poll_fn,
+    panic::AssertUnwindSafe,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use form_urlencoded::Serializer;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use http::{HeaderValue, Method, Request, Response, header, response::Parts};
+use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use tokio::time::timeout;
+use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 use tower_service::Service;
 
 use crate::{
-    Credentials, TokenEndpoint, TokenError, clock::Clock, error::Kind, reply, state::Fetched,
+    Credentials, Provider, TokenEndpoint, TokenError,
+    clock::Clock,
+    credentials::Form,
+    error::Kind,
+    reply::{self, Issued},
+    store::{BOUND, Erased, Leases, PATIENCE},
 };
 
 #[cfg(test)]
 mod tests;
 
-/// Makes token requests.
+/// Fetches tokens: from a store, or by a token request with the credentials of the moment.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
-    parameters: Parameters,
-    timeout: Duration,
-    clock: Clock,
-    endpoint: TokenEndpoint,
+    settings: Settings,
+    leases: Option<AsyncMutex<Leases>>,
     /// Guards the endpoint that was discovered; nothing else happens under it.
     discovered: Mutex<Option<TokenEndpoint>>,
+}
+
+/// The settings of all token requests of a source.
+pub(crate) struct Settings {
+    pub(crate) endpoint: TokenEndpoint,
+    pub(crate) provider: Provider,
+    /// The fields of all forms, besides those of the grant and the client.
+    pub(crate) parameters: Vec<(String, String)>,
+    /// The time for one request.
+    pub(crate) timeout: Duration,
+    pub(crate) clock: Clock,
 }
 
 /// Sends one request and reads its answer: the HTTP client without its type.
@@ -39,27 +53,14 @@ type Exchange =
     dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
 /// A head, and a body or its error.
 type Answer = (Parts, Result<Bytes, TokenError>);
-/// The form of a request.
-pub(crate) type Form = Serializer<'static, String>;
-/// The fields of all forms of a source, besides those of the grant and the client.
-pub(crate) type Parameters = Vec<(String, String)>;
-
-/// A token on its way into the slot.
-#[derive(Clone)]
-pub(crate) struct Issued {
-    pub(crate) header: HeaderValue,
-    pub(crate) fetched: Fetched,
-}
 
 // === impl Grant ===
 
 impl Grant {
     pub(crate) fn new<S, B, R>(
         client: S,
-        endpoint: TokenEndpoint,
-        parameters: Parameters,
-        timeout: Duration,
-        clock: Clock,
+        settings: Settings,
+        store: Option<Box<dyn Erased>>,
     ) -> Self
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -87,20 +88,51 @@ impl Grant {
             };
             answer.boxed()
         };
+        let leases = store.map(|store| {
+            let term = settings.longest().min(LONGEST_TERM);
+            let (endpoint, parameters) = (&settings.endpoint, &settings.parameters);
+            let leases = Leases::new(store, settings.clock.clone(), term, endpoint, parameters);
+            AsyncMutex::new(leases)
+        });
         Self {
             exchange: Box::new(exchange),
-            parameters,
-            timeout,
-            clock,
-            endpoint,
+            settings,
+            leases,
             discovered: Mutex::default(),
         }
     }
 
-    /// Makes one token request, after a discovery where the endpoint is not known.
-    pub(crate) async fn fetch(&self, credentials: &Credentials) -> Result<Issued, TokenError> {
+    /// The address of the endpoint, or of the document that names it.
+    pub(crate) fn uri(&self) -> &Uri {
+        self.settings.endpoint.uri()
+    }
+
+    /// The time in which [`fetch`](Self::fetch) and [`save`](Self::save) end.
+    pub(crate) fn patience(&self) -> Duration {
+        let provider = self.settings.timeout;
+        let longest = self.settings.longest().saturating_add(provider);
+        longest.saturating_add(PATIENCE)
+    }
+
+    /// Takes the token of another process if it is wanted, or requests one.
+    pub(crate) async fn fetch(
+        &self,
+        wants: impl Fn(&Issued) -> bool + Send,
+    ) -> Result<Issued, TokenError> {
+        let provided = timeout(self.settings.timeout, self.settings.provider.provide());
+        let credentials = match AssertUnwindSafe(provided).catch_unwind().await {
+            Ok(Ok(provided)) => provided,
+            Ok(Err(_)) => Err("the provider took too long".into()),
+            Err(_) => Err("the provider panicked".into()),
+        };
+        let credentials = credentials.map_err(|error| TokenError::no_credentials(&*error))?;
+        if let Some(leases) = &self.leases
+            && let Some(issued) = leases.lock().await.find(&credentials, wants).await
+        {
+            return Ok(issued);
+        }
         let endpoint = self.endpoint().await?;
-        self.ask(&endpoint, credentials).await.map_err(|error| {
+        self.ask(&endpoint, &credentials).await.map_err(|error| {
             if error.oauth_error().is_none() {
                 // It may have moved.
                 *self.discovered() = None;
@@ -109,20 +141,30 @@ impl Grant {
         })
     }
 
+    /// Saves a token of this process in the store, or gives back the lease if there is none.
+    pub(crate) async fn save(&self, issued: Option<Issued>) {
+        if let Some(leases) = &self.leases {
+            let saved = async { leases.lock().await.save(issued).await };
+            // A store that panics has saved nothing.
+            drop(AssertUnwindSafe(saved).catch_unwind().await);
+        }
+    }
+
     /// The endpoint, which may have to be discovered first.
     async fn endpoint(&self) -> Result<TokenEndpoint, TokenError> {
-        if !self.endpoint.is_discovered() {
-            return Ok(self.endpoint.clone());
+        let endpoint = &self.settings.endpoint;
+        if !endpoint.is_discovered() {
+            return Ok(endpoint.clone());
         }
         if let Some(endpoint) = &*self.discovered() {
             return Ok(endpoint.clone());
         }
-        let document = self.endpoint.uri();
+        let document = endpoint.uri();
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = document.clone();
         request.headers_mut().insert(header::ACCEPT, JSON);
         let found = match self.exchange(request).await {
-            Ok((head, body)) => self.endpoint.found(&head, body, self.clock.wall()),
+            Ok((head, body)) => endpoint.found(&head, body, self.settings.clock.wall()),
             Err(error) => Err(error),
         };
         let endpoint = found.map_err(|error| error.in_discovery().at(document))?;
@@ -142,23 +184,30 @@ impl Grant {
         endpoint: &TokenEndpoint,
         credentials: &Credentials,
     ) -> Result<Issued, TokenError> {
-        let sent = self.clock.now();
-        let request = request_at(sent.wall, endpoint, credentials, &self.parameters)?;
+        let Settings {
+            clock, parameters, ..
+        } = &self.settings;
+        let sent = clock.now();
+        let request = request_at(sent.wall, endpoint, credentials, parameters)?;
         let (head, body) = self.exchange(request).await?;
-        let token = reply::read(&head, body, self.clock.wall())?;
-        Ok(Issued {
-            header: header_of(&token.value).map_err(Kind::Unusable)?,
-            fetched: Fetched {
-                sent,
-                life: token.life.unwrap_or(UNSAID),
-                is_own: true,
-            },
-        })
+        reply::read(&head, body, sent, clock.wall())
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, TokenError> {
-        let answer = timeout(self.timeout, (self.exchange)(request)).await;
+        let answer = timeout(self.settings.timeout, (self.exchange)(request)).await;
         answer.unwrap_or_else(|_| Err(Kind::Timeout.into()))
+    }
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// The time for a token request, with a discovery if there is one, and for three operations of a
+    /// store.
+    fn longest(&self) -> Duration {
+        let requests = if self.endpoint.is_discovered() { 2 } else { 1 };
+        let request = self.timeout.saturating_mul(requests);
+        request.saturating_add(BOUND.saturating_mul(3))
     }
 }
 
@@ -206,33 +255,11 @@ fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> TokenError {
     TokenError::with_source(Kind::Transport, error)
 }
 
-/// Makes the sensitive header of a token, or returns why it cannot be one.
-pub(crate) fn header_of(token: &str) -> Result<HeaderValue, &'static str> {
-    if token.is_empty() {
-        return Err("it is empty");
-    }
-    // RFC 6750, section 2.1, allows less still. A space or a line end would end the header for some
-    // readers.
-    if !token.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err("it is not visible ASCII");
-    }
-    let header = HeaderValue::try_from(format!("{SCHEME}{token}"));
-    let mut header = header.map_err(|_| "it is no header value")?;
-    header.set_sensitive(true);
-    Ok(header)
-}
-
-/// The token in a header that [`header_of`] made.
-pub(crate) fn token_of(header: &HeaderValue) -> Option<&str> {
-    header.to_str().ok()?.strip_prefix(SCHEME)
-}
-
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The longest lease. A healthy endpoint answers sooner, and a process that was stopped with the lease
+/// delays the others by this much. A slower endpoint gets one request each five seconds.
+const LONGEST_TERM: Duration = Duration::from_secs(5);
 /// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
 /// and 64 KiB is more than a proxy on the way would let through as a header.
 const LARGEST: usize = 64 * 1024;
-/// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
-/// "Access Token Lifespan": too short costs a request, too long a 401.
-const UNSAID: Duration = Duration::from_secs(5 * 60);
-const SCHEME: &str = "Bearer ";

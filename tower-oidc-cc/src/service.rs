@@ -70,8 +70,8 @@ pub struct BearerAuth<S, J = Challenge> {
 
 /// The settings that all services of a layer share.
 #[derive(Clone, Debug)]
-pub(crate) struct Rules {
-    pub(crate) shared: Arc<Shared>,
+struct Rules {
+    shared: Arc<Shared>,
     places: Places,
     deadline: Option<fn(&Extensions) -> Option<Instant>>,
 }
@@ -226,10 +226,10 @@ impl<S, J> BearerAuth<S, J> {
         let deadline = self.rules.deadline;
         let deadline = deadline.and_then(|read| read(request.extensions()));
         // Insert replaces every value there was: a server that sees two takes either.
-        let header = bearer.header.clone();
+        let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         Ok(Sent {
-            rules: Arc::clone(&self.rules),
+            shared: Arc::clone(&self.rules.shared),
             generation: bearer.generation,
             deadline,
         })

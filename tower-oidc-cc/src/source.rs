@@ -9,25 +9,24 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use self::shared::Settings;
 pub(crate) use self::{
-    flight::{Flight, Wait},
-    shared::{Bearer, Shared},
+    shared::{Bearer, Flight, Shared},
+    wait::Wait,
 };
 use crate::{
-    Provider, RefreshPolicy, TokenEndpoint, TokenError, TokenStore,
+    AccessToken, Health, Provider, RefreshPolicy, TokenEndpoint, TokenError, TokenStore,
     clock::Clock,
-    request::{Grant, Parameters, token_of},
-    state::{Phase, State},
-    store::{BOUND, Erased, Leases, PATIENCE},
+    request::{Grant, Settings},
+    state::State,
+    store::Erased,
 };
 
-mod flight;
 mod shared;
+mod wait;
 
 /// Keeps one valid token for everyone who holds a clone of this handle.
 ///
@@ -107,55 +106,9 @@ pub struct TokenSource {
 
 /// Builds a [`TokenSource`].
 pub struct TokenSourceBuilder {
-    endpoint: TokenEndpoint,
-    provider: Provider,
-    parameters: Parameters,
-    timeout: Duration,
+    settings: Settings,
     policy: RefreshPolicy,
-    clock: Clock,
     store: Option<Box<dyn Erased>>,
-}
-
-/// Holds one token, for programs that send it without the layer.
-///
-/// `Debug` shows no token.
-#[derive(Clone)]
-pub struct AccessToken {
-    header: HeaderValue,
-}
-
-/// The condition of the token, for a health endpoint or a metric.
-///
-/// A snapshot by [`TokenSource::health`](crate::TokenSource::health). Making one takes a lock and
-/// reads the clocks, so make one a second and not one a request. `Display` is one line for people.
-///
-/// # Examples
-///
-/// See [`TokenSource::health`](crate::TokenSource::health).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Health {
-    pub(crate) phase: Phase,
-    /// The number of tokens that came.
-    pub generation: u64,
-    /// The rest of the life of the token in use; `None` if calls have to wait for one.
-    pub life_left: Option<Duration>,
-    /// The last failure of a token request, if none has succeeded since.
-    ///
-    /// It is no failure of calls while [`is_ready`](Self::is_ready) is true.
-    pub last_error: Option<TokenError>,
-    /// How long it is until the next token request: the renewal, or the end of the backoff.
-    pub next_attempt: Duration,
-    /// For how long the token request under way has been running, if there is one.
-    pub waiting_for: Option<Duration>,
-    /// For how long the service has refused tokens, if the token in use is one of them.
-    ///
-    /// `None` if the token in use was not refused, or was accepted since.
-    pub refused_for: Option<Duration>,
-    /// How long ago the last token came; `None` before the first.
-    pub last_success: Option<Duration>,
-    /// The address of the token endpoint, or of the document that names it.
-    pub endpoint: String,
 }
 
 // === impl TokenSource ===
@@ -170,12 +123,14 @@ impl TokenSource {
         credentials: impl Into<Provider>,
     ) -> TokenSourceBuilder {
         TokenSourceBuilder {
-            endpoint,
-            provider: credentials.into(),
-            parameters: Parameters::default(),
-            timeout: TIMEOUT,
+            settings: Settings {
+                endpoint,
+                provider: credentials.into(),
+                parameters: Vec::new(),
+                timeout: TIMEOUT,
+                clock: Clock::default(),
+            },
             policy: RefreshPolicy::default(),
-            clock: Clock::default(),
             store: None,
         }
     }
@@ -235,7 +190,7 @@ impl TokenSource {
     /// source, changes nothing.
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.shared.bearer();
-        if let Some(bearer) = current.filter(|it| it.header == token.header) {
+        if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
             drop(self.shared.refuse(bearer.generation));
         }
     }
@@ -293,9 +248,7 @@ impl TokenSource {
 
     fn current(&self) -> Option<AccessToken> {
         let bearer = self.shared.bearer()?;
-        Some(AccessToken {
-            header: bearer.header.clone(),
-        })
+        Some(bearer.token.clone())
     }
 }
 
@@ -317,7 +270,7 @@ impl TokenSourceBuilder {
     /// are sent already, and servers refuse a field that occurs twice.
     #[must_use]
     pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.parameters.push((name.into(), value.into()));
+        self.settings.parameters.push((name.into(), value.into()));
         self
     }
 
@@ -327,7 +280,7 @@ impl TokenSourceBuilder {
     /// counts. The deadline of a caller bounds that caller's wait, and not the request.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.settings.timeout = timeout;
         self
     }
 
@@ -355,7 +308,7 @@ impl TokenSourceBuilder {
     /// suspended, and this one, which can be set.
     #[must_use]
     pub fn wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        self.clock = Clock::with_wall(now);
+        self.settings.clock = Clock::with_wall(now);
         self
     }
 
@@ -375,34 +328,11 @@ impl TokenSourceBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let Self {
-            endpoint,
-            parameters,
-            timeout,
-            clock,
-            ..
-        } = self;
-        // The first request may have to find the endpoint, by a request of its own.
-        let requests = if endpoint.is_discovered() { 2 } else { 1 };
-        let request = timeout.saturating_mul(requests);
-        let operations = BOUND.saturating_mul(3);
-        let term = request.saturating_add(operations).min(LONGEST_TERM);
-        let leases = self
-            .store
-            .map(|store| Leases::new(store, clock.clone(), term, &endpoint, &parameters));
-        let settings = Settings {
-            provider: self.provider,
-            timeout,
-            patience: [timeout, PATIENCE, operations]
-                .into_iter()
-                .fold(request, Duration::saturating_add),
-            clock: clock.clone(),
-            endpoint: endpoint.uri().clone(),
-        };
+        let clock = self.settings.clock.clone();
         let state = State::new(self.policy, fastrand::f64);
-        let grant = Grant::new(client, endpoint, parameters, timeout, clock);
+        let grant = Grant::new(client, self.settings, self.store);
         TokenSource {
-            shared: Shared::new(state, grant, leases, settings),
+            shared: Shared::new(state, grant, clock),
         }
     }
 }
@@ -410,86 +340,13 @@ impl TokenSourceBuilder {
 impl fmt::Debug for TokenSourceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSourceBuilder")
-            .field("endpoint", &self.endpoint)
-            .field("timeout", &self.timeout)
+            .field("endpoint", &self.settings.endpoint)
+            .field("timeout", &self.settings.timeout)
             .field("policy", &self.policy)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl AccessToken ===
-
-impl AccessToken {
-    /// The value of an `Authorization` header, `Bearer` and the token, marked as sensitive.
-    #[must_use]
-    pub fn header(&self) -> &HeaderValue {
-        &self.header
-    }
-
-    /// The token alone, in clear, for protocols that carry it elsewhere.
-    #[must_use]
-    pub fn secret(&self) -> &str {
-        token_of(&self.header).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for AccessToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessToken")
-            .field("header", &"[redacted]")
-            .finish()
-    }
-}
-
-// === impl Health ===
-
-impl Health {
-    /// Whether there is a valid token, so that calls do not wait for one.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.life_left.is_some()
-    }
-}
-
-impl fmt::Display for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let phase = match self.phase {
-            Phase::Absent => "absent",
-            Phase::Fresh => "fresh",
-            Phase::Stale => "stale",
-            Phase::Doubted => "doubted",
-            Phase::Expired => "expired",
-        };
-        write!(f, "token {} is {phase}", self.generation)?;
-        if let Some(time) = self.refused_for {
-            write!(f, "; refused for {:.0} s", time.as_secs_f64())?;
-        }
-        if let Some(time) = self.last_success {
-            write!(f, "; the last one came {:.0} s ago", time.as_secs_f64())?;
-        }
-        match self.waiting_for {
-            Some(time) => write!(
-                f,
-                "; waiting for {} since {:.1} s",
-                self.endpoint,
-                time.as_secs_f64()
-            )?,
-            None => write!(
-                f,
-                "; next attempt in {:.0} s",
-                self.next_attempt.as_secs_f64()
-            )?,
-        }
-        match &self.last_error {
-            Some(error) => write!(f, "; {error}"),
-            None => Ok(()),
-        }
     }
 }
 
 /// A Keycloak 26.5.0 answers in 5 ms. Ten seconds leave room for a TLS handshake with a lost packet
 /// or two, and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest lease. A healthy endpoint answers sooner, and a process that was stopped with the lease
-/// delays the others by this much. A slower endpoint gets one request each five seconds.
-const LONGEST_TERM: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 pub(crate) use self::lifetime::Lifetime;
 pub use self::lifetime::RefreshPolicy;
 use self::throttle::{Backoff, Refusals};
-use crate::{Health, TokenError, clock::Timestamp, error::Kind};
+use crate::{Health, TokenError, clock::Timestamp, error::Kind, health::Phase};
 
 mod lifetime;
 #[cfg(test)]
@@ -71,19 +71,6 @@ pub(crate) enum Notice {
     Failed(TokenError, Reason),
     Refused(u64),
     Accepted(u64, Duration),
-}
-
-/// The condition of the token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// There has been no token yet.
-    Absent,
-    Fresh,
-    /// Valid, and its renewal is due.
-    Stale,
-    /// Valid by its lifetime, and the service has refused it.
-    Doubted,
-    Expired,
 }
 
 /// Why a token is requested.

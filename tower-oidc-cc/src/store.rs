@@ -17,18 +17,16 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
-#[cfg(feature = "file-store")]
-pub use self::file::FileStore;
 use crate::{
-    Credentials, TokenEndpoint,
+    AccessToken, Credentials, TokenEndpoint,
     clock::{Clock, Timestamp},
     error::redacted,
-    request::{Issued, header_of, token_of},
+    reply::Issued,
     state::Fetched,
 };
 
 #[cfg(feature = "file-store")]
-mod file;
+pub(crate) mod file;
 #[cfg(test)]
 mod tests;
 
@@ -274,7 +272,7 @@ impl StoredToken {
             .checked_sub(age)
             .map_or((now, left), |sent| (sent, life));
         Some(Issued {
-            header: header_of(&entry.token).ok()?,
+            token: AccessToken::new(&entry.token).ok()?,
             fetched: Fetched {
                 sent,
                 life,
@@ -352,14 +350,8 @@ impl Leases {
 
     /// Saves a token of this process, or gives back the lease if there is none.
     pub(crate) async fn save(&mut self, issued: Option<Issued>) {
-        let stored = issued.and_then(|issued| {
-            let token = token_of(&issued.header)?;
-            StoredToken::new(
-                &self.key,
-                token,
-                issued.fetched.sent.wall,
-                issued.fetched.life,
-            )
+        let stored = issued.and_then(|Issued { token, fetched }| {
+            StoredToken::new(&self.key, token.secret(), fetched.sent.wall, fetched.life)
         });
         if let Some(stored) = stored
             && let Some(()) = bounded("save", self.store.save(&self.key, &stored)).await

@@ -2,13 +2,14 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use tokio::time::Instant;
 
-use super::{Token, read};
-use crate::TokenError;
+use super::{Issued, read};
+use crate::{TokenError, clock::Timestamp};
 
 mod keycloak;
 
-fn reply(status: u16, body: &[u8]) -> Result<Token, TokenError> {
+fn reply(status: u16, body: &[u8]) -> Result<Issued, TokenError> {
     reply_with(status, body, &[])
 }
 
@@ -16,20 +17,27 @@ fn reply_with(
     status: u16,
     body: &[u8],
     headers: &[(&'static str, &str)],
-) -> Result<Token, TokenError> {
+) -> Result<Issued, TokenError> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
         response = response.header(*name, *value);
     }
     let (head, ()) = response.body(()).unwrap().into_parts();
-    read(&head, Ok(Bytes::copy_from_slice(body)), now())
+    read(&head, Ok(Bytes::copy_from_slice(body)), sent(), now())
 }
 
-fn life(expires_in: &str) -> Result<Option<Duration>, TokenError> {
+fn sent() -> Timestamp {
+    Timestamp {
+        steady: Instant::now(),
+        wall: now(),
+    }
+}
+
+fn life(expires_in: &str) -> Result<Duration, TokenError> {
     let body = format!(
         r#"{{"access_token":"t","token_type":"Bearer","refresh_token":"r","expires_in":{expires_in}}}"#
     );
-    reply(200, body.as_bytes()).map(|token| token.life)
+    reply(200, body.as_bytes()).map(|issued| issued.fetched.life)
 }
 
 #[test]
@@ -46,7 +54,7 @@ fn expires_in_is_read_as_servers_write_it() {
         ("1e308", u64::MAX),
         ("\"99999999999999999999999\"", u64::MAX),
     ] {
-        let life = life(text).expect(text).expect(text);
+        let life = life(text).expect(text);
         assert_eq!(life.as_secs(), secs, "{text}");
     }
     for text in [
@@ -58,10 +66,10 @@ fn expires_in_is_read_as_servers_write_it() {
 }
 
 #[test]
-fn an_absent_expires_in_is_told_from_one_that_is_over() {
-    let token = reply(200, br#"{"access_token":"t","token_type":"bearer"}"#).unwrap();
-    assert_eq!(token.life, None);
-    assert_eq!(life("null").unwrap(), None);
+fn a_token_without_expires_in_lives_for_five_minutes() {
+    let issued = reply(200, br#"{"access_token":"t","token_type":"bearer"}"#).unwrap();
+    assert_eq!(issued.fetched.life, Duration::from_secs(300));
+    assert_eq!(life("null").unwrap(), Duration::from_secs(300));
 }
 
 #[test]
@@ -199,7 +207,7 @@ fn failures_are_classified_by_code_and_status() {
 fn the_token_type_is_read_in_any_case() {
     for kind in ["Bearer", "bearer", "BEARER"] {
         let body = format!(r#"{{"access_token":"t","token_type":"{kind}","expires_in":9}}"#);
-        assert_eq!(reply(200, body.as_bytes()).unwrap().value, "t");
+        assert_eq!(reply(200, body.as_bytes()).unwrap().token.secret(), "t");
     }
 }
 
@@ -271,7 +279,7 @@ fn a_broken_body_of_a_failure_leaves_the_status() {
         .unwrap()
         .into_parts();
     let broken = Err(TokenError::new(crate::error::Kind::Transport));
-    let error = read(&head, broken, now()).unwrap_err();
+    let error = read(&head, broken, sent(), now()).unwrap_err();
     assert!(
         error
             .to_string()
@@ -284,40 +292,35 @@ fn a_broken_body_of_a_failure_leaves_the_status() {
 fn replies_are_read_as_the_documentation_says() {
     let reads = |body: &str| {
         let token = reply(200, body.as_bytes());
-        token.map(|token| {
-            (
-                token.value.to_string(),
-                token.life.map(|life| life.as_secs()),
-            )
-        })
+        token.map(|Issued { token, fetched }| (token.secret().to_owned(), fetched.life.as_secs()))
     };
     for (body, life) in [
         (
             "\u{feff}{\"access_token\":\"t\",\"token_type\":\"Bearer\"}",
-            None,
+            300,
         ),
         (
             r#"{"access_token":"t","token_type":"Bearer","expires_in":"60.0"}"#,
-            Some(60),
+            60,
         ),
         (
             r#"{"access_token":"t","token_type":"Bearer","expires_in":60.0}"#,
-            Some(60),
+            60,
         ),
         (
             r#"{"access_token":"t","token_type":"Bearer","error":false}"#,
-            None,
+            300,
         ),
         (
             r#"{"access_token":"t","token_type":"Bearer","error":null}"#,
-            None,
+            300,
         ),
         (
             r#"{"access_token":"t","token_type":"Bearer","more":{"a":[1]},"x":null}"#,
-            None,
+            300,
         ),
-        (r#"{"access_token":"t","token_type":"bEaReR"}"#, None),
-        (r#"{"access_token":"\u0074","token_type":"Bearer"}"#, None),
+        (r#"{"access_token":"t","token_type":"bEaReR"}"#, 300),
+        (r#"{"access_token":"\u0074","token_type":"Bearer"}"#, 300),
     ] {
         assert_eq!(reads(body).expect(body), ("t".to_owned(), life), "{body}");
     }

@@ -7,41 +7,45 @@
 
 use std::{
     fmt,
+    panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
-use futures_util::FutureExt as _;
-use http::{HeaderValue, Uri};
+use futures_util::{
+    FutureExt as _,
+    future::{self, BoxFuture},
+};
 use tokio::{
     runtime::Handle,
-    sync::{Mutex as AsyncMutex, watch},
+    sync::watch,
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
 
-use super::flight::{self, Flight};
 use crate::{
-    Health, Provider, TokenError,
+    AccessToken, Health, TokenError,
     clock::{Clock, Timestamp},
     error::{Kind, place},
     judge::Refresh,
-    request::{Grant, Issued},
+    reply::Issued,
+    request::Grant,
     state::{Action, Event, Lifetime, Notice, State},
-    store::Leases,
 };
 
-/// The token that calls send; its header is marked as sensitive.
+/// The token that calls send.
 #[derive(Debug)]
 pub(crate) struct Bearer {
     pub(crate) generation: u64,
-    pub(crate) header: HeaderValue,
+    pub(crate) token: AccessToken,
     lifetime: Lifetime,
 }
+
+/// A token request under way. Every clone polls it, so dropping one changes nothing.
+pub(crate) type Flight = future::Shared<BoxFuture<'static, Result<(), TokenError>>>;
 
 /// One token, one flight at a time, any number of readers.
 pub(crate) struct Shared {
@@ -54,8 +58,7 @@ pub(crate) struct Shared {
     /// Held for arithmetic and for the start of a flight, never across an `.await`.
     locked: Mutex<Locked>,
     pub(crate) grant: Arc<Grant>,
-    pub(crate) leases: Option<Arc<AsyncMutex<Leases>>>,
-    pub(crate) settings: Settings,
+    clock: Clock,
     this: Weak<Self>,
 }
 
@@ -69,27 +72,10 @@ struct Locked {
     wake: watch::Sender<()>,
 }
 
-/// The settings of all flights of a source.
-pub(crate) struct Settings {
-    pub(crate) provider: Provider,
-    /// The time for one token request.
-    pub(crate) timeout: Duration,
-    /// The time for a whole flight, with provider, store and request.
-    pub(crate) patience: Duration,
-    pub(crate) clock: Clock,
-    /// The address of the endpoint, or of the document that names it.
-    pub(crate) endpoint: Uri,
-}
-
 // === impl Shared ===
 
 impl Shared {
-    pub(crate) fn new(
-        state: State,
-        grant: Grant,
-        leases: Option<Leases>,
-        settings: Settings,
-    ) -> Arc<Self> {
+    pub(crate) fn new(state: State, grant: Grant, clock: Clock) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             slot: ArcSwapOption::const_empty(),
             settled: AtomicU64::new(0),
@@ -100,8 +86,7 @@ impl Shared {
                 wake: watch::Sender::new(()),
             }),
             grant: Arc::new(grant),
-            leases: leases.map(|leases| Arc::new(AsyncMutex::new(leases))),
-            settings,
+            clock,
             this: Weak::clone(this),
         })
     }
@@ -113,7 +98,7 @@ impl Shared {
     pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
         let slot = self.slot.load();
         let bearer = slot.as_ref().filter(|it| self.is_settled(it))?;
-        (self.settings.clock.wall() < bearer.lifetime.renew_at.wall).then(|| Arc::clone(bearer))
+        (self.clock.wall() < bearer.lifetime.renew_at.wall).then(|| Arc::clone(bearer))
     }
 
     /// Whether this is still the token that calls may send.
@@ -180,7 +165,7 @@ impl Shared {
     /// Whether a token from the store is better than the one in use.
     pub(crate) fn wants(&self, issued: &Issued) -> bool {
         let now = self.now();
-        let is_same = |bearer: Arc<Bearer>| bearer.header == issued.header;
+        let is_same = |bearer: Arc<Bearer>| bearer.token.header() == issued.token.header();
         !self.bearer().is_some_and(is_same) && self.lock().state.wants_at(now, &issued.fetched)
     }
 
@@ -195,7 +180,7 @@ impl Shared {
                 Action::Use(generation, lifetime) => {
                     self.slot.store(Some(Arc::new(Bearer {
                         generation,
-                        header: issued.header,
+                        token: issued.token,
                         lifetime,
                     })));
                     Ok(())
@@ -215,7 +200,7 @@ impl Shared {
 
     /// Gives up a flight that makes no progress, because its runtime is not driven any more.
     pub(crate) fn abandon(&self, flight: &Flight) -> TokenError {
-        let error = TokenError::new(Kind::NoRuntime).at(&self.settings.endpoint);
+        let error = TokenError::new(Kind::NoRuntime).at(self.grant.uri());
         let abandoned = self.with(|locked, now| {
             let abandoned = locked.flight.take_if(|it| it.ptr_eq(flight));
             if abandoned.is_some() {
@@ -239,12 +224,12 @@ impl Shared {
     pub(crate) fn health(&self) -> Health {
         let now = self.now();
         let mut health = self.lock().state.health_at(now);
-        health.endpoint = place(&self.settings.endpoint);
+        health.endpoint = place(self.grant.uri());
         health
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.settings.clock.now()
+        self.clock.now()
     }
 
     fn failed(locked: &mut Locked, error: TokenError, now: Timestamp) -> Result<(), TokenError> {
@@ -272,8 +257,23 @@ impl Shared {
         Some((locked.flight.clone()?, until))
     }
 
+    /// A flight fetches a token, records the outcome, and saves the token before its waiters return,
+    /// because a program may end as soon as it has a token.
     fn begin(&self) -> Flight {
-        flight::fetch(Weak::clone(&self.this)).boxed().shared()
+        let (this, grant) = (Weak::clone(&self.this), Arc::clone(&self.grant));
+        let flight = async move {
+            let wants = |issued: &Issued| this.upgrade().is_some_and(|this| this.wants(issued));
+            let issued = AssertUnwindSafe(grant.fetch(wants)).catch_unwind().await;
+            let issued = issued.unwrap_or_else(|_| Err(Kind::Panicked.into()));
+            let own = issued.as_ref().ok().filter(|it| it.fetched.is_own).cloned();
+            let outcome = match this.upgrade() {
+                Some(this) => this.settle(issued),
+                None => Err(Kind::NoRuntime.into()),
+            };
+            grant.save(own.filter(|_| outcome.is_ok())).await;
+            outcome
+        };
+        flight.boxed().shared()
     }
 
     /// Starts the renewal if it is due.

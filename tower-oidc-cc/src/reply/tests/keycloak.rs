@@ -231,8 +231,8 @@ fn every_success_of_keycloak_is_one() {
     ] {
         let token = reply(200, body.as_bytes()).unwrap();
         assert_eq!(
-            (&*token.value, token.life.map(|life| life.as_secs())),
-            ("t", Some(300))
+            (token.token.secret(), token.fetched.life.as_secs()),
+            ("t", 300)
         );
     }
 }

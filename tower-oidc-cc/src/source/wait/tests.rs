@@ -206,7 +206,7 @@ async fn a_call_with_a_settled_token_takes_no_lock() {
     let call = Arc::clone(&source.shared);
     let caller = std::thread::spawn(move || {
         let bearer = call.settled().unwrap();
-        assert_eq!(bearer.header, "Bearer t");
+        assert_eq!(bearer.token.header(), "Bearer t");
         call.accept(bearer.generation);
         done.send(()).unwrap();
     });

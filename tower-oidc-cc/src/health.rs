@@ -1,0 +1,98 @@
+//! The condition of a source, for people and programs.
+
+use std::{fmt, time::Duration};
+
+use crate::TokenError;
+
+/// The condition of the token, for a health endpoint or a metric.
+///
+/// A snapshot by [`TokenSource::health`](crate::TokenSource::health). Making one takes a lock and
+/// reads the clocks, so make one a second and not one a request. `Display` is one line for people.
+///
+/// # Examples
+///
+/// See [`TokenSource::health`](crate::TokenSource::health).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Health {
+    pub(crate) phase: Phase,
+    /// The number of tokens that came.
+    pub generation: u64,
+    /// The rest of the life of the token in use; `None` if calls have to wait for one.
+    pub life_left: Option<Duration>,
+    /// The last failure of a token request, if none has succeeded since.
+    ///
+    /// It is no failure of calls while [`is_ready`](Self::is_ready) is true.
+    pub last_error: Option<TokenError>,
+    /// How long it is until the next token request: the renewal, or the end of the backoff.
+    pub next_attempt: Duration,
+    /// For how long the token request under way has been running, if there is one.
+    pub waiting_for: Option<Duration>,
+    /// For how long the service has refused tokens, if the token in use is one of them.
+    ///
+    /// `None` if the token in use was not refused, or was accepted since.
+    pub refused_for: Option<Duration>,
+    /// How long ago the last token came; `None` before the first.
+    pub last_success: Option<Duration>,
+    /// The address of the token endpoint, or of the document that names it.
+    pub endpoint: String,
+}
+
+/// The condition of the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// There has been no token yet.
+    Absent,
+    Fresh,
+    /// Valid, and its renewal is due.
+    Stale,
+    /// Valid by its lifetime, and the service has refused it.
+    Doubted,
+    Expired,
+}
+
+// === impl Health ===
+
+impl Health {
+    /// Whether there is a valid token, so that calls do not wait for one.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.life_left.is_some()
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = match self.phase {
+            Phase::Absent => "absent",
+            Phase::Fresh => "fresh",
+            Phase::Stale => "stale",
+            Phase::Doubted => "doubted",
+            Phase::Expired => "expired",
+        };
+        write!(f, "token {} is {phase}", self.generation)?;
+        if let Some(time) = self.refused_for {
+            write!(f, "; refused for {:.0} s", time.as_secs_f64())?;
+        }
+        if let Some(time) = self.last_success {
+            write!(f, "; the last one came {:.0} s ago", time.as_secs_f64())?;
+        }
+        match self.waiting_for {
+            Some(time) => write!(
+                f,
+                "; waiting for {} since {:.1} s",
+                self.endpoint,
+                time.as_secs_f64()
+            )?,
+            None => write!(
+                f,
+                "; next attempt in {:.0} s",
+                self.next_attempt.as_secs_f64()
+            )?,
+        }
+        match &self.last_error {
+            Some(error) => write!(f, "; {error}"),
+            None => Ok(()),
+        }
+    }
+}
