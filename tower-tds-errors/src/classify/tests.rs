@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{MOST_BYTES, classify};
@@ -274,6 +276,23 @@ fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
 }
 
 #[test]
+fn the_reset_of_a_limit_is_a_hint_only_if_the_limit_is_used_up() {
+    for (remaining, hint) in [("0", Some(Duration::from_secs(20))), ("1", None)] {
+        let headers = map(&[
+            ("ratelimit-remaining", remaining),
+            ("ratelimit-reset", "20"),
+        ]);
+        let error = classify(
+            &HeaderMap::new(),
+            StatusCode::TOO_MANY_REQUESTS,
+            &headers,
+            "",
+        );
+        assert_eq!(error.unwrap_err().retry_after(), hint, "{remaining}");
+    }
+}
+
+#[test]
 fn the_gateways_own_id_is_the_one_to_quote() {
     let all = [
         ("x-correlation-id", "c"),
@@ -372,6 +391,20 @@ fn an_answer_in_zstd_means_what_its_status_says_and_its_line_names_the_coding() 
     let answer = Answer::new(StatusCode::BAD_GATEWAY, &headers).body(zstd);
     let error = answer.error().unwrap();
     assert!(!format!("{error} {error:?}").contains("CANARY"), "{error}");
+}
+
+#[test]
+fn a_coding_is_named_only_if_it_made_the_body_unreadable() {
+    for (coding, body) in [
+        ("identity", &b"\x28\xb5\x2f\xfd"[..]),
+        ("zstd", b"overloaded"),
+        ("zstd", b""),
+    ] {
+        let headers = map(&[("content-encoding", coding)]);
+        let answer = Answer::new(StatusCode::BAD_GATEWAY, &headers).body(body);
+        let error = answer.error().unwrap();
+        assert!(!error.to_string().contains("coded"), "{error}");
+    }
 }
 
 #[test]
