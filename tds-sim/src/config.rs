@@ -20,9 +20,10 @@ use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Rule that counts requests per second, per IP address.
+    /// The rule by which the requests of an IP address are counted against [`rate`](Self::rate).
     pub rule: Rule,
-    /// How many requests [`per`](Self::per) interval are accepted; the rest get 423.
+    /// How many requests are accepted in each interval of length [`per`](Self::per); the rest get
+    /// 423.
     pub rate: u32,
     /// The interval of [`rate`](Self::rate).
     pub per: Duration,

@@ -58,7 +58,8 @@ pub enum Delay {
         /// and the mean for 1 and less. With zero or less, every delay is the longest one.
         alpha: f64,
     },
-    /// Everything stands still for the last `length` of each `every`, and then comes at once.
+    /// In each period of length `every`, nothing passes during the last `length`. What was held
+    /// comes together at the end of the period.
     ///
     /// An event at `at` in the stall `[k * every - length, k * every)` is delayed until
     /// `k * every`; any other is not delayed.

@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
 use crate::{body::Content, text::ParseError};
 
-/// In which format the data endpoints word their errors.
+/// The format of the error bodies of the data endpoints.
 ///
 /// The contract gives the text and leaves the format open; gateways pick it by configuration or by
 /// `Accept`. The status is the same in each, so a client must manage with that alone.

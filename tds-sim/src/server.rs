@@ -58,7 +58,7 @@ struct Urls {
 // === impl Server ===
 
 impl Server {
-    /// Starts the three listeners on 127.0.0.1.
+    /// Starts the three listeners, on free ports of 127.0.0.1 by default.
     ///
     /// # Errors
     /// If a port is taken, or no certificate could be made.

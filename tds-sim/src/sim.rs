@@ -43,7 +43,8 @@ use crate::{
 /// Clones share everything.
 ///
 /// # Errors
-/// Only faults of the script, and token requests whose body fails.
+/// Only [faults](Faults) that end a call without a response, and token requests whose body cannot
+/// be read.
 ///
 /// # Examples
 /// ```

@@ -150,7 +150,7 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     }
     let began = fields.get("began").and_then(|began| began.parse().ok());
     let known = now.saturating_sub(began.unwrap_or(now));
-    table + &format!("the store has a record of {} s\n", known / 1_000)
+    table + &format!("the store has known this fleet for {} s\n", known / 1_000)
 }
 
 /// The life of a share.

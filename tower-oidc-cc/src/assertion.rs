@@ -20,8 +20,8 @@ mod tests;
 /// minute, and has a number that is never used twice. The private key is never sent: the server has
 /// the public key.
 ///
-/// A statement is signed before the HTTP client is ready. A client that is not ready within a
-/// minute sends it after its expiry.
+/// A statement is signed before the HTTP client is ready. If that client is not ready within a
+/// minute, the statement has expired when it is sent.
 ///
 /// | key | algorithm |
 /// |---|---|
@@ -108,7 +108,7 @@ impl Assertion {
         self
     }
 
-    /// Replaces the address of the token endpoint as the audience of each statement.
+    /// Sets the audience of each statement, in place of the address of the token endpoint.
     ///
     /// The default is the address as configured, without its query and a default port. Servers that
     /// follow the successor of RFC 7523 require their issuer as the audience. Keycloak 26.5.0

@@ -20,12 +20,13 @@ use crate::{
 };
 
 pin_project! {
-    /// Resolves to the response of the inner service, or to the reason why nothing was sent.
+    /// Resolves to the response of the inner service, or to an error. After [`Error::Token`]
+    /// nothing was sent.
     ///
     /// A refused call whose token is being replaced is held until the token request has a result,
     /// until its deadline ([`deadline_from`](crate::BearerAuthLayer::deadline_from)), or for ten
-    /// seconds. A resend then sends the new token. If the timeout of an outer layer is shorter than
-    /// the answer of the token endpoint, that timeout ends the call.
+    /// seconds. A resend then sends the new token. If the timeout of an outer layer ends before the
+    /// token endpoint answers, that timeout ends the call.
     ///
     /// # Cancel safety
     ///

@@ -22,7 +22,7 @@ pub struct Health {
     pub life_left: Option<Duration>,
     /// The last failure of a token request, if none has succeeded since.
     ///
-    /// It is no failure of calls while [`is_ready`](Self::is_ready) is true.
+    /// While [`is_ready`](Self::is_ready) is true, calls do not fail because of it.
     pub last_error: Option<TokenError>,
     /// How long it is until the next token request: the renewal, or the end of the backoff.
     pub next_attempt: Duration,

@@ -65,7 +65,8 @@
 //!   role or header. The refused call is held until then, so that a retry layer outside sends it
 //!   again with the new token. Refusals cause 16 token requests an hour at most.
 //! - **No end state.** After any errors, a healthy endpoint gives a token within one backoff: at
-//!   most 30 s, two minutes after refused credentials, or the `Retry-After` up to five minutes.
+//!   most 30 s, or two minutes if the credentials were refused, or the `Retry-After` up to five
+//!   minutes.
 //! - **Fail closed.** No request is sent without a token, and none with a token that had expired when
 //!   the service became ready. A token goes only to the listed origins. Plain http is allowed only
 //!   to loopback addresses. A redirect of the token request is an error.

@@ -57,7 +57,7 @@ pub struct BearerAuthLayer<J = Challenge> {
 ///
 /// # Errors
 ///
-/// [`Error::Token`]: there was no token, and the request was not sent.
+/// [`Error::Token`]: there was no token, or the request may not carry it. It was not sent.
 /// [`Error::Inner`]: the inner service failed, in `poll_ready` or in its response.
 /// [`Error::Refused`]: the error of the inner service stands for a refused token.
 #[derive(Debug)]

@@ -294,8 +294,9 @@ impl TokenSourceBuilder {
     /// Shares the token with other processes that use the same store; none by default.
     ///
     /// A process without a token waits for twelve seconds at most while another one requests it. If
-    /// that one has saved no token after five seconds, one of the waiting processes takes over.
-    /// Callers wait until a new token is saved, for two seconds at most.
+    /// that one has saved no token after five seconds, one of the waiting processes takes over. In
+    /// the process that requested the token, callers also wait until it is saved, for two seconds
+    /// at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Box::new(store));

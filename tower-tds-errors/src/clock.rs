@@ -11,9 +11,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The deadline of a call: an extension of its request, for the layers below a retry layer.
 ///
-/// At the deadline, such a layer returns an error with the cause of its wait, or with the status. A
-/// [`Retry`](crate::Retry) layer keeps the deadline that its caller set, and sets its own on each
-/// attempt.
+/// At the deadline, a layer that reads this extension returns an error, with the cause of the wait
+/// or the status of the response. A [`Retry`](crate::Retry) layer keeps the deadline that its
+/// caller set, and sets its own on each attempt.
 ///
 /// # Examples
 ///

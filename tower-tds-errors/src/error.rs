@@ -89,8 +89,8 @@ impl Error {
     /// Creates an error of `kind`, caused by `source`.
     ///
     /// If `source` wraps an error of this type, this one keeps its status, hint and attempts. It
-    /// also keeps [`sent`](Self::sent), unless that is [`Sent::Never`]. In that case, and with any
-    /// other source, `sent` follows from `kind`: [`Kind::Connect`] means that nothing was sent.
+    /// keeps [`sent`](Self::sent) too, if that is [`Sent::Answered`] or [`Sent::Unknown`]. In all
+    /// other cases `kind` decides: after [`Kind::Connect`], for example, nothing was sent.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// Whether a failed request can have reached the service.
 ///
 /// A limiter uses it to return unused permits at once. The retry layer uses it to decide whether to
-/// resend a request that is not idempotent. [`Error::new`](crate::Error::new) keeps it if its
-/// source contains an error of this crate; otherwise the given kind decides.
+/// resend a request that is not idempotent. [`Error::new`](crate::Error::new) keeps `Answered` and
+/// `Unknown` of an error of this crate in its source; otherwise the given kind decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sent {

@@ -160,9 +160,9 @@ impl<P> RetryLayer<P> {
     /// Sets the time from `call` to the response head. It covers all attempts and waits: a token, a
     /// permit, a backoff, the read of an error's body. Nothing is sent after it.
     ///
-    /// If the request has a [`DeadlineAt`](crate::DeadlineAt), the earlier one counts. By default it
-    /// is two minutes, for requests without one. The body of a success has no deadline, as with
-    /// tower's timeout.
+    /// If the request has a [`DeadlineAt`](crate::DeadlineAt), the earlier of the two counts.
+    /// Without this setting, a request without a `DeadlineAt` has two minutes. The body of a
+    /// success has no deadline, as with tower's timeout.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = Some(deadline);

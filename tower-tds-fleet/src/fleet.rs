@@ -27,8 +27,8 @@ use crate::{
 /// One member of a fleet: processes behind one address that keep one set of limits together.
 ///
 /// The limiter that joins keeps within a share of its limits. A task on the current runtime renews
-/// it about once a second, and no call waits for the store. Give the limiter the limits of the whole
-/// fleet; all members need the same intervals.
+/// it about once a second, and no call of a busy member waits for the store. Give the limiter the
+/// limits of the whole fleet; all members need the same intervals.
 ///
 /// Calls wait from `join` until there is a share. If the store has no memory of the fleet, because it
 /// is new or was restarted, that takes 17 s at the limits of the default.

@@ -27,8 +27,8 @@ mod seal;
 ///
 /// Fifty processes that start at once make one token request, and one for each renewal: one member
 /// takes the lease and requests a token, and the others read it. Give each
-/// [`TokenSource`](tower_oidc_cc::TokenSource) a store of its own. It needs Redis 6.2 or Valkey
-/// 7.2. In a cluster it needs the node with the fleet's slot.
+/// [`TokenSource`](tower_oidc_cc::TokenSource) a `RedisTokens` of its own. The server is Redis from
+/// 6.2 or Valkey from 7.2; in a cluster, the node with the fleet's slot.
 ///
 /// # What lies in the store
 ///

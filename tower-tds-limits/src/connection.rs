@@ -83,11 +83,11 @@ pub struct ConnectionLimitLayer {
 /// has no connection yet. That failure is a connect error: the request was not sent, and a retry helps.
 ///
 /// # After a 416
-/// No connect begins for a second. For ten minutes the limit is a sixth lower, and as many requests may be in
-/// flight as data connections may be open. Each further 416 lowers it by a sixth of the rest, to
-/// one connection at least. Exceptions are a 416 within that second, because its request was sent
-/// earlier, and one while more sockets are open than the lowered limit allows. Sockets that are
-/// open stay open.
+/// No connect begins for a second. For ten minutes the limit is a sixth lower, and as many requests
+/// may be in flight as data connections may be open. Each further 416 lowers the limit of
+/// connections by another sixth, to one at least. Exceptions are a 416 within that second, because
+/// its request was sent earlier, and one while more sockets are open than the lowered limit allows.
+/// Sockets that are open stay open.
 ///
 /// # Backpressure
 /// `poll_ready` waits for the connector and then for a permit, which the readied instance holds until

@@ -74,8 +74,9 @@ pub struct Quota {
 /// The ways of counting that a limiter is safe against, as one value.
 ///
 /// A service does not document how it counts its "50 per second". The default is safe against every
-/// way in use except one: a leaky bucket without any burst. Fewer rules are faster, and right only
-/// if the service's way of counting is known.
+/// way in use except leaky buckets with a burst below nine. For larger ones it relies on evidence:
+/// see [`Burst::Auto`]. Fewer rules are faster, and right only if the service's way of counting is
+/// known.
 ///
 /// | rules | safe against | requests a second of 50, answers after 110 ms |
 /// |---|---|---|

@@ -258,8 +258,8 @@ impl Builder {
     /// Bounds the time from the sending of a request to its response head, for each attempt. The
     /// default is 60 s. The waits for a token, a permit and a connection do not count.
     ///
-    /// A refused call's wait for a new token counts, so set more than the token endpoint's answer
-    /// time.
+    /// The wait of a refused call for a new token counts, so set a longer time than the token
+    /// endpoint needs for its answer.
     #[must_use]
     pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;

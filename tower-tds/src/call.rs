@@ -95,9 +95,10 @@ impl Call {
     ///
     /// It covers all waits of the call.
     ///
-    /// The earlier one of this and [`Builder::deadline`](crate::Builder::deadline) counts. Without
-    /// both, a call has two minutes until its response head. Each attempt has a minute from its
-    /// sending to its response head: see [`Builder::answer_timeout`](crate::Builder::answer_timeout).
+    /// The earlier of this and [`Builder::deadline`](crate::Builder::deadline) counts. If neither
+    /// is set, a call has two minutes until its response head. Each attempt has a minute from its
+    /// sending to its response head: see
+    /// [`Builder::answer_timeout`](crate::Builder::answer_timeout).
     ///
     /// # Examples
     /// ```no_run

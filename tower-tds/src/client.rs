@@ -41,7 +41,8 @@ use crate::{
 /// and its connection stays open. A token request that other calls wait for goes on.
 ///
 /// # Clone
-/// Clones share the token, the limits and the sockets. Use a clone for one request (`oneshot`).
+/// Clones share the token, the limits and the sockets. `oneshot` consumes the client: call it on a
+/// clone.
 ///
 /// # Runtimes
 /// A connection belongs to the runtime of the call that opened it. If that runtime has ended, a
@@ -120,7 +121,7 @@ impl Client {
     /// Cancelled calls that run in the background count as well.
     ///
     /// A response is in flight until its body has been read or dropped. If several clients share
-    /// [limits](crate::SharedLimits), it waits for the background calls of all of them.
+    /// [limits](crate::SharedLimits), it waits until no request of any of them is in flight.
     ///
     /// # Cancel safety
     /// Dropping it leaves the client closed.
@@ -172,8 +173,9 @@ impl Client {
     /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of
     /// [`limiter`](Self::limiter).
     ///
-    /// Retries and deadline have the layer's own defaults. [`shutdown`](Self::shutdown) and
-    /// [`status`](Self::status) include its calls only as far as the limits do.
+    /// Retries and deadline have the layer's own defaults. [`status`](Self::status) has its calls
+    /// only in the numbers of the limits, and [`shutdown`](Self::shutdown) waits only for those in
+    /// flight.
     #[must_use]
     pub fn layer(&self) -> TdsLayer {
         let shared = &self.shared;

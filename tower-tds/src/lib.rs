@@ -4,10 +4,10 @@
 //! request -> Retry -> RequestLimit -> BearerAuth -> Classify -> hyper client -> TLS -> ConnectionLimit -> TCP
 //! ```
 //!
-//! [`Client`] is a [`tower_service::Service`] that always has a valid token and stays inside the
-//! service's limits on any network (of leaky buckets by evidence). It returns a success or one
-//! typed error with the next step. The layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and
-//! [`tower_tds_errors`], which work alone; this crate puts them in order.
+//! [`Client`] is a [`tower_service::Service`] that keeps a valid token and stays inside the
+//! service's limits on any network: by proof, and for leaky buckets by evidence. It returns a
+//! success or one typed error with the next step. The layers come from [`tower_oidc_cc`],
+//! [`tower_tds_limits`] and [`tower_tds_errors`], which work alone; this crate puts them in order.
 //!
 //! ```no_run
 //! use tower_tds::Client;

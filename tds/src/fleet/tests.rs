@@ -25,5 +25,5 @@ fn a_silent_member_has_the_end_of_what_it_withholds() {
         "{table}"
     );
     assert!(lines[2].ends_with("0.5 s ago"), "{table}");
-    assert_eq!(lines[3], "the store has a record of 66 s");
+    assert_eq!(lines[3], "the store has known this fleet for 66 s");
 }

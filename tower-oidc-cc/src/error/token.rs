@@ -157,7 +157,7 @@ impl TokenError {
         )
     }
 
-    /// The rest of the backoff: a call made earlier gets this error again.
+    /// The remaining time of the backoff. A call before its end gets this error again.
     ///
     /// In the error of a call, this time counts from the `poll_ready` before the call.
     #[must_use]

@@ -33,8 +33,8 @@ mod tests;
 pub enum RefreshPolicy {
     /// At 70 to 80 % of a token's life, at a random moment: 2 requests a day, and no call waits.
     ///
-    /// A token from a [store](crate::TokenStore) that is older than that is renewed after half a
-    /// minute. Programs that end sooner renew it when it has expired.
+    /// If a token from a [store](crate::TokenStore) is already due for renewal, the process renews
+    /// it after half a minute. Programs that end sooner use it until it expires.
     #[default]
     Ahead,
     /// On a fixed schedule, such as every 4 or 6 hours: 7 or 5 requests a day, and no call waits.
