@@ -34,8 +34,8 @@ use crate::{
 /// Download a list of files: each is there whole or not at all
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Run it again for what is missing: files that are there are skipped, and parts are \
-                        resumed where the service can. Ctrl-C leaves whole files."
+    after_help = "Run it again for what is missing: files of an earlier run are skipped, and parts \
+                        are resumed if the service can. Ctrl-C leaves whole files."
 )]
 pub(crate) struct Bulk {
     /// One path with its query per line, then optionally a TAB and a file name; {1..12} and

@@ -58,7 +58,10 @@ async fn members(store: &str) -> Vec<String> {
         unreachable!("no table: {table}");
     };
     assert!(head.starts_with("member "), "{table}");
-    assert!(memory.starts_with("the store has known this fleet for "), "{table}");
+    assert!(
+        memory.starts_with("the store has known this fleet for "),
+        "{table}"
+    );
     members.iter().map(|line| (*line).to_owned()).collect()
 }
 
