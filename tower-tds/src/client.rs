@@ -244,7 +244,7 @@ impl Deadline {
     }
 }
 
-/// Sets a deadline at this time after the call. One beyond the range of the clock is no deadline.
+/// Sets a deadline at this time after the call, or a century after it if that is earlier.
 impl From<Duration> for Deadline {
     fn from(after: Duration) -> Self {
         Self {
@@ -278,26 +278,20 @@ impl Shared {
 
     /// Puts the deadline of its head on a request. Returns that of its body.
     fn bound(&self, request: &mut Request<RequestBody>) -> Option<Instant> {
-        let own = request.extensions().get::<Deadline>().copied();
+        let own = request.extensions_mut().remove::<Deadline>();
         if self.deadline.is_none() && own.is_none() {
             return None;
         }
         let now = Instant::now();
-        let earliest = |head: bool| {
-            let deadlines = [self.deadline, own].into_iter().flatten();
-            let deadlines = deadlines.filter(|deadline| head || !deadline.is_head_only);
-            deadlines
-                .filter_map(|deadline| now.checked_add(deadline.after))
-                .min()
-        };
-        // One beyond the range of the clock replaces the retry layer's default.
+        let at = |deadline: &Deadline| now.checked_add(deadline.after.min(FOREVER));
+        let both = [self.deadline, own];
+        let deadlines = || both.iter().flatten();
         let outer = DeadlineAt::of(request.extensions());
-        let head = outer.into_iter().chain(earliest(true)).min();
-        let head = head.or_else(|| now.checked_add(FOREVER));
-        if let Some(head) = head {
+        if let Some(head) = deadlines().filter_map(at).chain(outer).min() {
             request.extensions_mut().insert(DeadlineAt(head));
         }
-        earliest(false)
+        let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
+        with_body.filter_map(at).min()
     }
 }
 
@@ -393,7 +387,7 @@ fn named(error: Error) -> Error {
 /// The default `User-Agent` (RFC 9110, section 10.1.5).
 const THIS: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
-/// A century.
+/// A century: within the range of the clock, so that it replaces the retry layer's default.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";
