@@ -31,6 +31,8 @@ pub(crate) struct Account {
     rules: Vec<Rule>,
     ladder: Ladder,
     share: Option<Share>,
+    /// The fault that keeps the share from being renewed.
+    pub(crate) store_fault: Option<&'static str>,
     /// The end of all grants.
     closes_at: Tick,
     /// How long the machine was suspended when the share was set.
@@ -90,6 +92,7 @@ impl Account {
             limits: limits.clone(),
             ladder: Ladder::new(),
             share: None,
+            store_fault: None,
             closes_at: Tick::NEVER,
             suspended: Duration::ZERO,
         };
@@ -254,7 +257,8 @@ impl Account {
         }
         let seen = self.seen;
         if seen >= self.closes_at {
-            return (None, WaitCause::Share);
+            let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
+            return (None, cause);
         }
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
         let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
