@@ -41,9 +41,9 @@ pub enum StoreFault {
 
 // === impl StoreFault ===
 
-impl fmt::Display for StoreFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl StoreFault {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
             Self::Unreachable => "the store is unreachable",
             Self::Credentials => "the store refuses the user or the password",
             Self::MissingRight => "the store's user lacks a right",
@@ -54,7 +54,13 @@ impl fmt::Display for StoreFault {
             Self::OtherQuotas => "other members have quotas with other intervals",
             Self::Settings => "the fleet's settings cannot be used",
             Self::Other => "the store failed",
-        })
+        }
+    }
+}
+
+impl fmt::Display for StoreFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

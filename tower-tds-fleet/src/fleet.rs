@@ -19,7 +19,7 @@ use tokio::{
 use tower_tds_limits::{Limiter, Share, WaitCause};
 
 use crate::{
-    error::{FleetError, is_lasting},
+    error::{FleetError, StoreFault, is_lasting},
     member::{Action, Event, LOOK, Load, Member, Question},
     store::{Ask, FleetStatus, Link, Reply, Store, Terms},
 };
@@ -242,6 +242,7 @@ impl Driver {
         }
         let fault = answer.as_ref().err().filter(|error| !error.is_late());
         let kind = fault.map(FleetError::kind);
+        self.limiter.set_store_fault(kind.map(StoreFault::as_str));
         let before = self.status.borrow().fault.as_ref().map(FleetError::kind);
         match fault {
             Some(error) if kind != before => {

@@ -31,6 +31,8 @@ pub(crate) struct Account {
     rules: Vec<Rule>,
     ladder: Ladder,
     share: Option<Share>,
+    /// The fault that keeps the share from being renewed.
+    pub(crate) store_fault: Option<&'static str>,
     /// The end of all grants.
     closes_at: Tick,
     /// How long the machine was suspended when the share was set.
@@ -76,11 +78,12 @@ pub(crate) struct Answer {
 
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
+        let rule = |quota: &Quota| Rule::new(*quota, limits.rules_of(quota, limits.rules));
         let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
-            rules: Vec::new(),
+            rules: limits.quotas().iter().map(rule).collect(),
             pending: BinaryHeap::new(),
             granted: 0,
             lowered: None,
@@ -89,15 +92,10 @@ impl Account {
             limits: limits.clone(),
             ladder: Ladder::new(),
             share: None,
+            store_fault: None,
             closes_at: Tick::NEVER,
             suspended: Duration::ZERO,
         };
-        let rules = limits.quotas().iter().map(|quota| {
-            let (kept, rules) = account.keeps(*quota);
-            Rule::new(kept, rules)
-        });
-        account.rules = rules.collect();
-        account.overlap();
         if limits.drained {
             account.each(Rule::drain);
         }
@@ -259,7 +257,8 @@ impl Account {
         }
         let seen = self.seen;
         if seen >= self.closes_at {
-            return (None, WaitCause::Share);
+            let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
+            return (None, cause);
         }
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
         let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
@@ -293,7 +292,7 @@ impl Account {
         } else if self.lowered.is_none_or(|(_, until)| until <= now) {
             self.closes_sockets_until = Tick::ZERO;
         }
-        let until = if share.is_empty(self.limits.quotas()) {
+        let until = if share.is_empty(&self.limits) {
             now
         } else {
             self.epoch.tick(until)
@@ -312,27 +311,19 @@ impl Account {
 
     /// The share that is all of the limits on the present rung.
     pub(crate) fn whole(&self) -> Share {
-        let mut whole = Share {
-            requests: 0,
-            places: 0,
+        let (kept, rules) = self.ladder.keeps(self.limits.first, self.limits.rules);
+        let requests = kept.requests().get();
+        Share {
+            requests,
+            places: rules.bucket.map_or(requests, |burst| burst.at_once().get()),
             connections: self.limits.connections.get(),
-        };
-        if let Some(first) = self.limits.quotas().first() {
-            let (kept, rules) = self.ladder.keeps(*first, self.limits.rules);
-            whole.requests = kept.requests().get();
-            whole.places = match rules.bucket {
-                Some(burst) => burst.at_once().get(),
-                None => whole.requests,
-            };
         }
-        whole
     }
 
     /// The smallest share that holds all requests sent so far.
     pub(crate) fn held(&mut self, now: Instant) -> Share {
         let now = self.see(now);
-        let first = self.limits.quotas().first().map(Quota::requests);
-        let first = first.map_or(0, |first| u64::from(first.get()));
+        let first = u64::from(self.limits.first.requests().get());
         let mut held = Share::default();
         for (rule, quota) in self.rules.iter().zip(self.limits.quotas()) {
             let (requests, places) = rule.held(now);
@@ -347,12 +338,8 @@ impl Account {
 
     /// The effective quota and rules: the share of `quota`, on the ladder's rung.
     fn keeps(&self, quota: Quota) -> (Quota, Rules) {
-        let first = self.limits.quotas().first();
-        let part = match (self.share, first) {
-            (Some(share), Some(first)) => share.of(quota, *first),
-            _ => quota,
-        };
-        let (kept, mut rules) = self.ladder.keeps(part, self.limits.rules);
+        let part = self.share.map(|share| share.of(quota, self.limits.first));
+        let (kept, mut rules) = self.ladder.keeps(part.unwrap_or(quota), self.limits.rules);
         if let Some(share) = self.share {
             // Last, because the ladder's bursts are those of the whole limits.
             let most = share.places.saturating_sub(1);
@@ -382,9 +369,7 @@ impl Account {
     #[cold]
     fn refuse(&mut self, now: Tick, grant: Grant) -> bool {
         self.ladder.hush(now);
-        let Some(quota) = self.limits.quotas().first().copied() else {
-            return false;
-        };
+        let quota = self.limits.first;
         let (kept, _) = self.keeps(quota);
         let level = (u64::from(grant.drains) << 10).div_ceil(nanos(kept.spacing()));
         let crowd = Crowd {
@@ -432,14 +417,9 @@ impl Account {
     /// probe.
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
-        let ages = if cause == WaitCause::Bucket {
-            let seen = self.seen;
-            let ages = self.rules.iter().map(|rule| rule.probes_at(seen)).min();
-            ages.unwrap_or(Tick::NEVER)
-        } else {
-            Tick::NEVER
-        };
-        self.settles_at().min(ages)
+        let probes = self.rules.iter().map(|rule| rule.probes_at(self.seen));
+        let probe = probes.min().filter(|_| cause == WaitCause::Bucket);
+        self.settles_at().min(probe.unwrap_or(Tick::NEVER))
     }
 
     fn instant(&self, at: Tick) -> Option<Instant> {

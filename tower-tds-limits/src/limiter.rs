@@ -148,6 +148,12 @@ impl Limiter {
         account.read(|account, _| account.was_suspended(clock::suspended()))
     }
 
+    /// Sets the fault of the store that gives shares. The errors of calls that wait for a share contain it.
+    pub fn set_store_fault(&self, fault: Option<&'static str>) {
+        let account = &self.credential.account;
+        account.read(|account, _| account.store_fault = fault);
+    }
+
     /// The share that is all of the limits, on the present rung of the ladder.
     #[must_use]
     pub fn whole(&self) -> Share {

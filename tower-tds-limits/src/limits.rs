@@ -22,6 +22,8 @@ use std::{num::NonZeroU32, time::Duration};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     quotas: Vec<Quota>,
+    /// The first of them, in whose requests a share is counted.
+    pub(crate) first: Quota,
     /// The most requests in flight at once.
     pub in_flight: NonZeroU32,
     /// The most sockets at once.
@@ -138,6 +140,7 @@ impl Limits {
     pub fn new(quota: Quota) -> Self {
         Self {
             quotas: vec![quota],
+            first: quota,
             in_flight: CONNECTIONS,
             connections: CONNECTIONS,
             rules: Rules::default(),
@@ -352,22 +355,22 @@ impl Default for Rules {
 
 impl Share {
     /// Whether some rule grants nothing.
-    pub(crate) fn is_empty(self, quotas: &[Quota]) -> bool {
-        let first = quotas
-            .first()
-            .map_or(1, |first| u64::from(first.requests().get()));
-        let part = |quota: &Quota| u64::from(quota.requests().get()) * u64::from(self.requests);
-        self.places == 0 || quotas.iter().any(|quota| part(quota) < first)
+    pub(crate) fn is_empty(self, limits: &Limits) -> bool {
+        let part = |quota: &Quota| self.requests_of(*quota, limits.first);
+        self.places == 0 || limits.quotas.iter().any(|quota| part(quota) == 0)
     }
 
     /// The part of a quota, where `first` is the whole first quota. It is one request at least, so
     /// that a bucket drains while nothing is granted.
     pub(crate) fn of(self, quota: Quota, first: Quota) -> Quota {
-        let (whole, first) = (quota.requests().get(), first.requests().get());
-        let part = u64::from(whole) * u64::from(self.requests) / u64::from(first);
-        let part = u32::try_from(part).unwrap_or(u32::MAX);
-        let part = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
-        Quota::new(part, quota.per()).unwrap_or(quota)
+        let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
+        let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
+        Quota { requests, ..quota }
+    }
+
+    fn requests_of(self, quota: Quota, first: Quota) -> u64 {
+        let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests.get()));
+        whole * u64::from(self.requests) / first
     }
 }
 

@@ -108,6 +108,8 @@ pub enum WaitCause {
     Response,
     /// A [`Share`](crate::Share) of the limits: it is empty, or it has ended.
     Share,
+    /// The same, because of this fault of the store that gives shares.
+    Store(&'static str),
 }
 
 // === impl Opens ===
@@ -138,6 +140,7 @@ impl WaitCause {
             Self::Connection => "connection",
             Self::Response => "response",
             Self::Share => "share",
+            Self::Store(_) => "store",
         }
     }
 }
@@ -145,6 +148,7 @@ impl WaitCause {
 impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Store(fault) => return write!(f, "a share of the fleet's limits: {fault}"),
             Self::Share => "a share of the fleet's limits",
             Self::Readiness => "the inner service, such as a token",
             Self::Window | Self::Counter | Self::Bucket => "the rate limit",

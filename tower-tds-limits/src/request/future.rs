@@ -177,7 +177,7 @@ where
                     // Nothing is sent after the deadline: a request that waits for its connection is
                     // not polled then.
                     let is_late = this.timer.is_some()
-                        && call.watch().is_held()
+                        && call.watch.is_held()
                         && this.deadline.is_some_and(|ends| ends <= clock::now());
                     if !is_late {
                         let complete = this.complete.take();
@@ -190,13 +190,13 @@ where
                     // A request that is not sent yet is checked again one timeout later. It cannot
                     // have been sent for longer than that.
                     let answer = bounds.answer.and_then(|answer| {
-                        let from = call.watch().sent_at().unwrap_or_else(clock::now);
+                        let from = call.watch.sent_at().unwrap_or_else(clock::now);
                         from.checked_add(answer)
                     });
                     if poll_timer(this.timer, earlier(answer, *this.deadline), cx).is_pending() {
                         return Poll::Pending;
                     }
-                    let (watch, called_at) = (call.watch().clone(), call.called_at());
+                    let (watch, called_at) = (call.watch.clone(), call.called_at);
                     // Dropping the call shows whether it was sent.
                     self.as_mut().give_up();
                     self.as_mut().project().state.set(State::Done);
@@ -291,7 +291,7 @@ impl<S, R> Waiting<S, Request<R>> {
         S: Service<Request<R>>,
     {
         let request = self.request.as_mut()?;
-        if permit.closes_socket() {
+        if permit.grant.closes_socket {
             // RFC 9112, section 9.6: the connection ends with this response.
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);

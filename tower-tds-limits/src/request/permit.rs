@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
-    grant: Grant,
+    pub(super) grant: Grant,
     stage: Stage,
 }
 
@@ -71,12 +71,6 @@ impl RequestPermit {
             grant,
             stage: Stage::Sent,
         }
-    }
-
-    /// Whether the request is to close its socket: the service has too many connections.
-    #[inline]
-    pub(super) fn closes_socket(&self) -> bool {
-        self.grant.closes_socket
     }
 
     /// Reads an outcome, of a response whose body `is_whole` or of an error. Returns whether the body

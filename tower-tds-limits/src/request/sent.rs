@@ -33,8 +33,8 @@ pin_project! {
         response: Option<S>,
         // `None` once the response is there.
         permit: Option<RequestPermit>,
-        watch: Watch,
-        called_at: Instant,
+        pub(super) watch: Watch,
+        pub(super) called_at: Instant,
     }
 }
 
@@ -57,14 +57,6 @@ impl<S> SentCall<S> {
             watch,
             called_at,
         }
-    }
-
-    pub(super) fn watch(&self) -> &Watch {
-        &self.watch
-    }
-
-    pub(super) fn called_at(&self) -> Instant {
-        self.called_at
     }
 
     /// Waits for the response head, and reads the outcome with `feedback`.
