@@ -15,7 +15,7 @@ use http::{
     uri::Authority,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use serde::Serialize;
+use serde_json::json;
 use tokio::{net::TcpListener, time::sleep};
 use tower_tds::{Client, Status};
 
@@ -57,15 +57,6 @@ pub(crate) struct Shared {
     /// `None` serves every resource.
     list: Option<Arc<HashSet<String>>>,
     metrics: PrometheusHandle,
-}
-
-#[derive(Serialize)]
-struct Health {
-    ready: bool,
-    /// In plain words.
-    troubles: Vec<String>,
-    /// The line of its status.
-    client: String,
 }
 
 pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failure> {
@@ -199,11 +190,8 @@ async fn health(State(shared): State<Shared>) -> Response {
         [] => StatusCode::OK,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let health = Health {
-        ready: troubles.is_empty(),
-        troubles,
-        client: client.to_string(),
-    };
+    let (ready, client) = (troubles.is_empty(), client.to_string());
+    let health = json!({ "ready": ready, "troubles": troubles, "client": client });
     (code, Json(health)).into_response()
 }
 

@@ -116,7 +116,7 @@ impl fmt::Display for Failure {
 
 /// Shown by `--help`; a test holds the documentation to it.
 pub(crate) const TABLE: &str = "Exit codes:
-  0  whole: everything requested is there
+  0  everything requested is there
   1  some failed, or the job was interrupted
   2  usage or settings: correct what was given
   3  quota used up; come back later

@@ -68,32 +68,14 @@ enum Job {
 }
 
 fn main() -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            warn(&format!("no runtime: {error}"));
-            return Exit::SomeFailed.into();
-        }
-    };
-    let ended = runtime.block_on(run());
-    // A pending host lookup does not delay the end.
-    runtime.shutdown_timeout(AT_THE_END);
-    ended
-}
-
-async fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return refused(&error),
-    };
-    let ended = match cli.options.settings() {
-        Ok(settings) => {
-            let ended = supervised(cli.job, &settings).await;
-            settings.leave().await;
-            ended
-        }
-        Err(failure) => Err(failure),
-    };
+    let no_runtime = |error| Failure::new(Exit::SomeFailed, format!("no runtime: {error}"));
+    let runtime = tokio::runtime::Runtime::new().map_err(no_runtime);
+    let ended = runtime.and_then(|runtime| {
+        let ended = runtime.block_on(run());
+        // A pending host lookup does not delay the end.
+        runtime.shutdown_timeout(AT_THE_END);
+        ended
+    });
     match ended {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -103,22 +85,26 @@ async fn run() -> ExitCode {
     }
 }
 
-/// Prints a help page, or one line with the argument and what is wrong with it.
-fn refused(error: &clap::Error) -> ExitCode {
-    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+async fn run() -> Result<Exit, Failure> {
+    let cli = Cli::try_parse().map_err(|error| refused(&error))?;
+    let settings = cli.options.settings()?;
+    let ended = supervised(cli.job, &settings).await;
+    settings.leave().await;
+    ended
+}
+
+/// Prints a help page and ends, or returns a line with the argument and what is wrong with it.
+fn refused(error: &clap::Error) -> Failure {
     let kind = error.kind();
-    if let DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion = kind {
+    if !error.use_stderr() || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         error.exit();
     }
     let text = error.to_string();
     let lines = text.lines().map(str::trim);
     let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
     let line = lines.join(" ");
-    warn(&format!(
-        "{}; see --help",
-        line.trim_start_matches("error: ")
-    ));
-    Exit::Usage.into()
+    let line = line.trim_start_matches("error: ");
+    Failure::usage(format!("{line}; see --help"))
 }
 
 /// Runs a job until it ends, by itself or by a signal.
