@@ -273,15 +273,13 @@ fn pair(client_id: String, secret: String) -> Result<(String, Zeroizing<String>)
     Ok((checked(client_id, ID)?, secret))
 }
 
-fn checked(value: String, [empty, broken]: [&'static str; 2]) -> Result<String, ConfigError> {
+fn checked(value: String, fault: ConfigError) -> Result<String, ConfigError> {
     let value = Zeroizing::new(value);
     let value = value.trim_matches(blank);
-    if value.is_empty() {
-        return Err(ConfigError::new(empty));
-    }
     // RFC 6749, appendices A.1 and A.2, allow the space.
-    if value.contains(|c: char| c != ' ' && (blank(c) || c.is_control())) {
-        return Err(ConfigError::new(broken));
+    let is_foreign = |c: char| c != ' ' && (blank(c) || c.is_control());
+    if value.is_empty() || value.contains(is_foreign) {
+        return Err(fault);
     }
     Ok(value.into())
 }
@@ -372,17 +370,14 @@ fn is_shared(_: &fs::Metadata) -> bool {
     false
 }
 
-/// The texts for an empty value, and for one with control characters inside.
-const ID: [&str; 2] = [
-    "the client id is empty: set the one that the server issued",
-    "the client id has a line end or another control character inside: set the one that the server \
-     issued and nothing else",
-];
-const SECRET: [&str; 2] = [
-    "the client secret is empty: set the one that the server issued",
-    "the client secret has a line end or another control character inside: set the one that the \
-     server issued and nothing else",
-];
+const ID: ConfigError = ConfigError::new(
+    "the client id is empty, or has a line end or another control character inside: set the one that \
+     the server issued and nothing else",
+);
+const SECRET: ConfigError = ConfigError::new(
+    "the client secret is empty, or has a line end or another control character inside: set the one \
+     that the server issued and nothing else",
+);
 /// RFC 7523, section 2.2.
 #[cfg(feature = "private-key-jwt")]
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    future::poll_fn,
     panic::AssertUnwindSafe,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
@@ -14,7 +13,6 @@ use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts}
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::{sync::Mutex as AsyncMutex, time::timeout};
-use tower_service::Service;
 
 use crate::{
     Credentials, Provider, TokenEndpoint, TokenError,
@@ -49,45 +47,19 @@ pub(crate) struct Settings {
 }
 
 /// Sends one request and reads its answer: the HTTP client without its type.
-type Exchange =
+pub(crate) type Exchange =
     dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
 /// A head, and a body or its error.
-type Answer = (Parts, Result<Bytes, TokenError>);
+pub(crate) type Answer = (Parts, Result<Bytes, TokenError>);
 
 // === impl Grant ===
 
 impl Grant {
-    pub(crate) fn new<S, B, R>(
-        client: S,
+    pub(crate) fn new(
+        exchange: Box<Exchange>,
         settings: Settings,
         store: Option<Box<dyn Erased>>,
-    ) -> Self
-    where
-        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        S::Future: Send,
-        B: From<Bytes> + 'static,
-        R: Body + Send + 'static,
-        R::Data: Send,
-        R::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        // Guards the cloning only: it makes the client shareable where `S` is not `Sync`.
-        let client = Mutex::new(client);
-        let exchange = move |request: Request<Bytes>| {
-            let mut client = client
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
-            let answer = async move {
-                poll_fn(|cx| client.poll_ready(cx))
-                    .await
-                    .map_err(transport)?;
-                let response = client.call(request.map(B::from)).await.map_err(transport)?;
-                let (head, body) = response.into_parts();
-                Ok((head, collect(body).await))
-            };
-            answer.boxed()
-        };
+    ) -> Self {
         let leases = store.map(|store| {
             let term = settings.longest().min(LONGEST_TERM);
             let (endpoint, parameters) = (&settings.endpoint, &settings.parameters);
@@ -95,7 +67,7 @@ impl Grant {
             AsyncMutex::new(leases)
         });
         Self {
-            exchange: Box::new(exchange),
+            exchange,
             settings,
             leases,
             discovered: Mutex::default(),
@@ -236,22 +208,24 @@ fn request_at(
     Ok(request)
 }
 
-/// Reads a body to its end, or to `LARGEST`.
-async fn collect<R>(body: R) -> Result<Bytes, TokenError>
+/// Reads a response, and its body to the end or to `LARGEST`.
+pub(crate) async fn collect<R>(response: Response<R>) -> Answer
 where
     R: Body,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    match Limited::new(body, LARGEST).collect().await {
+    let (head, body) = response.into_parts();
+    let body = match Limited::new(body, LARGEST).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             Err(Kind::Malformed("it is larger than 64 KiB").into())
         }
         Err(error) => Err(transport(error)),
-    }
+    };
+    (head, body)
 }
 
-fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> TokenError {
+pub(crate) fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> TokenError {
     TokenError::with_source(Kind::Transport, error)
 }
 

@@ -4,11 +4,12 @@ use std::{
     error::Error,
     fmt,
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
@@ -20,7 +21,7 @@ pub(crate) use self::{
 use crate::{
     AccessToken, Health, Provider, RefreshPolicy, TokenEndpoint, TokenError, TokenStore,
     clock::Clock,
-    request::{Grant, Settings},
+    request::{Grant, Settings, collect, transport},
     state::State,
     store::Erased,
 };
@@ -156,6 +157,10 @@ impl TokenSource {
     /// method again for each request. A service's refusals are not seen here: report them by
     /// [`invalidate`](Self::invalidate).
     ///
+    /// An interceptor that cannot wait polls it once, for example by `now_or_never` of futures-util.
+    /// There is no result without a valid token, and for up to a second while a refused one is
+    /// replaced. The poll starts a token request if there is none.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing; the token request goes on.
@@ -166,21 +171,10 @@ impl TokenSource {
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
         loop {
             self.ready().await?;
-            if let Some(token) = self.current() {
-                return Ok(token);
+            if let Some(bearer) = self.shared.bearer() {
+                return Ok(bearer.token.clone());
             }
         }
-    }
-
-    /// Returns the token in use without a wait, for interceptors that cannot wait.
-    ///
-    /// If there is none, it starts a token request and returns `None`; a later call finds the token.
-    #[must_use]
-    pub fn try_token(&self) -> Option<AccessToken> {
-        if self.shared.settled().is_none() {
-            drop(self.shared.enter());
-        }
-        self.current()
     }
 
     /// Reports that a call was refused for this token.
@@ -245,18 +239,11 @@ impl TokenSource {
     pub fn health(&self) -> Health {
         self.shared.health()
     }
-
-    fn current(&self) -> Option<AccessToken> {
-        let bearer = self.shared.bearer()?;
-        Some(bearer.token.clone())
-    }
 }
 
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenSource")
-            .field("is_settled", &self.shared.settled().is_some())
-            .finish_non_exhaustive()
+        f.write_str("TokenSource")
     }
 }
 
@@ -329,9 +316,22 @@ impl TokenSourceBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        // Guards the cloning only: it makes the client shareable where `S` is not `Sync`.
+        let client = Mutex::new(client);
+        let exchange = move |request: Request<Bytes>| {
+            let client = client.lock();
+            let mut client = client.unwrap_or_else(PoisonError::into_inner).clone();
+            let answer = async move {
+                let ready = poll_fn(|cx| client.poll_ready(cx)).await;
+                ready.map_err(transport)?;
+                let response = client.call(request.map(B::from)).await.map_err(transport)?;
+                Ok(collect(response).await)
+            };
+            answer.boxed()
+        };
         let clock = self.settings.clock.clone();
         let state = State::new(self.policy, fastrand::f64);
-        let grant = Grant::new(client, self.settings, self.store);
+        let grant = Grant::new(Box::new(exchange), self.settings, self.store);
         TokenSource {
             shared: Shared::new(state, grant, clock),
         }
@@ -340,11 +340,7 @@ impl TokenSourceBuilder {
 
 impl fmt::Debug for TokenSourceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenSourceBuilder")
-            .field("endpoint", &self.settings.endpoint)
-            .field("timeout", &self.settings.timeout)
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
+        f.write_str("TokenSourceBuilder")
     }
 }
 

@@ -124,7 +124,7 @@ impl TokenError {
     /// endpoint is down, slow or broken, or the token expired just now.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        self.0.kind.is_transient()
+        self.0.kind.remedy().0
     }
 
     /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was sent.
@@ -144,7 +144,7 @@ impl TokenError {
     /// The next step, with which `Display` ends.
     #[must_use]
     pub fn advice(&self) -> &'static str {
-        self.0.kind.advice()
+        self.0.kind.remedy().1
     }
 
     /// Whether the request goes to an origin that may not see the token, by its address or by its
@@ -213,7 +213,7 @@ impl fmt::Display for TokenError {
         if let Some(wait) = retry_after {
             write!(f, "; next attempt in {:.1} s", wait.as_secs_f64())?;
         }
-        write!(f, "; {}", kind.advice())
+        write!(f, "; {}", self.advice())
     }
 }
 
@@ -240,26 +240,6 @@ impl Error for TokenError {
 // === impl Kind ===
 
 impl Kind {
-    /// Whether a retry may help without any change.
-    fn is_transient(self) -> bool {
-        match self {
-            Self::Transport
-            | Self::Timeout
-            | Self::Unavailable(_)
-            | Self::Malformed(_)
-            | Self::Panicked
-            | Self::Expired
-            | Self::NoRuntime => true,
-            Self::Rejected(..)
-            | Self::Redirected(_)
-            | Self::Unusable(_)
-            | Self::NoCredentials
-            | Self::ForeignOrigin
-            | Self::NoOrigin
-            | Self::OtherHost => false,
-        }
-    }
-
     /// The failure, without its next step. The subject is the token endpoint or the discovery document.
     fn text(self, subject: &str) -> Cow<'static, str> {
         match self {
@@ -294,32 +274,37 @@ impl Kind {
         }
     }
 
-    /// The next step.
-    fn advice(self) -> &'static str {
+    /// Whether a retry may help without any change, and the next step.
+    fn remedy(self) -> (bool, &'static str) {
         match self {
-            Self::Transport => "check the address, its certificate and the network",
-            Self::Timeout => "try later, or allow a longer timeout",
+            Self::Transport => (true, "check the address, its certificate and the network"),
+            Self::Timeout => (true, "try later, or allow a longer timeout"),
             // More likely a wrong path than an outage. It is transient, because a server that is being
             // deployed answers like this for a while.
             Self::Unavailable(status) if status.is_client_error() && status.as_u16() != 429 => {
-                "check address and realm, or try later"
+                (true, "check address and realm, or try later")
             }
-            Self::Unavailable(_) => "try later",
-            Self::Rejected(..) => {
-                "check the client id, the secret and the client's settings at the server"
-            }
-            Self::Redirected(_) => "configure the final address",
-            Self::Malformed(_) => "try later, and check the address",
-            Self::Unusable(_) => "check the client's settings at the server",
-            Self::NoCredentials => "correct the source of the credentials",
-            Self::Panicked => "its message went to the panic hook",
-            Self::Expired => "call again",
-            Self::ForeignOrigin => {
-                "add the origin to the layer's list, or send the request without the layer"
-            }
-            Self::NoOrigin => "use an absolute address, or build the layer by `for_origin`",
-            Self::OtherHost => "leave the Host header to the HTTP client",
-            Self::NoRuntime => "call again on a running one",
+            Self::Unavailable(_) => (true, "try later"),
+            Self::Rejected(..) => (
+                false,
+                "check the client id, the secret and the client's settings at the server",
+            ),
+            Self::Redirected(_) => (false, "configure the final address"),
+            Self::Malformed(_) => (true, "try later, and check the address"),
+            Self::Unusable(_) => (false, "check the client's settings at the server"),
+            Self::NoCredentials => (false, "correct the source of the credentials"),
+            Self::Panicked => (true, "its message went to the panic hook"),
+            Self::Expired => (true, "call again"),
+            Self::ForeignOrigin => (
+                false,
+                "add the origin to the layer's list, or send the request without the layer",
+            ),
+            Self::NoOrigin => (
+                false,
+                "use an absolute address, or build the layer by `for_origin`",
+            ),
+            Self::OtherHost => (false, "leave the Host header to the HTTP client"),
+            Self::NoRuntime => (true, "call again on a running one"),
         }
     }
 }

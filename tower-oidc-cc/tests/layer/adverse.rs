@@ -17,8 +17,8 @@ use std::{
 
 use http::{Request, Response, StatusCode};
 use support::{
-    Body, DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, get, layer, secs, seen, settle,
-    timed,
+    Body, DATA, Endpoint, HOUR, builder, current, dead, endpoint::Reply, get, layer, secs, seen,
+    settle, timed,
 };
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -80,22 +80,22 @@ async fn a_look_for_a_token_requests_one_after_an_expiry() {
     let endpoint = Endpoint::always(Reply::token(300));
     let tokens = timed().build(endpoint.clone());
     tokens.ready().await.unwrap();
-    assert!(tokens.try_token().is_some());
+    assert!(current(&tokens).is_some());
     sleep(secs(200)).await;
     endpoint.set(Reply::down());
     sleep(secs(120)).await;
-    assert!(tokens.try_token().is_none());
+    assert!(current(&tokens).is_none());
     endpoint.set(Reply::token(300));
     sleep(secs(60)).await;
-    // A `try_token` that finds none requests one.
-    drop(tokens.try_token());
+    // A look that finds none requests one.
+    drop(current(&tokens));
     settle().await;
-    assert!(tokens.try_token().is_some());
+    assert!(current(&tokens).is_some());
     // And it starts by itself.
     let tokens = timed().build(endpoint.clone());
-    drop(tokens.try_token());
+    drop(current(&tokens));
     settle().await;
-    assert!(tokens.try_token().is_some());
+    assert!(current(&tokens).is_some());
 }
 
 #[tokio::test(start_paused = true)]

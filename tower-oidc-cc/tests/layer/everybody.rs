@@ -13,7 +13,8 @@ use std::{
 
 use http::{Request, Response};
 use support::{
-    Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, origin, secs, settle, tokens,
+    Body, DATA, Endpoint, builder, current, echo, endpoint::Reply, get, origin, secs, settle,
+    tokens,
 };
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
@@ -23,14 +24,13 @@ use tower_oidc_cc::{BearerAuthLayer, Credentials, Provider, TokenEndpoint, Token
 async fn a_token_by_hand_is_renewed_and_never_expired() {
     let endpoint = Endpoint::always(Reply::token(100));
     let source = tokens(&endpoint);
-    assert!(source.try_token().is_none());
     for turn in 0..500 {
         let token = source.token().await.unwrap();
         assert_eq!(token.header(), &format!("Bearer {}", token.secret()));
         assert!(token.header().is_sensitive());
         assert!(!format!("{token:?}").contains("canary"));
         assert!(endpoint.age(token.secret()) < secs(100), "{turn}");
-        assert_eq!(source.try_token().unwrap().secret(), token.secret());
+        assert_eq!(current(&source).unwrap().secret(), token.secret());
         sleep(secs(1)).await;
     }
     assert!(endpoint.count() <= 8, "{}", endpoint.count());

@@ -61,7 +61,7 @@ async fn an_interceptor_of_tonic_sends_the_token_of_the_moment() {
     // Once, before the first call: an interceptor cannot wait.
     source.ready().await.unwrap();
     let interceptor = move |mut request: tonic::Request<()>| {
-        let token = source.try_token();
+        let token = crate::support::current(&source);
         let token = token.ok_or_else(|| Status::unavailable("there is no token"))?;
         let value = MetadataValue::try_from(token.header().as_bytes());
         let value = value.map_err(|error| Status::internal(error.to_string()))?;

@@ -19,13 +19,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, Origin, Rejection, TokenEndpoint, TokenError, TokenSource,
-    TokenSourceBuilder,
+    AccessToken, BearerAuthLayer, Credentials, Origin, Rejection, TokenEndpoint, TokenError,
+    TokenSource, TokenSourceBuilder,
 };
 
 pub(crate) use self::endpoint::Endpoint;
@@ -49,6 +50,11 @@ pub(crate) fn timed() -> TokenSourceBuilder {
     let start = Instant::now();
     let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
     builder().wall_clock(move || wall + start.elapsed())
+}
+
+/// The token in use, without a wait.
+pub(crate) fn current(tokens: &TokenSource) -> Option<AccessToken> {
+    tokens.token().now_or_never()?.ok()
 }
 
 /// A handle over `endpoint`, with the usual settings.

@@ -1,10 +1,12 @@
 //! The service, its members, and what the store shows to who looks into it.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::{Duration, SystemTime},
 };
 
@@ -135,9 +137,16 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     assert!(waited.is_ok(), "in vain: {what}");
 }
 
+/// The token of a member, without a wait. If there is none, a token request begins.
+pub(crate) fn current(member: &TokenSource) -> Option<String> {
+    match pin!(member.token()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(token)) => Some(token.secret().to_owned()),
+        Poll::Ready(Err(_)) | Poll::Pending => None,
+    }
+}
+
 /// Waits until each member has another token than this. Returns it.
 pub(crate) async fn successor(members: &[TokenSource], old: &str) -> String {
-    let current = |member: &TokenSource| member.try_token().map(|token| token.secret().to_owned());
     let replaced = |member| current(member).is_some_and(|token| token != old);
     until("another token", || members.iter().all(replaced)).await;
     let new = current(&members[0]).unwrap();
@@ -191,7 +200,6 @@ pub(crate) fn entry(key: &str, token: &str) -> StoredToken {
 pub(crate) async fn renewed(world: &World, members: &[TokenSource]) -> Vec<String> {
     let before = tokens(members).await;
     world.to_renewal();
-    let current = |member: &TokenSource| member.try_token().map(|token| token.secret().to_owned());
     until("other tokens", || {
         let mut pairs = members.iter().zip(&before);
         pairs.all(|(member, old)| current(member).is_some_and(|token| token != *old))
