@@ -6,14 +6,15 @@
 
 mod frozen;
 mod long;
+#[expect(dead_code, reason = "the other tests use all of it")]
+#[path = "../tds/serving.rs"]
+mod serving;
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
-    thread,
+    sync::Arc,
 };
 
 use tds_sim::{Arrival, Config, Server, Summary};
@@ -21,6 +22,8 @@ use tokio::{
     task::JoinSet,
     time::{Duration, sleep, timeout},
 };
+
+use self::serving::Serving;
 
 /// A service, and a folder of the scenario's own.
 struct World {
@@ -222,44 +225,6 @@ async fn eight_processes_keep_to_the_limits_by_their_shares() {
     assert!(seen.largest_second <= 50 && seen.peak_sockets <= 60);
 }
 
-/// A server of `tds`, killed with its scenario.
-struct Serving(Child, String);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-impl Serving {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-        let address = loop {
-            let line = lines.next().expect("it listens").expect("text");
-            if let Some((_, address)) = line.split_once("listening on http://") {
-                break address.to_owned();
-            }
-        };
-        thread::spawn(move || lines.for_each(drop));
-        Self(child, address)
-    }
-
-    /// The status of an answer, or none for a user who hangs up.
-    fn user(address: &str, target: &str, hangs_up: bool) -> Option<u16> {
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        let head = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).expect("it reads");
-        if hangs_up {
-            return None;
-        }
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        answer.split(' ').nth(1)?.parse().ok()
-    }
-}
-
 #[tokio::test]
 async fn users_of_the_backend_are_few_calls_though_many_hang_up() {
     let world = World::new("users", Config::default()).await;
@@ -277,11 +242,21 @@ async fn users_of_the_backend_are_few_calls_though_many_hang_up() {
         "--fresh",
         "1h",
     ]);
-    let backend = Serving::start(backend);
+    let backend = Arc::new(Serving::start(backend));
     let mut users = JoinSet::new();
     for n in 0..240 {
-        let (address, target) = (backend.1.clone(), format!("/v1/live/bus-{}", n % 12 + 1));
-        users.spawn_blocking(move || Serving::user(&address, &target, n % 5 == 0));
+        let (backend, target) = (Arc::clone(&backend), format!("/v1/live/bus-{}", n % 12 + 1));
+        users.spawn(async move {
+            if n % 5 == 0 {
+                drop(
+                    backend
+                        .send(&format!("GET {target} HTTP/1.1\r\nhost: a"))
+                        .await,
+                );
+                return None;
+            }
+            Some(backend.get(&target).await.status)
+        });
     }
     let answers: Vec<_> = users.join_all().await.into_iter().flatten().collect();
     let seen = world.summary();
