@@ -63,6 +63,7 @@ pin_project! {
 }
 
 /// The state of a call until its answer.
+#[derive(Clone)]
 pub(crate) struct Sent {
     pub(crate) shared: Arc<Shared>,
     /// The number of the token that was sent.
@@ -184,11 +185,7 @@ impl Sent {
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
         Held {
             outcome,
-            sent: Self {
-                shared: Arc::clone(&self.shared),
-                generation: self.generation,
-                deadline: self.deadline,
-            },
+            sent: self.clone(),
             flight,
             timer: Box::pin(sleep_until(deadline.map_or(longest, |it| it.min(longest)))),
         }

@@ -36,6 +36,9 @@ use crate::{
     state::{Action, Event, Lifetime, Notice, State},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// The token that calls send.
 #[derive(Debug)]
 pub(crate) struct Bearer {
@@ -163,29 +166,29 @@ impl Shared {
     }
 
     /// Whether a token from the store is better than the one in use.
-    pub(crate) fn wants(&self, issued: &Issued) -> bool {
+    fn wants(&self, issued: &Issued) -> bool {
         let now = self.now();
         let is_same = |bearer: Arc<Bearer>| bearer.token.header() == issued.token.header();
         !self.bearer().is_some_and(is_same) && self.lock().state.wants_at(now, &issued.fetched)
     }
 
     /// Records the outcome of a flight.
-    pub(crate) fn settle(&self, outcome: Result<Issued, TokenError>) -> Result<(), TokenError> {
+    fn settle(&self, outcome: Result<Issued, TokenError>) -> Result<(), TokenError> {
         self.with(|locked, now| {
-            let issued = match outcome {
-                Ok(issued) => issued,
-                Err(error) => return Self::failed(locked, error, now),
+            let (event, token) = match outcome {
+                Ok(Issued { token, fetched }) => (Event::Fetched(fetched), Some(token)),
+                Err(error) => (Event::Failed(error), None),
             };
-            match locked.state.on(Event::Fetched(issued.fetched), now) {
-                Action::Use(generation, lifetime) => {
+            match (locked.state.on(event, now), token) {
+                (Action::Use(generation, lifetime), Some(token)) => {
                     self.slot.store(Some(Arc::new(Bearer {
                         generation,
-                        token: issued.token,
+                        token,
                         lifetime,
                     })));
                     Ok(())
                 }
-                Action::Fail(error) => Err(error),
+                (Action::Fail(error), _) => Err(error),
                 _ => Ok(()),
             }
         })
@@ -205,7 +208,7 @@ impl Shared {
             let abandoned = locked.flight.take_if(|it| it.ptr_eq(flight));
             if abandoned.is_some() {
                 locked.driver = None;
-                drop(Self::failed(locked, error.clone(), now));
+                locked.state.on(Event::Failed(error.clone()), now);
             }
             abandoned
         });
@@ -217,8 +220,7 @@ impl Shared {
     /// The flight that is under way.
     pub(crate) fn flight(&self) -> Option<Flight> {
         let locked = self.lock();
-        let flight = locked.flight.clone().filter(|_| locked.is_driven());
-        flight.filter(|flight| flight.peek().is_none())
+        locked.pending().filter(|_| locked.is_driven())
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -230,13 +232,6 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
-    }
-
-    fn failed(locked: &mut Locked, error: TokenError, now: Timestamp) -> Result<(), TokenError> {
-        match locked.state.on(Event::Failed(error), now) {
-            Action::Fail(error) => Err(error),
-            _ => Ok(()),
-        }
     }
 
     /// Starts or joins a flight, as the action requires.
@@ -306,14 +301,8 @@ impl Shared {
             if let Action::Request = action {
                 locked.flight = Some(self.begin());
             }
-            match locked
-                .flight
-                .clone()
-                .filter(|flight| flight.peek().is_none())
-            {
-                Some(flight) => Ok(flight),
-                None => Err(wait.and_then(|wait| now.steady.checked_add(wait))),
-            }
+            let look_at = wait.and_then(|wait| now.steady.checked_add(wait));
+            locked.pending().ok_or(look_at)
         })
     }
 
@@ -339,20 +328,6 @@ impl Shared {
     }
 }
 
-#[cfg(test)]
-impl Shared {
-    /// Ends the driver, as the end of its runtime does.
-    pub(crate) fn stop_driver(&self) {
-        if let Some(driver) = &self.lock().driver {
-            driver.abort();
-        }
-    }
-
-    pub(crate) fn hold_lock(&self) -> impl Drop + '_ {
-        self.lock()
-    }
-}
-
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shared")
@@ -362,6 +337,12 @@ impl fmt::Debug for Shared {
 // === impl Locked ===
 
 impl Locked {
+    /// The flight, if it has not ended.
+    fn pending(&self) -> Option<Flight> {
+        let flight = self.flight.as_ref();
+        flight.filter(|flight| flight.peek().is_none()).cloned()
+    }
+
     fn is_driven(&self) -> bool {
         let driver = self.driver.as_ref();
         driver.is_some_and(|driver| !driver.is_finished())

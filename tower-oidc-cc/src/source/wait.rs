@@ -12,9 +12,6 @@ use tokio::time::{Sleep, sleep_until};
 use super::shared::{Flight, Shared};
 use crate::TokenError;
 
-#[cfg(test)]
-mod tests;
-
 /// It is `Unpin`, for `poll_ready`.
 #[derive(Debug, Default)]
 pub(crate) struct Wait(Option<Waiting>);

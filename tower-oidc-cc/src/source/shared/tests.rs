@@ -20,7 +20,21 @@ use tokio::{
     time::sleep,
 };
 
+use super::Shared;
 use crate::{Credentials, TokenEndpoint, TokenError, TokenSource};
+
+impl Shared {
+    /// Ends the driver, as the end of its runtime does.
+    fn stop_driver(&self) {
+        if let Some(driver) = &self.lock().driver {
+            driver.abort();
+        }
+    }
+
+    fn hold_lock(&self) -> impl Drop + '_ {
+        self.lock()
+    }
+}
 
 type Body = Full<Bytes>;
 
