@@ -90,8 +90,9 @@ enum Obstacle {
     Permit,
 }
 
-/// A wait, recorded when it ends: since when, and for what at first.
-struct Wait(Option<(Instant, WaitCause)>);
+/// A wait, recorded when it ends: since when, and for what at first. Boxed, because most calls do
+/// not wait.
+struct Wait(Option<Box<(Instant, WaitCause)>>);
 
 // === impl ResponseFuture ===
 
@@ -269,7 +270,7 @@ impl<S, R> Waiting<S, Request<R>> {
             Poll::Pending => {}
         }
         if self.wait.0.is_none() {
-            self.wait.0 = Some((now, self.reason(credential, now).cause));
+            self.wait.0 = Some(Box::new((now, self.reason(credential, now).cause)));
         }
         if self.wait.ends(settings).is_some_and(|ends| ends <= now) {
             let cause = self.reason(credential, now).cause;
@@ -327,21 +328,21 @@ impl<S, R> Waiting<S, Request<R>> {
 
 impl Wait {
     fn length(&self, now: Instant) -> Duration {
-        let since = self.0.map_or(now, |(since, _)| since);
+        let since = self.0.as_ref().map_or(now, |wait| wait.0);
         now.saturating_duration_since(since)
     }
 
     /// When the longest wait is over.
     fn ends<F>(&self, settings: &Settings<F>) -> Option<Instant> {
-        let (since, _) = self.0?;
+        let (since, _) = **self.0.as_ref()?;
         since.checked_add(settings.limiter.limits().max_wait?)
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some((_, cause)) = self.0 {
-            events::waited(cause, self.length(clock::now()));
+        if let Some(wait) = &self.0 {
+            events::waited(wait.1, self.length(clock::now()));
         }
     }
 }
