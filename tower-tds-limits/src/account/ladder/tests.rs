@@ -292,3 +292,15 @@ fn a_burst_that_was_chosen_smaller_stays_smaller() {
     let (_, kept) = Ladder::on(Rung::Strict).keeps(fifty(), rules);
     assert_eq!(kept.bucket, Some(Burst::Of(3)));
 }
+
+#[test]
+fn a_share_is_heavy_above_one_in_eight_and_a_part_from_its_rate_on() {
+    let share = |refused, answered| Share { refused, answered };
+    let heavy = [(1, 1), (2, 15), (2, 16), (3, 23), (3, 24)];
+    let heavy = heavy.map(|(refused, answered)| share(refused, answered).is_heavy());
+    assert_eq!(heavy, [false, true, false, true, false]);
+    let above = share(4, 20);
+    let part = [(1, 1), (2, 40), (2, 41)];
+    let part = part.map(|(refused, answered)| share(refused, answered).is_part_of(above, 4));
+    assert_eq!(part, [false, true, false]);
+}

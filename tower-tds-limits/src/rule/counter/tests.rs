@@ -131,6 +131,27 @@ fn a_withdrawn_request_makes_room_at_once() {
 }
 
 #[test]
+fn what_a_share_holds_is_the_largest_sum_of_any_alignment() {
+    let mut rule = Rule::new(50);
+    for at in [0, 0, 0, 400, 900, 900] {
+        rule.grant();
+        rule.prove(START + ms(at));
+    }
+    rule.grant();
+    let end = START + PERIOD;
+    for now in [START + ms(900), end, end + ms(300), end + ms(1_500)] {
+        rule.window.see(now);
+        // The definition counts one more.
+        let expected = rule.largest_sum(now) - 1.0;
+        let held = largest_sum(&rule.window, now) as f64;
+        assert!(
+            held >= expected && held < expected + 1.0,
+            "{held} {expected}"
+        );
+    }
+}
+
+#[test]
 fn a_large_window_is_coarser_and_as_safe() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut rule = Rule::new(2_000);
