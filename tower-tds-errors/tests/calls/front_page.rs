@@ -61,7 +61,7 @@ fn besides(answer: &str) -> (HeaderMap, HeaderMap) {
     let (asked, said): (&[_], &[_]) = match answer {
         "429 for longer than a minute" => (&[], &[("x-ratelimit-remaining-hour", "0")]),
         "416 to a request with `Range`" => (&[("range", "bytes=9-")], &[]),
-        "101, 302, 511, 200 `text/html` for JSON" => (
+        "101, 302, other 3xx, 511, 200 `text/html` for JSON" => (
             &[("accept", "application/json")],
             &[("content-type", "text/html")],
         ),
