@@ -197,6 +197,11 @@ fn a_bucket_without_a_burst_that_is_slower_too_is_found_step_by_step() {
         }
         assert_eq!(ladder.rung(), Rung::Slowed(times));
     }
+    for _ in 0..6 {
+        now = now.plus(SECOND);
+        refuse(&mut ladder, now, one);
+    }
+    assert_eq!(ladder.rung(), Rung::Slowed(SLOWEST));
 }
 
 #[test]
@@ -303,4 +308,54 @@ fn a_share_is_heavy_above_one_in_eight_and_a_part_from_its_rate_on() {
     let part = [(1, 1), (2, 40), (2, 41)];
     let part = part.map(|(refused, answered)| share(refused, answered).is_part_of(above, 4));
     assert_eq!(part, [false, true, false]);
+}
+
+#[test]
+fn between_a_quarter_and_a_half_of_the_refusals_a_lower_rate_is_lowered_and_other_steps_end() {
+    let above = Share {
+        refused: 3,
+        answered: 60,
+    };
+    for (bursts, slowed, expected) in [
+        (Bursts::Small, 0, Rung::Proven),
+        (Bursts::Given, 1, Rung::Slowed(2)),
+    ] {
+        let proven = Step {
+            bursts: Bursts::Given,
+            slowed: 0,
+        };
+        let mut ladder = Ladder {
+            step: Step { bursts, slowed },
+            above: Some((proven, above)),
+            share: Share {
+                refused: 1,
+                answered: 99,
+            },
+            ..Ladder::new()
+        };
+        let crowd = Crowd {
+            bunched: 0,
+            live: 48,
+        };
+        assert!(refuse(&mut ladder, at(SECOND), crowd));
+        assert_eq!(ladder.rung(), expected);
+    }
+}
+
+#[test]
+fn evidence_is_enough_at_two_and_a_half_refusals() {
+    let mut ladder = Ladder::new();
+    assert!(!refuse(&mut ladder, at(SECOND), BURST));
+    accept(&mut ladder, at(SECOND), 50);
+    assert!(!refuse(&mut ladder, at(SECOND), BURST));
+    assert!(refuse(&mut ladder, at(SECOND), BURST));
+}
+
+#[test]
+fn smaller_bursts_come_first_while_fewer_than_twice_as_many_are_live() {
+    for (live, expected) in [(41, Rung::Strict), (42, Rung::Slowed(1))] {
+        let crowd = Crowd { bunched: 20, live };
+        let mut ladder = Ladder::new();
+        assert_eq!(refuse_three(&mut ladder, at(SECOND), crowd), expected);
+    }
 }
