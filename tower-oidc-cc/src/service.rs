@@ -76,7 +76,7 @@ struct Rules {
     deadline: Option<fn(&Extensions) -> Option<Instant>>,
 }
 
-/// What has come of the wait for a token since the last call.
+/// The result of the wait for a token since the last call.
 #[derive(Debug, Default)]
 enum Readiness {
     #[default]

@@ -182,7 +182,7 @@ impl std::error::Error for Outer {
     }
 }
 
-/// The chain on one line, in the form that `anyhow` prints by `{:#}`.
+/// The chain of causes on one line.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let links = std::iter::successors(Some(error), |link| link.source());
     let links: Vec<_> = links.map(ToString::to_string).collect();

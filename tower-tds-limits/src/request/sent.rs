@@ -82,7 +82,7 @@ impl<S> SentCall<S> {
             Err(_) => true,
         };
         let permit = this.permit.take_if(|permit| permit.read(outcome, is_whole));
-        // One that the body does not hold.
+        // A permit that the body does not hold.
         *this.permit = None;
         Poll::Ready(match response {
             Ok(response) => Ok(response.map(|body| PermitBody::new(body, permit))),

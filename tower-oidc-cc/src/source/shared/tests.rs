@@ -173,13 +173,16 @@ async fn a_waiter_of_an_old_flight_leaves_the_new_one_alone() {
     assert_eq!(source.health().generation, 1);
 }
 
+fn threads() -> Runtime {
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(3).enable_time().build().unwrap()
+}
+
 #[test]
 fn a_driver_that_ends_on_threads_leaves_each_waiter_a_token() {
     for spins in 0..200 {
-        let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(3).enable_time().build().unwrap();
         let (source, requests) = instant_source();
-        runtime.block_on(async {
+        threads().block_on(async {
             let waiters = [waiter(&source), waiter(&source), waiter(&source)];
             for _ in 0..spins * 10 {
                 std::hint::spin_loop();
@@ -197,10 +200,8 @@ fn a_driver_that_ends_on_threads_leaves_each_waiter_a_token() {
 #[test]
 fn two_waiters_and_a_driver_on_threads_share_one_request() {
     for _ in 0..50 {
-        let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(3).enable_time().build().unwrap();
         let (source, requests) = instant_source();
-        runtime.block_on(async {
+        threads().block_on(async {
             let waiters = [waiter(&source), waiter(&source), waiter(&source)];
             for waiter in waiters {
                 waiter.await.unwrap().unwrap();
