@@ -1,9 +1,9 @@
 //! The shared part of a source: the slot that calls read, and the state behind one lock.
 //!
 //! The state decides everything. The slot is written under its lock, and a call with a settled token
-//! takes no lock. The driver and the flight hold the shared part weakly, so the last handle ends the
-//! driver, and a token that comes after it is not used. If the runtime of the driver ends, the next waiter starts another driver and another flight, because
-//! timers and sockets of the old one are dead.
+//! takes no lock. The driver and the flight hold the shared part weakly: the driver ends with the last
+//! handle, or with the flight that is then under way. If the runtime of the driver ends, the next
+//! waiter starts another driver and another flight, because timers and sockets of the old one are dead.
 
 use std::{
     fmt,
