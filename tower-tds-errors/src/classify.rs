@@ -121,7 +121,6 @@ pub(crate) fn error_of(
     facts.request_id = request_id(headers);
     // The same bound as for reads from the wire, because an error may live through a long wait.
     let kept = body.get(..MOST_BYTES).unwrap_or(body);
-    facts.is_cut = kept.len() < body.len();
     facts.body = kept.to_vec().into();
     if status.is_redirection() {
         facts.location = text_of(headers, LOCATION.as_str()).and_then(redact::reference);

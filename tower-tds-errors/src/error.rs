@@ -62,8 +62,6 @@ pub(crate) struct Facts {
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
     pub(crate) body: Bytes,
-    /// Whether the body was longer than what was read.
-    pub(crate) is_cut: bool,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) method: Option<Method>,
     pub(crate) uri: Option<Box<str>>,
@@ -232,8 +230,7 @@ impl Error {
     /// Whether a retry of the same request may succeed.
     ///
     /// It stays true when the attempts are used up, which [`gave_up`](Self::gave_up) shows. It is
-    /// false if a layer forbids a retry, and for a [`Kind::Unauthorized`] whose body was cut,
-    /// because the rest may hold the reason.
+    /// false if a layer forbids a retry.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
@@ -362,13 +359,10 @@ impl Error {
         self.facts().received
     }
 
-    /// The retry rule: the kind's own, unless the body was cut.
+    /// The retry rule: the kind's own, unless a newer token may help.
     pub(crate) fn advice(&self) -> Advice {
         if self.facts().resends {
             return Advice::Once;
-        }
-        if self.kind() == Kind::Unauthorized && self.facts().is_cut {
-            return Advice::Never;
         }
         self.kind().row().advice
     }
