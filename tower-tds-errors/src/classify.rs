@@ -8,8 +8,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE,
-    RETRY_AFTER,
+    ACCEPT, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE, RETRY_AFTER,
 };
 use http::{HeaderMap, StatusCode};
 
@@ -90,8 +89,7 @@ pub(crate) fn error_of(
     } else {
         kind
     };
-    let coding = coding(headers);
-    let text = message::text(body).filter(|text| coding.is_none() || is_plain(text));
+    let text = message::text(body);
     let said = text.map_or_else(Vec::new, message::candidates);
     // The header is complete, and the body may be cut, generic or translated.
     let challenges = message::challenges(headers);
@@ -115,9 +113,6 @@ pub(crate) fn error_of(
             shown(&message)
         }
     });
-    facts.coding = coding
-        .filter(|_| text.is_none() && !body.is_empty())
-        .and_then(shown);
     facts.request_id = request_id(headers);
     // The same bound as for reads from the wire, because an error may live through a long wait.
     let kept = body.get(..MOST_BYTES).unwrap_or(body);
@@ -187,20 +182,6 @@ fn is_html(headers: &HeaderMap) -> bool {
     let start = kind.get(..9);
     start.is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
         && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
-}
-
-/// The first coding that the headers declare for the body.
-fn coding(headers: &HeaderMap) -> Option<&str> {
-    let declared = headers.get_all(CONTENT_ENCODING).iter();
-    let declared = declared.filter_map(|value| value.to_str().ok());
-    let mut codings = declared.flat_map(|value| value.split(',')).map(str::trim);
-    codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
-}
-
-/// Whether a body is plain text. Some servers declare codings that they did not apply. A coded body
-/// has control characters.
-fn is_plain(text: &str) -> bool {
-    !text.contains(|c: char| c.is_control() && !c.is_whitespace())
 }
 
 /// Reads `Retry-After`, and for a 429 without one the reset of Kong's limit.

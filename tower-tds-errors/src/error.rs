@@ -56,8 +56,6 @@ pub(crate) struct Facts {
     pub(crate) status: Option<StatusCode>,
     /// The service's words, scrubbed.
     pub(crate) message: Option<Box<str>>,
-    /// The coding in which the body was left.
-    pub(crate) coding: Option<Box<str>>,
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,

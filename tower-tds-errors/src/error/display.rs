@@ -165,7 +165,6 @@ impl Facts {
     /// The figures and names of the failure.
     fn details(&self) -> impl Iterator<Item = String> {
         let location = self.location.as_ref();
-        let coding = self.coding.as_ref();
         let received = match (self.received, self.expected) {
             (Some(received), Some(expected)) => {
                 Some(format!(" after {received} of {expected} bytes"))
@@ -177,7 +176,6 @@ impl Facts {
         let wait = self.retry_after.filter(|wait| *wait < Duration::MAX);
         [
             location.map(|to| format!(", to {}", cut(to, LONGEST_URI))),
-            coding.map(|coding| format!(", its body was not read as it is coded as \"{coding}\"")),
             received,
             attempts.map(|elapsed| format!(", {} attempts in {elapsed:.1?}", self.attempts)),
             wait.map(|wait| format!(", not before {wait:.0?} have passed")),

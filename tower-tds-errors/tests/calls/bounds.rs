@@ -252,7 +252,7 @@ async fn a_retry_over_what_is_not_classified_works_by_status() {
 async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
     let probe = Probe::new(|_| {
         let mut response = status_of(503);
-        *response.body_mut() = Full::from("busy\nbus\u{1b}[2J");
+        *response.body_mut() = Full::from(r#"{"message":"busy\u001b[2J"}"#);
         Ok(response)
     });
     let layer = RetryLayer::new().budget(budget(1));

@@ -127,7 +127,7 @@ const TABLE: &[Row] = &[
     ("502-kong", Some(Kind::Unavailable), Backoff, Some("An invalid response was received from the upstream server"), None),
     ("503-big5", Some(Kind::Unavailable), Backoff, None, None),
     ("503-chinese", Some(Kind::Unavailable), Backoff, Some("系統維護中"), None),
-    ("503-controls", Some(Kind::Unavailable), Backoff, Some("\\u{1b}[31mred\\u{7}"), None),
+    ("503-controls", Some(Kind::Unavailable), Backoff, None, None),
     ("503-gbk", Some(Kind::Unavailable), Backoff, None, None),
     ("503-gzip", Some(Kind::Unavailable), Backoff, None, None),
     ("503-gzip-undeclared", Some(Kind::Unavailable), Backoff, None, None),
