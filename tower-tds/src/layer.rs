@@ -129,7 +129,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
             .deadline_from(DeadlineAt::of);
         ServiceBuilder::new()
             .layer(self.retry.clone())
-            .layer_fn(|limited| IntoError::new(limited, self.tokens.clone()))
+            .layer_fn(IntoError)
             .layer(limit)
             .layer(bearer)
             .layer(ClassifyLayer::new())

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error as _,
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -12,7 +11,7 @@ use std::{
 use http::{Method, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower::BoxError;
-use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError, TokenSource};
+use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
 use tower_service::Service;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
@@ -30,23 +29,20 @@ pub struct ReadError;
 
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
-/// The error of a call that waited for a token has the address of the token endpoint, and the last
-/// error of the token request.
-#[derive(Clone)]
-pub struct IntoError<S> {
-    inner: S,
-    tokens: TokenSource,
-}
+/// The type of tower's `MapErr` could be named only with a function pointer, which each service and
+/// each future would hold.
+#[derive(Debug, Clone)]
+pub struct IntoError<S>(pub(crate) S);
 
 pin_project! {
     /// The future of an [`IntoError`].
     ///
     /// # Cancel safety
     /// Dropping it drops the inner one.
+    #[derive(Debug)]
     pub struct IntoErrorFuture<F> {
         #[pin]
         inner: F,
-        tokens: TokenSource,
     }
 }
 
@@ -117,12 +113,6 @@ fn refused(error: &Error) -> Option<Outcome> {
 
 // === impl IntoError ===
 
-impl<S> IntoError<S> {
-    pub(crate) const fn new(inner: S, tokens: TokenSource) -> Self {
-        Self { inner, tokens }
-    }
-}
-
 impl<S, R> Service<R> for IntoError<S>
 where
     S: Service<R, Error = LayersError>,
@@ -133,23 +123,14 @@ where
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.inner.poll_ready(cx).map_err(into_error)
+        self.0.poll_ready(cx).map_err(into_error)
     }
 
     #[inline]
     fn call(&mut self, request: R) -> Self::Future {
         IntoErrorFuture {
-            inner: self.inner.call(request),
-            tokens: self.tokens.clone(),
+            inner: self.0.call(request),
         }
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for IntoError<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoError")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
     }
 }
 
@@ -163,33 +144,8 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let polled = this.inner.poll(cx);
-        polled.map_err(|error| named(error, this.tokens))
+        self.project().inner.poll(cx).map_err(into_error)
     }
-}
-
-impl<F> fmt::Debug for IntoErrorFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoErrorFuture").finish_non_exhaustive()
-    }
-}
-
-/// Converts an error. A wait for a token names the endpoint and its last error.
-#[cold]
-fn named(error: LayersError, tokens: &TokenSource) -> Error {
-    let waited_for_token = matches!(
-        &error,
-        LayersError::Limit(limit) if limit.cause() == WaitCause::Readiness
-    );
-    let error = into_error(error);
-    if !waited_for_token {
-        return error;
-    }
-    let health = tokens.health();
-    let failed = health.last_error.as_ref().map(|error| format!(": {error}"));
-    let failed = failed.unwrap_or_default();
-    error.with_waited_for(format!("a token from {}{failed}", health.endpoint))
 }
 
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
@@ -203,6 +159,7 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
 /// # Examples
 /// See [`layers`](crate::layers).
 #[must_use]
+#[cold]
 pub fn into_error(error: LayersError) -> Error {
     match error {
         LayersError::Limit(error) => from_limits(error),
@@ -260,7 +217,7 @@ fn from_limits(error: LimitError) -> Error {
         Sent::Never
     };
     let waited_for = match cause {
-        WaitCause::Readiness => "a token".to_owned(),
+        WaitCause::Readiness => TOKEN.to_owned(),
         cause => cause.to_string(),
     };
     let error = Error::new(kind, error)
@@ -309,6 +266,9 @@ fn from_token(error: TokenError) -> Error {
         None => error,
     }
 }
+
+/// The cause of a wait for the token layer.
+pub(crate) const TOKEN: &str = "a token";
 
 /// The user of a client cannot move layers, as the token layer advises.
 const FOREIGN: &str =
