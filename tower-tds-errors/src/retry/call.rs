@@ -17,12 +17,10 @@ use crate::clock::{self, DeadlineAt};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind, Sent};
 
-/// One call: the request that its attempts send, its deadline, and its failures so far.
+/// One call: the request that its attempts send, its start, and its failures so far.
 pub(super) struct Call<B, P> {
     shared: Arc<Shared<P>>,
     began: Instant,
-    /// The deadline for the response head.
-    deadline: Option<Instant>,
     /// The head of the next attempt, and for errors.
     head: Parts,
     /// The body of the next attempt. Without one there is no further attempt.
@@ -50,24 +48,21 @@ pub(super) enum At {
 
 impl<B, P> Call<B, P> {
     #[inline]
-    pub(super) fn new(
-        shared: Arc<Shared<P>>,
-        began: Instant,
-        deadline: Option<Instant>,
-        (head, body): (Parts, B),
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared<P>>, began: Instant, (head, body): (Parts, B)) -> Self {
         Self {
             shared,
             began,
-            deadline,
             head,
             body: Some(body),
             past: None,
         }
     }
 
-    pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.deadline
+    /// The deadline for the response head. It is not kept, because callers move the future.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let settings = &self.shared.settings;
+        settings.deadline(&self.head.extensions, self.began)
     }
 
     /// The body of the next attempt, if there is one.
@@ -88,11 +83,12 @@ impl<B, P> Call<B, P> {
         if most > 1 && number <= most {
             self.body = self.shared.replay.replay(&body);
         }
+        let deadline = self.deadline();
         let mut request = Request::from_parts(self.head.clone(), body);
         // Layers below add headers, and the caller's map may have room for them.
         mem::swap(request.headers_mut(), &mut self.head.headers);
         let extensions = request.extensions_mut();
-        if let Some(deadline) = self.deadline {
+        if let Some(deadline) = deadline {
             extensions.insert(DeadlineAt(deadline));
         }
         if number > 1 {
@@ -152,7 +148,8 @@ impl<B, P> Call<B, P> {
     }
 
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
-        let left = self.deadline.map(|end| end.saturating_duration_since(now));
+        let left = self.deadline();
+        let left = left.map(|end| end.saturating_duration_since(now));
         let settings = &self.shared.settings;
         let past = self
             .past
@@ -171,7 +168,7 @@ impl<B, P> Call<B, P> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|end| end <= clock::now())
+        self.deadline().is_some_and(|end| end <= clock::now())
     }
 
     /// The error of a call at its deadline, if no layer below has ended it.
