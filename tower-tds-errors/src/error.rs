@@ -90,7 +90,7 @@ impl Error {
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
-        let facts = match Self::find(&*source) {
+        let facts = match chain::find::<Self>(&*source) {
             Some(known) => {
                 let mut facts = known.facts().clone();
                 if facts.sent == Sent::Never {
@@ -211,12 +211,6 @@ impl Error {
     /// ```
     pub fn set_kind(&mut self, kind: Kind) {
         self.facts_mut().set_kind(kind);
-    }
-
-    /// Finds an error of this type in `error` or in what it wraps.
-    #[must_use]
-    pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
-        chain::find(error)
     }
 
     /// The kind of the failure.

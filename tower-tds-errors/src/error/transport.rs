@@ -32,7 +32,7 @@ impl From<BoxError> for Error {
             Ok(error) => return *error,
             Err(error) => error,
         };
-        let facts = match Self::find(&*error) {
+        let facts = match find::<Self>(&*error) {
             Some(found) => found.facts().clone(),
             None => {
                 let (kind, sent) = kind(&*error);
