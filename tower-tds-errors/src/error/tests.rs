@@ -73,7 +73,10 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
 #[test]
 fn an_io_error_keeps_the_error() {
     let error = io::Error::other(Error::new(Kind::Truncated, "no"));
-    assert_eq!(find::<Error>(&error).map(Error::kind), Some(Kind::Truncated));
+    assert_eq!(
+        find::<Error>(&error).map(Error::kind),
+        Some(Kind::Truncated)
+    );
 }
 
 #[test]

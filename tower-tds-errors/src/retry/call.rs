@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -241,7 +240,7 @@ impl<B, P> Call<B, P> {
     /// Records the totals of the call, and why it ends.
     fn note(&self, error: Error, stop: GiveUp, at: At) -> Error {
         let mut error = self.named(error);
-        let elapsed = self.elapsed();
+        let elapsed = clock::now().saturating_duration_since(self.began);
         let facts = error.facts_mut();
         facts.attempts = match &self.past {
             Some(past) => {
@@ -266,10 +265,6 @@ impl<B, P> Call<B, P> {
         let facts = error.facts_mut();
         facts.note_request(&self.head.method, &self.head.uri);
         error
-    }
-
-    fn elapsed(&self) -> Duration {
-        clock::now().saturating_duration_since(self.began)
     }
 }
 

@@ -47,19 +47,11 @@ pub(super) struct Repeats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Again {
     pub(super) wait: Duration,
-    pub(super) costs: Costs,
+    /// Whether it costs one retry of the budget. It does not if the previous attempt was no work for
+    /// the service, if a layer below paces the next one, or if a newer token may help.
+    pub(super) is_paid: bool,
     /// Whether it counts against the attempts of the layer.
     pub(super) is_counted: bool,
-}
-
-/// The cost of another attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Costs {
-    /// The previous attempt was no work for the service, a layer below paces the next one, or a
-    /// newer token may help.
-    Nothing,
-    /// One retry of the budget.
-    Paid,
 }
 
 // === impl RetryState ===
@@ -99,7 +91,7 @@ impl RetryState {
         left: Option<Duration>,
     ) -> Result<Duration, GiveUp> {
         let again = self.after(error, settings, is_replayable, left)?;
-        if again.costs == Costs::Paid && !settings.pay() {
+        if again.is_paid && !settings.pay() {
             return Err(GiveUp::Budget);
         }
         self.note(error, again);
@@ -161,9 +153,11 @@ impl RetryState {
             let room = longest.saturating_sub(floor);
             self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), settings)
         };
+        let facts = error.facts();
+        let is_free = facts.resends || facts.is_paced || facts.sent == Sent::Never;
         Ok(Again {
             wait,
-            costs: costs(error),
+            is_paid: !is_free,
             is_counted,
         })
     }
@@ -195,16 +189,6 @@ impl RetryState {
             above
         };
         floor.saturating_add(above)
-    }
-}
-
-/// The cost of another attempt after this failure.
-fn costs(error: &Error) -> Costs {
-    let facts = error.facts();
-    if facts.resends || facts.is_paced || error.sent() == Sent::Never {
-        Costs::Nothing
-    } else {
-        Costs::Paid
     }
 }
 

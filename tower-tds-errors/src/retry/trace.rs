@@ -9,7 +9,6 @@ use tracing::span::EnteredSpan;
 use tracing::{Span, info_span};
 
 use super::request::Attempt;
-use crate::clock;
 use crate::error::Error;
 
 /// The name of a client.
@@ -185,7 +184,9 @@ const fn count_attempt(_: &Name, _: &'static str) {}
 #[cfg(feature = "metrics")]
 fn count_call(name: &Name, kind: &'static str, began: Instant) {
     metrics::counter!("tds_calls_total", labels(name, Some(kind))).increment(1);
-    let took = clock::now().saturating_duration_since(began).as_secs_f64();
+    let took = crate::clock::now()
+        .saturating_duration_since(began)
+        .as_secs_f64();
     metrics::histogram!("tds_call_seconds", labels(name, None)).record(took);
 }
 
