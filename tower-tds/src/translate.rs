@@ -248,9 +248,8 @@ fn from_token(error: TokenError) -> Error {
     let wait = error.retry_after();
     let endpoint = error.endpoint().and_then(|endpoint| endpoint.parse().ok());
     let advice = match (met, kind) {
-        (Kind::Rejected, _) => Some(PROXY),
-        // The text of the kind is about certificates.
-        (_, Kind::Tls) => None,
+        // The errors' own texts are about the proxy and about certificates.
+        (Kind::Rejected, _) | (_, Kind::Tls) => None,
         _ if error.is_foreign_origin() => Some(FOREIGN),
         _ => Some(error.advice()),
     };
@@ -273,8 +272,6 @@ pub(crate) const TOKEN: &str = "a token";
 /// The user of a client cannot move layers, as the token layer advises.
 const FOREIGN: &str =
     "it goes to a foreign origin: use the origin of the base url, or build another client";
-
-const PROXY: &str = "check user and password of the proxy";
 
 /// A longer pause belongs to a quota of an hour or a day: `Kind::QuotaExhausted`.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);

@@ -123,7 +123,7 @@ impl Error {
         }
         // The proxy refused the request, not the service.
         let mut causes = self.causes().map(ToString::to_string);
-        if kind == Kind::Rejected && causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
+        if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";
         }
         match facts.status.filter(|_| kind == Kind::Rejected) {
