@@ -42,7 +42,7 @@ mod trace;
 /// | bound | default |
 /// |---|---|
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
-/// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
+/// | [`attempts`](Self::attempts) | 3 |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
 /// | [`budget`](Self::budget), for all calls together | over ten seconds: one retry for ten requests, and one more each second |
 ///
@@ -147,10 +147,6 @@ impl Default for RetryLayer {
 
 impl<P> RetryLayer<P> {
     /// Sets the most attempts, the first one included.
-    ///
-    /// One retry is not counted: the first after a [`Reset`](crate::Kind::Reset) of a safe method,
-    /// because the server may have closed an idle connection. If only one attempt is allowed, there
-    /// is no such retry.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
         self.settings.attempts = attempts;

@@ -78,8 +78,7 @@ impl<B, P> Call<B, P> {
     {
         let number = self.past.as_ref().map_or(1, |past| past.state.attempts);
         let most = self.shared.settings.attempts.get();
-        // One more than the attempts, because one is not counted.
-        if most > 1 && number <= most {
+        if number < most {
             self.body = self.shared.replay.replay(&body);
         }
         let deadline = self.deadline();
