@@ -34,7 +34,8 @@ use crate::translate::{IntoError, ReadError};
 /// deadline.
 ///
 /// # Errors
-/// [`Error`](crate::Error), as of [`Client`](crate::Client).
+/// [`Error`](crate::Error), as of [`Client`](crate::Client). If a call waited for a token,
+/// [`TokenSource::health`] has the address of the endpoint and its last error.
 ///
 /// # Examples
 /// ```
