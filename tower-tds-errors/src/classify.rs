@@ -31,15 +31,6 @@ pub(crate) struct Asked {
     data: bool,
 }
 
-/// The hint of a response's headers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Hint {
-    /// The least wait before another attempt.
-    wait: Option<Duration>,
-    /// Whether a quota of longer than a minute is used up, which is too long to sleep.
-    is_long: bool,
-}
-
 /// Classifies a response that was read without [`Classify`](crate::Classify).
 ///
 /// A success is `Ok`: 2xx and 304.
@@ -82,12 +73,11 @@ pub(crate) fn error_of(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Error> {
-    let kind = by_head(status, headers, asked)?;
-    let Hint { wait, is_long } = hint(status, headers, clock::wall);
-    let kind = if kind == Kind::Throttled && is_long {
-        Kind::QuotaExhausted
-    } else {
-        kind
+    let wait = hint(status, headers, clock::wall);
+    let kind = match by_head(status, headers, asked)? {
+        // A longer window is too long to sleep.
+        Kind::Throttled if has_long_window(headers) || wait > Some(MINUTE) => Kind::QuotaExhausted,
+        kind => kind,
     };
     let text = message::text(body);
     let said = text.map_or_else(Vec::new, message::candidates);
@@ -184,29 +174,25 @@ fn is_html(headers: &HeaderMap) -> bool {
         && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
 }
 
-/// Reads `Retry-After`, and for a 429 without one the reset of Kong's limit.
+/// The least wait before another attempt: `Retry-After`, or for a 429 the reset of Kong's limit.
 ///
 /// Kong sends `RateLimit-Remaining`, `RateLimit-Reset` and `X-RateLimit-Remaining-Day` with every
 /// status. They are a reason to wait only if the limit caused the response.
-fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> SystemTime) -> Hint {
+fn hint(
+    status: StatusCode,
+    headers: &HeaderMap,
+    wall: impl Fn() -> SystemTime,
+) -> Option<Duration> {
     // Dates count from the server's `Date`, so that a skewed clock changes nothing.
     let sent = || {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         date.unwrap_or_else(&wall)
     };
-    let asked = retry_after(headers, sent);
-    if status != StatusCode::TOO_MANY_REQUESTS {
-        return Hint {
-            wait: asked,
-            is_long: false,
-        };
-    }
-    let wait = asked.or_else(|| reset(headers));
-    Hint {
-        wait,
-        is_long: has_long_window(headers) || wait > Some(Duration::from_secs(MINUTE)),
-    }
+    retry_after(headers, sent).or_else(|| match status {
+        StatusCode::TOO_MANY_REQUESTS => reset(headers),
+        _ => None,
+    })
 }
 
 /// The longest wait of all `Retry-After` headers.
@@ -309,7 +295,7 @@ fn is_data(accepted: &[u8]) -> bool {
 const MOST_BYTES: usize = 16 * 1024;
 
 /// The longest window that is worth a wait. Kong's next longer window is an hour.
-const MINUTE: u64 = 60;
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests;
