@@ -212,28 +212,20 @@ impl<B, P> Call<B, P> {
         error
     }
 
-    /// The error for a service that did not become ready.
-    pub(super) fn not_ready(&mut self, error: Error) -> Error {
-        let is_settled = error.gave_up().is_some();
-        match self.unmended() {
-            None if is_settled => self.named(error),
-            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady, At::Readying),
+    /// The error of an attempt that cannot begin: the failure before it, or the service's own.
+    pub(super) fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
+        let failure = self.past.as_mut().and_then(|past| {
+            past.state.take_back();
+            past.failure.take()
+        });
+        match (failure, error) {
+            (None, Some(error)) if error.gave_up().is_some() => self.named(error),
+            (failure, error) => {
+                let error = failure.or(error);
+                let error = error.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
+                self.note(error, stop, At::Readying)
+            }
         }
-    }
-
-    /// The error of a retry that cannot begin: the failure before it.
-    pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
-        let failure = self.unmended();
-        let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
-        self.note(error, stop, At::Readying)
-    }
-
-    /// The last failure, which no attempt follows.
-    fn unmended(&mut self) -> Option<Error> {
-        let past = self.past.as_mut()?;
-        let failure = past.failure.take()?;
-        past.state.take_back();
-        Some(failure)
     }
 
     /// Records the totals of the call, and why it ends.
