@@ -281,7 +281,10 @@ impl GiveUp {
                 "hint_too_long",
                 "; not retried because the requested wait is too long",
             ),
-            Self::Budget => ("budget", "; not retried because the retry budget is used up"),
+            Self::Budget => (
+                "budget",
+                "; not retried because the retry budget is used up",
+            ),
             Self::NotReplayable => (
                 "not_replayable",
                 "; not retried because the body cannot be sent twice",

@@ -80,7 +80,8 @@ fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
 }
 
 fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
-    let unusable = "a root certificate is not usable: give it in PEM, with a line BEGIN CERTIFICATE";
+    let unusable =
+        "a root certificate is not usable: give it in PEM, with a line BEGIN CERTIFICATE";
     let before = roots.len();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| BuildError::because(unusable, error))?;

@@ -311,8 +311,7 @@ fn from_token(error: TokenError) -> Error {
 }
 
 /// The token layer advises to move layers, which the user of a `Client` cannot do.
-const FOREIGN: &str =
-    "use the origin of the base URL, or build another client";
+const FOREIGN: &str = "use the origin of the base URL, or build another client";
 
 const PROXY: &str = "check user and password of the proxy";
 

@@ -370,7 +370,11 @@ fn an_answer_in_zstd_means_what_its_status_says_and_its_line_names_the_coding() 
             "token refused without a reason (status 401), \
              its body was not decoded (coding \"zstd\"); get a new token",
         ),
-        (429, Kind::Throttled, "(status 429), its body was not decoded"),
+        (
+            429,
+            Kind::Throttled,
+            "(status 429), its body was not decoded",
+        ),
         (
             503,
             Kind::Unavailable,

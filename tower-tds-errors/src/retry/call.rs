@@ -82,7 +82,10 @@ impl<B, P> Call<B, P> {
     where
         P: Replay<B>,
     {
-        let number = self.history.as_ref().map_or(1, |history| history.state.attempts);
+        let number = self
+            .history
+            .as_ref()
+            .map_or(1, |history| history.state.attempts);
         let most = self.shared.settings.attempts.get();
         // `<=`, because one more attempt than `most` is possible: one is not counted.
         if most > 1 && number <= most {

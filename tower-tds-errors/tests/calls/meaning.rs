@@ -57,7 +57,10 @@ async fn a_veto_is_not_undone_by_another_kind() {
     assert_eq!(error.kind(), Kind::Throttled);
     assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
     let line = error.to_string();
-    assert!(line.ends_with("not retried because a retry is forbidden"), "{line}");
+    assert!(
+        line.ends_with("not retried because a retry is forbidden"),
+        "{line}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,10 +52,7 @@ async fn a_foreign_origin_is_called_that() {
     .await;
     let line = error.to_string();
     assert_eq!(error.kind(), Kind::InvalidRequest);
-    assert!(
-        line.contains("origin that may not see the token"),
-        "{line}"
-    );
+    assert!(line.contains("origin that may not see the token"), "{line}");
     assert!(
         !line.contains("absolute uri") && !line.contains("layer"),
         "{line}"
