@@ -56,7 +56,7 @@ pub(crate) struct Cli {
     /// Format of error bodies: json, text, html, xml or empty
     #[arg(long, help_heading = ANSWERS, value_name = "FORMAT", default_value = "json")]
     error_body: ErrorBody,
-    /// Size of a live resource
+    /// Size of a live resource, at most about 16 MiB
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
 

@@ -42,7 +42,7 @@ pub struct Config {
     pub roles: Vec<String>,
     /// The format of error bodies at the data endpoints.
     pub error_body: ErrorBody,
-    /// Size in bytes of a live resource.
+    /// Size in bytes of a live resource, at most about 16 MiB.
     pub live_bytes: u64,
     /// Scripted faults.
     pub faults: Faults,

@@ -1,8 +1,8 @@
 //! The data endpoints: one call from its arrival to its answer.
 //!
-//! The order of the checks, which the contract leaves open: 416, 423, then the faults that stand in
-//! for a head, then 401, 429 and the resource. The limits per address come first because a gateway
-//! applies them to the connection, before it looks at a token.
+//! The order of the checks, which the contract leaves open: 416, 423, then the faults that replace
+//! the head, then 401, 429 and the resource. The limits per address come first because a gateway
+//! applies them to the connection, before the check of the token.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

@@ -74,7 +74,7 @@ pub enum Delay {
 // === impl Delay ===
 
 impl Delay {
-    /// The longest delay of the unbounded distributions: longer than any timeout of a client.
+    /// The longest delay of the unbounded distributions, longer than most timeouts of clients.
     pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
     /// Returns the delay of an event at `at`, a time since the simulator's start.

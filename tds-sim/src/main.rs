@@ -67,7 +67,7 @@ async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why the program cannot serve.
+/// The reason why the program cannot serve.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Addresses and credentials for a client, as one line of JSON.

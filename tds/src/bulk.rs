@@ -75,7 +75,7 @@ struct Run {
     begun: Instant,
     report: Report,
     is_json: bool,
-    /// The first failure of each kind.
+    /// The first failure of each kind: its exit and its line.
     causes: BTreeMap<&'static str, (Exit, String)>,
     ending: Ending,
     /// Whether each item is missing.

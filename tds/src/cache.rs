@@ -52,7 +52,7 @@ pub(crate) struct Terms {
 #[derive(Debug, Default)]
 struct Book {
     resources: HashMap<Arc<str>, Resource>,
-    /// The last call, if it failed for a reason of all resources.
+    /// The last call, if it failed for a reason that concerns all resources.
     outage: Option<(Arc<str>, Instant, String)>,
 }
 

@@ -59,8 +59,8 @@ pub(crate) enum Downloaded {
 impl Downloads {
     /// Downloads one item.
     ///
-    /// An existing file from the same URL and service is skipped, because only whole files get
-    /// their name.
+    /// An existing file is skipped if the manifest has its URL, service and length, because only
+    /// whole files get their name.
     pub(crate) async fn download(&self, item: &Item) -> Result<Downloaded, Trouble> {
         let path = &*self.out.join(&item.name);
         let replaced = match fs::metadata(path).await {
@@ -68,7 +68,7 @@ impl Downloads {
                 None => return Ok(Downloaded::Skipped),
                 why => why,
             },
-            Ok(_) => return Err(io::Error::other("this name exists and is no regular file").into()),
+            Ok(_) => return Err(io::Error::other("it exists and is not a regular file").into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };

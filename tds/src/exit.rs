@@ -48,7 +48,7 @@ impl Exit {
             | Kind::Timeout
             | Kind::Reset
             | Kind::Truncated => Self::Unreachable,
-            // This response is unusable. Another may be usable.
+            // This response is unusable, and others may be usable.
             _ => Self::SomeFailed,
         }
     }

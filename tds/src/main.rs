@@ -93,7 +93,7 @@ async fn run() -> Result<Exit, Failure> {
     ended
 }
 
-/// Prints a help page and ends, or returns a line with the argument and what is wrong with it.
+/// Prints a help page and ends, or returns a line with the argument and the fault.
 fn refused(error: &clap::Error) -> Failure {
     let kind = error.kind();
     if !error.use_stderr() || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

@@ -143,7 +143,7 @@ async fn own(path: &Path) -> io::Result<Part> {
         false => path,
     };
     if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
-        return Err(io::Error::other("this name exists and is no regular file"));
+        return Err(io::Error::other("it exists and is not a regular file"));
     }
     // Another process that writes the same file takes a moment.
     let mut tries = 0..100;

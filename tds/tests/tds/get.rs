@@ -205,7 +205,7 @@ async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
     let mut run = bench.tds(&["get", target, "--out", text(&file)]);
     let run = run.stderr(Stdio::piped()).spawn().expect("it starts");
     bench.seen(|seen| seen.data_calls == 1).await;
-    // While the answer comes, its part gets a place without room.
+    // The part of the file is a link to a device without space.
     let part = bench.path("bus.json.part");
     std::os::unix::fs::symlink("/dev/full", &part).expect("a link");
     let run = spawn_blocking(|| run.wait_with_output()).await;
