@@ -34,7 +34,7 @@ use crate::{
 /// [`Server`](crate::Server) for a socket.
 ///
 /// # Backpressure
-/// Always ready, because the real service refuses requests and never delays them.
+/// Always ready, because the real service refuses requests and does not queue them.
 ///
 /// # Cancel safety
 /// Dropping a future or a body aborts the call, and the ledger records that.
