@@ -148,7 +148,8 @@ impl Network {
     /// Returns the two directions of a connection. `number` connections were accepted before it.
     fn lines(&self, start: Instant, number: u64) -> [Line; 2] {
         // A fork is as good as a new seed, and similar seeds give unlike sequences.
-        let mut rng = fastrand::Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(GOLDEN_RATIO)));
+        let mut rng =
+            fastrand::Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(GOLDEN_RATIO)));
         let there = Line::new(self.there, rng.fork(), start);
         let back = Line::new(self.back, rng.fork(), start);
         [there, back]

@@ -80,11 +80,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let users = bind("--listen", job.listen).await?;
     let board = match job.status {
         Some(status) => {
-            check_local(
-                "--status",
-                status,
-                "put a proxy with a password in front",
-            )?;
+            check_local("--status", status, "put a proxy with a password in front")?;
             Some(bind("--status", status).await?)
         }
         None => None,

@@ -188,8 +188,7 @@ impl Feed {
             let outcome = self.round().await;
             drop(turn);
             // Another request cannot succeed without the role.
-            let is_over =
-                matches!(&outcome, Err(Trouble::Service(error)) if error.kind() == Kind::MissingRole);
+            let is_over = matches!(&outcome, Err(Trouble::Service(error)) if error.kind() == Kind::MissingRole);
             failures = if outcome.is_ok() { 0 } else { failures + 1 };
             let round = Round {
                 feed: number,

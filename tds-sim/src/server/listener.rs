@@ -112,9 +112,15 @@ impl Door {
     /// Returns the error text for a port that is taken.
     const fn taken(self) -> &'static str {
         match self {
-            Self::Auth => "cannot start: the auth port is not free; choose another, or 0 for a free one",
-            Self::Data => "cannot start: the data port is not free; choose another, or 0 for a free one",
-            Self::Admin => "cannot start: the admin port is not free; choose another, or 0 for a free one",
+            Self::Auth => {
+                "cannot start: the auth port is not free; choose another, or 0 for a free one"
+            }
+            Self::Data => {
+                "cannot start: the data port is not free; choose another, or 0 for a free one"
+            }
+            Self::Admin => {
+                "cannot start: the admin port is not free; choose another, or 0 for a free one"
+            }
         }
     }
 

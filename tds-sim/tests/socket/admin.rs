@@ -83,7 +83,11 @@ async fn each_control_works_as_listed() {
 async fn a_wrong_control_is_an_error_with_its_cause() {
     let server = Server::start(Config::default()).await.unwrap();
     for (path, form, says) in [
-        ("/nothing", "", "unknown path /nothing; GET / lists all controls\n"),
+        (
+            "/nothing",
+            "",
+            "unknown path /nothing; GET / lists all controls\n",
+        ),
         (
             "/rotate-secret",
             "client_id=x",

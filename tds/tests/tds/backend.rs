@@ -227,7 +227,11 @@ async fn unusable_arguments_are_refused() {
         fs::write(&list, format!("{path}\n")).expect("a file");
         let own = bench.run(&["backend", "--list", text(&list)]).await;
         assert_eq!(own.status.code(), Some(2));
-        assert!(err(&own).contains("is a path of tds itself"), "{}", err(&own));
+        assert!(
+            err(&own).contains("is a path of tds itself"),
+            "{}",
+            err(&own)
+        );
     }
     for more in [
         &["--listen", "nowhere"][..],

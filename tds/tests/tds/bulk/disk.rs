@@ -70,7 +70,10 @@ async fn unusable_lists_and_folders_are_refused_before_any_request() {
         ("/a\t.tds.lock/y\n", "not yet whole"),
         ("/a\t.tds-manifest.jsonl\n", "not yet whole"),
         ("/a\tx.part/y\n", "not yet whole"),
-        ("/a\tx\n\n/b\tx\n", "line 3: line 1 has the same file name, x:"),
+        (
+            "/a\tx\n\n/b\tx\n",
+            "line 3: line 1 has the same file name, x:",
+        ),
         ("/a b\n", "%20"),
         ("v1\n", "slash"),
         ("# nothing\n", "no line"),
