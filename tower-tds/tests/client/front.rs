@@ -376,7 +376,10 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
     with_alpn.alpn_protocols = vec![b"h2".to_vec()];
     let cases = [
         (plain().root_certificate(b"no PEM"), "root certificate"),
-        (plain().tls(tls()).root_certificate(b"any"), "ignored"),
+        (
+            plain().tls(tls()).root_certificate(b"any"),
+            "root_certificate",
+        ),
         (secure().proxy("not an address"), "proxy"),
         (plain().tls(with_alpn), "ALPN"),
         (secure().proxy("socks5://127.0.0.1:1080"), "proxy"),
