@@ -240,7 +240,11 @@ impl Limits {
     #[must_use]
     pub fn memory(&self) -> Duration {
         let longest = self.quotas.iter().map(Quota::hold).max();
-        let counted = self.lost_after.max(TIMED_OUT);
+        let counted = match self.proof {
+            Proof::Head => self.lost_after.max(TIMED_OUT),
+            // A request behind a gateway that timed out may begin late, and its end is not seen.
+            Proof::End => self.lost_after.saturating_add(TIMED_OUT),
+        };
         counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
     }
 }
