@@ -1,4 +1,4 @@
-//! Adapters: typed errors for the other layers, and their errors as typed ones.
+//! Adapters: the token layer and the limits read typed errors, and their own errors become typed.
 
 use std::{
     error::Error as _,
@@ -19,8 +19,8 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 /// Reads typed errors for the token layer and the limits.
 ///
 /// By default, the token layer and the limits read only responses. Above a
-/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer) refusals are errors, and with this value the
-/// layers read their kind.
+/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer), refusals are errors: with this value the two
+/// layers read the kind of these errors.
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
@@ -104,7 +104,7 @@ fn refused(error: &Error) -> Option<Outcome> {
     } else if kind == Kind::Throttled || kind == Kind::QuotaExhausted {
         Some(Outcome::QuotaExceeded(error.retry_after()))
     } else if kind == Kind::ConnectionLimit || kind == Kind::RangeUnclear {
-        // The second kind may be about connections, so the limits count it.
+        // A `RangeUnclear` may be about connections, so the limits count it.
         Some(Outcome::ConnectionsExceeded)
     } else {
         None
@@ -150,9 +150,9 @@ where
 
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
 ///
-/// A call that the limits rejected in a long pause has the kind of the 429 before it. A call that
-/// gets no permit for its socket in time is a [`Kind::LimitTimeout`]. A retry after a refusal by a
-/// limit of the service costs no budget, because [`RequestLimit`] delays it.
+/// A call that the limits reject during the pause after a 429 has the kind of that 429. A call
+/// without a permit for its socket in time has [`Kind::LimitTimeout`]. A retry after a 416, 423 or
+/// 429 costs no budget, because [`RequestLimit`] delays it.
 ///
 /// [`RequestLimit`]: tower_tds_limits::RequestLimit
 ///
@@ -163,7 +163,7 @@ where
 pub fn into_error(error: LayersError) -> Error {
     match error {
         LayersError::Limit(error) => from_limits(error),
-        LayersError::Inner(BearerError::Inner(error)) => match kept_back(&error) {
+        LayersError::Inner(BearerError::Inner(error)) => match limit_error(&error) {
             Some(limit) => from_limits(limit),
             None if refused(&error).is_some() => error.with_paced_retries(),
             None => error,
@@ -175,8 +175,8 @@ pub fn into_error(error: LayersError) -> Error {
     }
 }
 
-/// A refused call is sent again only if a newer token exists or was requested for it. One that the
-/// gateway refused because it cannot check tokens is retried as in any outage.
+/// A refused call is sent again only if a newer token exists or was requested for it. A call whose
+/// token the gateway could not check is retried as in any outage.
 fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
         if rejection.is_worth_a_resend() {
@@ -189,7 +189,7 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
 }
 
 /// Finds the limit's error inside a connector's: there was no permit for a socket in time.
-fn kept_back(error: &Error) -> Option<LimitError> {
+fn limit_error(error: &Error) -> Option<LimitError> {
     let mut next = error.source();
     while let Some(link) = next {
         if let Some(limit) = link.downcast_ref::<LimitError>() {
@@ -269,9 +269,8 @@ fn from_token(error: TokenError) -> Error {
 /// The cause of a wait for the token layer.
 pub(crate) const TOKEN: &str = "a token";
 
-/// The user of a client cannot move layers, as the token layer advises.
-const FOREIGN: &str =
-    "it goes to a foreign origin: use the origin of the base url, or build another client";
+/// The token layer advises to move layers, which the user of a `Client` cannot do.
+const FOREIGN: &str = "use the origin of the base URL, or build another client";
 
 /// A longer pause belongs to a quota of an hour or a day: `Kind::QuotaExhausted`.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! The retry state of one call, and the decision after a failed attempt: arithmetic, without clock and
-//! without I/O.
+//! The retry state of one call, and the decision after a failed attempt. It reads no clock and does
+//! no I/O.
 
 #![cfg_attr(
     not(test),
@@ -22,7 +22,7 @@ pub(super) struct RetryState {
     /// The number of attempts made.
     pub(super) attempts: u32,
     /// Whether a retry that is allowed only once was made.
-    is_cured: bool,
+    used_single_retry: bool,
     /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
     rng: Rng,
@@ -45,7 +45,7 @@ impl RetryState {
         Self {
             repeat,
             attempts: 1,
-            is_cured: false,
+            used_single_retry: false,
             sent: Sent::Never,
             rng: Rng::new(),
         }
@@ -58,13 +58,13 @@ impl RetryState {
         }
     }
 
-    /// Takes back the last attempt, which was not made.
+    /// Takes the last attempt off the count, because it was not made.
     pub(super) fn take_back(&mut self) {
         self.attempts = self.attempts.saturating_sub(1);
     }
 
     /// Records and pays for the next attempt. Returns its wait, or why there is none.
-    pub(super) fn go_on(
+    pub(super) fn begin_retry(
         &mut self,
         error: &Error,
         settings: &Settings,
@@ -91,7 +91,7 @@ impl RetryState {
             return Err(settled);
         }
         let advice = error.advice();
-        if advice == Advice::Never || (advice.is_once() && self.is_cured) {
+        if advice == Advice::Never || (advice.is_once() && self.used_single_retry) {
             return Err(GiveUp::Fatal);
         }
         if self.repeat.is_forbidden {
@@ -132,15 +132,15 @@ impl RetryState {
 
     /// Records that another attempt follows a failure.
     pub(super) fn note(&mut self, error: &Error) {
-        self.is_cured |= error.advice().is_once();
+        self.used_single_retry |= error.advice().is_once();
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }
         self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// Draws a wait of at least `floor` with jitter of at most `room`, so that waits with one floor
-    /// end apart.
+    /// Draws a wait of at least `floor`, with jitter of at most `room` that spreads waits with the
+    /// same floor.
     fn draw(&mut self, floor: Duration, room: Duration, settings: &Settings) -> Duration {
         let nth = self.attempts.saturating_sub(1);
         let drawn = settings
@@ -177,7 +177,7 @@ impl Repeats {
     }
 }
 
-/// The least wait that settings cannot shorten. A quota's hint replaces it.
+/// The minimum wait, which settings cannot shorten. The hint of a 429 replaces it.
 fn least(error: &Error) -> Duration {
     match error.advice() {
         Advice::Silence => SILENCE,
@@ -186,7 +186,7 @@ fn least(error: &Error) -> Duration {
     }
 }
 
-/// A token layer returns a refusal this long before the deadline.
+/// The token layer returns a held refusal this long before the deadline, so no newer token arrived.
 const HEADROOM: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

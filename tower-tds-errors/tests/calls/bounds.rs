@@ -33,12 +33,12 @@ fn n(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).unwrap()
 }
 
-/// So many retries in a second, whatever is requested.
+/// A budget of `retries` retries per second, independent of the requests.
 fn budget(retries: u32) -> Arc<TpsBudget> {
     Arc::new(TpsBudget::new(secs(1), retries, 0.0))
 }
 
-/// Answers after so long, each time.
+/// Answers each request after `latency`.
 fn slow(latency: Duration) -> Probe {
     Probe::with(|_| Ok(status_of(200)), latency, usize::MAX)
 }
@@ -165,7 +165,7 @@ async fn a_retry_that_helped_is_paid_for_all_the_same() {
     assert_eq!(probe.seen().len(), 3);
 }
 
-/// Ready for so many calls, and never again.
+/// Is ready for a number of calls, and never after that.
 #[derive(Clone)]
 struct Few(u32, Arc<AtomicU32>);
 
@@ -226,7 +226,7 @@ async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
         "{line}"
     );
     assert!(
-        line.ends_with("; retry later; not retried as too many requests fail"),
+        line.ends_with("; retry later; not retried because the retry budget is used up"),
         "{line}"
     );
     assert!(!line.contains(char::is_control), "{line}");
@@ -245,7 +245,7 @@ fn renewed(
         })
 }
 
-/// A service that refuses all tokens whose call is numbered below this.
+/// A service that refuses the tokens of the first `below` calls.
 fn refusing(below: usize) -> Probe {
     Probe::new(move |n| {
         let mut response = status_of(if n < below { 401 } else { 200 });
@@ -260,14 +260,14 @@ async fn a_service_that_refuses_every_token_is_sent_its_load_and_the_budget_and_
         let probe = refusing(usize::MAX);
         let layer = RetryLayer::new().attempts(n(attempts));
         let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
-        // A minute at the rate that the contract allows.
+        // One minute at the allowed rate.
         for _ in 0..3_000 {
             let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
             assert_eq!(error.kind(), Kind::InvalidToken);
             advance(Duration::from_millis(20)).await;
         }
         let sent = probe.seen().len();
-        // A tenth, and ten in each ten seconds.
+        // The budget: a tenth of the calls, and ten in each ten seconds.
         assert!((3_300..=3_000 + 300 + 60 + 10).contains(&sent), "{sent}");
     }
 }

@@ -267,7 +267,7 @@ async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
     }
 }
 
-/// How often a request of `method` goes out where each attempt fails with `kind`.
+/// The number of attempts of a request whose attempts all fail with `kind`.
 async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
     let service = tower::service_fn(|_: Request<()>| {
         std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
@@ -351,7 +351,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
             assert_eq!(probe.seen().len(), 3, "{method}");
         }
     }
-    // Where there is no second copy, the reason is that one.
+    // Without a copy of the body, that is the reason.
     let probe = Probe::always(503);
     let request = with_consent(Method::POST);
     let error = send(attempts(1), &probe, request).await.unwrap_err();

@@ -35,7 +35,7 @@ impl<L: Limit> Waiter<L> {
     /// Keeps the place, and lets later waiters pass until this one is polled again.
     ///
     /// # Errors
-    /// If it has no place and `most_waiting` others wait.
+    /// If this waiter has no place and `most_waiting` others wait.
     pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Full> {
         self.shared.skip(&mut self.place, self.line, most_waiting)
     }
@@ -54,10 +54,10 @@ impl<L: Limit> Waiter<L> {
 }
 
 impl<L: Limit + Send + 'static> Waiter<L> {
-    /// Waits until the limit has counted one more.
+    /// Waits until this waiter may pass.
     ///
     /// # Errors
-    /// If it has no place and `most_waiting` others wait.
+    /// If this waiter has no place and `most_waiting` others wait.
     #[inline]
     pub(crate) fn poll_pass(
         &mut self,
