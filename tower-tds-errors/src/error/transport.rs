@@ -171,6 +171,16 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     Some(with_own_sent(kind))
 }
 
+/// Whether the server refused the client's certificate, or its absence, and so the request behind
+/// it. rustls shows it only in its text.
+fn refuses(error: &std::io::Error) -> bool {
+    let words = error.to_string();
+    let alert = words.strip_prefix("received fatal alert: ");
+    alert.is_some_and(|alert| {
+        alert.contains("Certificate") || alert == "UnknownCA" || alert == "AccessDenied"
+    })
+}
+
 /// Classifies IO errors, and errors wrapped in them.
 fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<KindAndSent> {
     let connecting = stage == Some(Stage::Connecting);
@@ -179,6 +189,8 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<KindAndSent> {
         ErrorKind::TimedOut => timeout(stage),
         // The error of rustls and native TLS stacks for a bad certificate, version or name.
         ErrorKind::InvalidData if connecting => Kind::Tls,
+        // In TLS 1.3 a server refuses the client's certificate after the handshake.
+        ErrorKind::InvalidData if stage == Some(Stage::Connected) && refuses(error) => Kind::Tls,
         // The error of decoders. A connection's own errors come inside of hyper's.
         ErrorKind::InvalidData | ErrorKind::InvalidInput if stage.is_none() => Kind::Malformed,
         // Only `connect` returns this, so nothing was sent.
