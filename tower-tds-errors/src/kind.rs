@@ -218,7 +218,8 @@ kinds! {
         Timeout: "timeout", Backoff, Unknown,
             "no response in time",
             "retry, request less, or allow more time";
-        /// The connection ended before the response. It may have been idle in a pool.
+        /// The connection ended before the response. If it was idle in a pool, one retry follows at
+        /// once.
         Reset: "reset", Backoff, Unknown,
             "connection closed before the response",
             "retry if the request may run twice";

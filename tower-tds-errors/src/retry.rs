@@ -42,7 +42,7 @@ mod trace;
 /// | bound | default |
 /// |---|---|
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
-/// | [`attempts`](Self::attempts) | 3 |
+/// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
 /// | [`budget`](Self::budget), for all calls together | one retry for ten requests, and one more each second, counted over ten seconds |
 ///
@@ -148,6 +148,10 @@ impl Default for RetryLayer {
 
 impl<P> RetryLayer<P> {
     /// Sets the maximum number of attempts, including the first.
+    ///
+    /// One retry is not counted: the first after a [`Reset`](crate::Kind::Reset) of a safe method,
+    /// because the server may have closed an idle connection. If only one attempt is allowed, there
+    /// is no such retry.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
         self.settings.attempts = attempts;

@@ -81,7 +81,8 @@ impl<B, P> Call<B, P> {
             .as_ref()
             .map_or(1, |history| history.state.attempts);
         let most = self.shared.settings.attempts.get();
-        if number < most {
+        // One more than the attempts, because one is not counted.
+        if most > 1 && number <= most {
             self.body = self.shared.replay.replay(&body);
         }
         let deadline = self.deadline();

@@ -92,12 +92,17 @@ async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more
 
 #[tokio::test(start_paused = true)]
 async fn no_call_is_sent_more_often_than_its_attempts() {
-    for (way, _) in WAYS {
+    for (way, kind) in WAYS {
         let sim = failing(way);
         // The pauses are so long that the budget denies no retry.
         let errors = offer(&sim, way, 50, Duration::from_secs(20)).await;
-        assert!(errors.iter().all(|error| error.attempts() == 3), "{way}");
-        assert_eq!(sim.ledger().summary().data_calls, 150);
+        // Once more, uncounted, where an idle connection may have been closed.
+        let attempts = 3 + u32::from(kind == Kind::Reset);
+        assert!(
+            errors.iter().all(|error| error.attempts() == attempts),
+            "{way}"
+        );
+        assert_eq!(sim.ledger().summary().data_calls, 50 * u64::from(attempts));
     }
 }
 

@@ -13,9 +13,9 @@ use http_body_util::Full;
 use tokio::time::{Instant, advance, timeout};
 use tower::retry::budget::TpsBudget;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
+use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
-use crate::probe::{Probe, get, status_of};
+use crate::probe::{self, Probe, get, status_of};
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
 
@@ -36,6 +36,10 @@ fn n(n: u32) -> NonZeroU32 {
 /// A budget of `retries` retries per second, independent of the requests.
 fn budget(retries: u32) -> Arc<TpsBudget> {
     Arc::new(TpsBudget::new(secs(1), retries, 0.0))
+}
+
+fn reset() -> probe::Answer {
+    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
 }
 
 /// Answers each request after `latency`.
@@ -152,6 +156,40 @@ async fn requests_that_never_left_and_cured_tokens_cost_nothing() {
         stack.clone().oneshot(get("/")).await.unwrap();
     }
     assert_eq!(dead.seen().len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_is_not_counted() {
+    let layer = RetryLayer::new().attempts(n(2)).budget(budget(20));
+    let probe = Probe::new(|n| {
+        if n % 2 == 0 {
+            reset()
+        } else {
+            Ok(status_of(200))
+        }
+    });
+    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    let start = Instant::now();
+    for _ in 0..20 {
+        let response = stack.clone().oneshot(get("/")).await.unwrap();
+        assert_eq!(Attempt::of(response.extensions()), 2);
+    }
+    // The budget pays for each.
+    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Budget));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+
+    // A second one in the same call is a failure like any other.
+    let layer = layer.budget(None);
+    let probe = Probe::new(|_| reset());
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
+    assert_eq!(probe.seen()[1].at, Duration::ZERO);
+    let once = layer.clone().attempts(n(1));
+    let probe = Probe::new(|_| reset());
+    let error = send(&once, &probe, get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+    assert_eq!(probe.seen().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -247,7 +247,8 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
 #[tokio::test(start_paused = true)]
 async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
     for (method, kind, sends) in [
-        (Method::GET, io::ErrorKind::ConnectionReset, 3),
+        // And once for free: it may have met a connection that had been idle.
+        (Method::GET, io::ErrorKind::ConnectionReset, 4),
         (Method::PUT, io::ErrorKind::ConnectionReset, 3),
         (Method::POST, io::ErrorKind::ConnectionReset, 1),
         (Method::PATCH, io::ErrorKind::TimedOut, 1),
@@ -289,9 +290,12 @@ async fn get_head_options_trace_put_and_delete_are_retried_whatever_may_have_bee
         let once = [Kind::InvalidToken, Kind::Unauthorized, Kind::Misdirected];
         let once = once.contains(kind) || *kind == Kind::RangeUnclear;
         let usual = if once { 2 } else { 3 };
+        // It may have met a connection that had been idle: once more, for free.
+        let closed = *kind == Kind::Reset;
         for method in safe.iter().chain(&twice) {
+            let free = u32::from(closed && safe.contains(method));
             let (sent, _) = sends(method, *kind).await;
-            assert_eq!(sent, usual, "{method} {kind}");
+            assert_eq!(sent, usual + free, "{method} {kind}");
         }
     }
 }
@@ -342,6 +346,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
     for method in [Method::POST, Method::PATCH] {
         for reset in [true, false] {
             let probe = Probe::new(move |_| match reset {
+                // The request has effects even so: no free attempt.
                 true => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 false => Ok(status_of(503)),
             });
@@ -517,6 +522,8 @@ proptest! {
             let start = Instant::now();
             let layer = attempts(most).deadline(secs(deadline));
             let result = send(layer, &probe, get("/")).await;
+            // The one for a connection that may have been idle is not counted.
+            let most = most + u32::from(most > 1);
             assert!(probe.seen().len() <= usize::try_from(most).unwrap());
             assert!(start.elapsed() <= secs(deadline) + Duration::from_millis(1));
             match result {

@@ -3,13 +3,13 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
 
-use super::{Repeats, RetryState, is_free};
+use super::{Again, Repeats, RetryState};
 use crate::kind::{Advice, SILENCE};
 use crate::retry::request::Repeat;
 use crate::retry::settings::Settings;
 use crate::{Error, GiveUp, Kind, Sent, classify};
 
-/// The state of a PUT after `attempts` attempts.
+/// The state of a PUT after `attempts` attempts. Its connection was not idle.
 fn put(seed: u64, attempts: u32) -> RetryState {
     of(&Method::PUT, seed, attempts)
 }
@@ -18,7 +18,7 @@ fn of(method: &Method, seed: u64, attempts: u32) -> RetryState {
     let repeats = Repeats::of(method, None);
     fastrand::seed(seed);
     let mut state = RetryState::of(repeats);
-    state.attempts = attempts;
+    (state.attempts, state.counted) = (attempts, attempts);
     state
 }
 
@@ -30,16 +30,12 @@ fn hinted(kind: Kind, hint: Duration) -> Error {
     failed(kind).with_retry_after(hint)
 }
 
-fn after(
-    state: &mut RetryState,
-    error: &Error,
-    left: Option<Duration>,
-) -> Result<Duration, GiveUp> {
+fn after(state: &mut RetryState, error: &Error, left: Option<Duration>) -> Result<Again, GiveUp> {
     state.after(error, &Settings::default(), true, left)
 }
 
 fn wait(state: &mut RetryState, error: &Error) -> Result<Duration, GiveUp> {
-    after(state, error, None)
+    after(state, error, None).map(|again| again.wait)
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -57,8 +53,9 @@ fn exactly_the_retryable_kinds_are_retried() {
 #[test]
 fn a_refused_token_is_retried_once_and_at_once() {
     let (mut state, error) = (put(7, 1), failed(Kind::InvalidToken));
-    assert_eq!(wait(&mut state, &error), Ok(Duration::ZERO));
-    state.note(&error);
+    let again = after(&mut state, &error, None).unwrap();
+    assert_eq!(again.wait, Duration::ZERO);
+    state.note(&error, again);
     assert_eq!(wait(&mut state, &error), Err(GiveUp::Fatal));
 }
 
@@ -147,11 +144,36 @@ fn each_stop_has_its_reason() {
 }
 
 #[test]
-fn a_request_that_was_never_sent_costs_nothing() {
+fn a_connection_that_may_have_been_idle_is_met_once_and_not_counted() {
     for kind in Kind::ALL {
-        let is_unsent = kind.row().sent == Sent::Never;
-        assert_eq!(is_free(&failed(*kind)), is_unsent, "{kind}");
-        assert!(is_free(&failed(*kind).with_paced_retries()), "{kind}");
+        let error = failed(*kind);
+        let mut last = of(&Method::GET, 7, 3);
+        let again = after(&mut last, &error, None);
+        let free = Again {
+            wait: Duration::ZERO,
+            is_paid: true,
+            is_counted: false,
+        };
+        assert_eq!(again == Ok(free), *kind == Kind::Reset, "{kind}");
+        if let Ok(again) = again {
+            last.note(&error, again);
+            assert_eq!((last.attempts, last.counted), (4, 3));
+        }
+        assert!(after(&mut last, &error, None).is_err());
+    }
+}
+
+#[test]
+fn a_request_that_was_never_sent_costs_nothing() {
+    for kind in Kind::ALL
+        .iter()
+        .filter(|kind| kind.row().advice != Advice::Never)
+    {
+        let again = after(&mut put(7, 1), &failed(*kind), None);
+        let is_paid = kind.row().sent != Sent::Never;
+        assert_eq!(again.map(|again| again.is_paid), Ok(is_paid), "{kind}");
+        let paced = after(&mut put(7, 1), &failed(*kind).with_paced_retries(), None);
+        assert_eq!(paced.map(|again| again.is_paid), Ok(false), "{kind}");
     }
 }
 
@@ -175,7 +197,11 @@ fn the_longest_wait_holds_below_a_second_but_for_the_one_that_is_always_kept() {
             longest_wait: longest,
             ..Settings::default()
         };
-        let asked = |error: &Error, seed| put(seed, 2).after(error, &settings, true, None);
+        let asked = |error: &Error, seed| {
+            put(seed, 2)
+                .after(error, &settings, true, None)
+                .map(|again| again.wait)
+        };
         for seed in 0..500 {
             for kind in [Kind::Unavailable, Kind::Connect, Kind::RangeUnclear] {
                 let slept = asked(&failed(kind), seed).unwrap();
@@ -244,7 +270,7 @@ proptest! {
         let again = after(&mut put(seed, 1), &hinted(kind, hint), Some(left));
         let floor = if kind == Kind::RateExceeded { hint.max(SILENCE) } else { hint };
         if floor < left {
-            let wait = again.unwrap();
+            let wait = again.unwrap().wait;
             prop_assert!(wait >= floor && wait - floor <= (left - floor) / 2);
         } else {
             prop_assert_eq!(again, Err(GiveUp::Deadline));
@@ -254,8 +280,8 @@ proptest! {
     #[test]
     fn a_wait_always_fits_into_the_deadline(kind in kinds(), left in 0u64..5_000, seed: u64) {
         let left = Duration::from_millis(left);
-        if let Ok(wait) = after(&mut put(seed, 1), &failed(kind), Some(left)) {
-            prop_assert!(wait < left);
+        if let Ok(again) = after(&mut put(seed, 1), &failed(kind), Some(left)) {
+            prop_assert!(again.wait < left);
         }
     }
 
