@@ -28,7 +28,6 @@ use crate::{
     request::RequestBody,
     status::Status,
     tracker::CallTracker,
-    translate::TOKEN,
 };
 
 /// A client of the service. It adds a valid token, keeps within the limits, and returns typed
@@ -305,18 +304,11 @@ impl Shared {
         with_body.filter_map(at).min()
     }
 
-    /// Records a failure. Adds what the layers do not have: the setting that solves the problem, and
-    /// the token endpoint with its last error.
+    /// Records a failure. Adds the setting that solves the problem.
     #[cold]
     fn failed(&self, mut error: Error) -> Error {
         if error.is_unknown_issuer() {
             error = error.with_advice(ADD_ROOT);
-        }
-        if error.waited_for() == Some(TOKEN) {
-            let health = self.tokens.health();
-            let failed = health.last_error.as_ref().map(|error| format!(": {error}"));
-            let failed = failed.unwrap_or_default();
-            error = error.with_waited_for(format!("{TOKEN} from {}{failed}", health.endpoint));
         }
         self.calls.failed(&error);
         error

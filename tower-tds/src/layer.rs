@@ -36,8 +36,7 @@ use crate::translate::{IntoError, ReadError};
 /// within its deadline.
 ///
 /// # Errors
-/// An [`Error`](crate::Error), as for [`Client`](crate::Client). If a call waited for a token,
-/// [`TokenSource::health`] has the address of the endpoint and its last error.
+/// An [`Error`](crate::Error), as for [`Client`](crate::Client).
 ///
 /// # Examples
 /// ```
@@ -133,7 +132,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
             .deadline_from(DeadlineAt::of);
         ServiceBuilder::new()
             .layer(self.retry.clone())
-            .layer_fn(IntoError)
+            .layer_fn(|limited| IntoError::new(limited, self.tokens.clone()))
             .layer(limit)
             .layer(bearer)
             .layer(ClassifyLayer::new())

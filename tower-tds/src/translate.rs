@@ -11,7 +11,7 @@ use std::{
 use http::{Method, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower::BoxError;
-use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
+use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
@@ -29,10 +29,13 @@ pub struct ReadError;
 
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
-/// The type of tower's `MapErr` could be named only with a function pointer, which each service and
-/// each future would hold.
+/// If a call ends while it waits for a token, the error names the token endpoint and the last
+/// failed token request.
 #[derive(Debug, Clone)]
-pub struct IntoError<S>(pub(crate) S);
+pub struct IntoError<S> {
+    inner: S,
+    tokens: TokenSource,
+}
 
 pin_project! {
     /// The future of an [`IntoError`].
@@ -43,6 +46,7 @@ pin_project! {
     pub struct IntoErrorFuture<F> {
         #[pin]
         inner: F,
+        tokens: TokenSource,
     }
 }
 
@@ -113,6 +117,12 @@ fn refused(error: &Error) -> Option<Outcome> {
 
 // === impl IntoError ===
 
+impl<S> IntoError<S> {
+    pub(crate) const fn new(inner: S, tokens: TokenSource) -> Self {
+        Self { inner, tokens }
+    }
+}
+
 impl<S, R> Service<R> for IntoError<S>
 where
     S: Service<R, Error = LayersError>,
@@ -123,13 +133,14 @@ where
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.0.poll_ready(cx).map_err(into_error)
+        self.inner.poll_ready(cx).map_err(into_error)
     }
 
     #[inline]
     fn call(&mut self, request: R) -> Self::Future {
         IntoErrorFuture {
-            inner: self.0.call(request),
+            inner: self.inner.call(request),
+            tokens: self.tokens.clone(),
         }
     }
 }
@@ -144,8 +155,27 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll(cx).map_err(into_error)
+        let this = self.project();
+        let polled = this.inner.poll(cx);
+        polled.map_err(|error| named(error, this.tokens))
     }
+}
+
+/// Converts an error. A wait for a token names the endpoint and its last error.
+#[cold]
+fn named(error: LayersError, tokens: &TokenSource) -> Error {
+    let waited_for_token = matches!(
+        &error,
+        LayersError::Limit(limit) if limit.cause() == WaitCause::Readiness
+    );
+    let error = into_error(error);
+    if !waited_for_token {
+        return error;
+    }
+    let health = tokens.health();
+    let failed = health.last_error.as_ref().map(|error| format!(": {error}"));
+    let failed = failed.unwrap_or_default();
+    error.with_waited_for(format!("a token from {}{failed}", health.endpoint))
 }
 
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
@@ -217,7 +247,7 @@ fn from_limits(error: LimitError) -> Error {
         Sent::Never
     };
     let waited_for = match cause {
-        WaitCause::Readiness => TOKEN.to_owned(),
+        WaitCause::Readiness => "a token".to_owned(),
         cause => cause.to_string(),
     };
     let error = Error::new(kind, error)
@@ -265,9 +295,6 @@ fn from_token(error: TokenError) -> Error {
         None => error,
     }
 }
-
-/// The cause of a wait for the token layer.
-pub(crate) const TOKEN: &str = "a token";
 
 /// The token layer advises to move layers, which the user of a `Client` cannot do.
 const FOREIGN: &str = "use the origin of the base URL, or build another client";

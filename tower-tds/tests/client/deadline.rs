@@ -166,6 +166,30 @@ async fn a_silent_token_endpoint_costs_two_seconds_and_no_data_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_error_for_a_silent_token_endpoint_names_its_address() {
+    let mut config = Config::default();
+    let silent = TokenFault::Slow(Duration::from_secs(100_000));
+    let always = Scripted::new(silent, When::Always);
+    config.faults.token.push(always);
+    let sim = Sim::new(config);
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials.expect("usable"));
+    let tokens = tokens.build(tower::util::MapRequest::new(sim.clone(), same));
+    let origin = "https://data.example.org".parse().expect("a URL");
+    let origin = Origin::from_uri(&origin).expect("an origin");
+    let layer = TdsLayer::new(tokens, [origin], Limiter::new(default_limits()))
+        .retry(RetryLayer::new().deadline(TWO));
+    let stack = ServiceBuilder::new()
+        .layer(layer)
+        .map_future(Box::pin)
+        .service(sim);
+    let error = stack.oneshot(get("/v1/live/bus")).await.map(drop);
+    let error = error.expect_err("there is no token").to_string();
+    assert!(error.contains("https://auth.example.org/auth/"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn bodies_that_drip_and_hold_all_places_cost_two_seconds() {
     let mut config = Config::default();
     let drip = DataFault::Drip(Duration::from_secs(29));
