@@ -154,9 +154,8 @@ fn all_layers_together_allocate_for_the_head_the_deadline_and_the_guard_alone() 
     assert_eq!(allocations(service), ALL * CALLS);
 }
 
-/// A move of more than 256 bytes costs 64 to 76 instructions, and a smaller one 29. The response
-/// future should have 720 bytes at most, which it does not reach: the request of the attempt and
-/// the copy for the next attempt take 520.
+/// A move of more than 256 bytes costs 64 to 76 instructions, and a smaller one 29. The request of the attempt
+/// and the copy for the next one take 520 bytes of the future.
 #[test]
 fn the_response_and_the_future_of_the_stack_are_small_to_move() {
     let runtime = token::runtime();
@@ -164,7 +163,7 @@ fn the_response_and_the_future_of_the_stack_are_small_to_move() {
     let (response, future) = sizes(&mut service);
     eprintln!("response: {response} bytes, future: {future} bytes");
     assert!(response <= 256, "{response}");
-    assert!(future <= 752, "{future}");
+    assert!(future <= 720, "{future}");
 }
 
 fn sizes<S: Service<Request<Body>>>(service: &mut S) -> (usize, usize) {

@@ -8,8 +8,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE,
-    RETRY_AFTER,
+    ACCEPT, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE, RETRY_AFTER,
 };
 use http::{HeaderMap, StatusCode};
 
@@ -28,15 +27,6 @@ pub(crate) struct Expected {
     has_range: bool,
     /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
     is_data_only: bool,
-}
-
-/// The hint of a response's headers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Hint {
-    /// The minimum wait before another attempt.
-    wait: Option<Duration>,
-    /// Whether the quota is used up for longer than a minute.
-    is_long: bool,
 }
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
@@ -82,15 +72,13 @@ pub(crate) fn error_of(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Error> {
-    let kind = by_head(status, headers, expected)?;
-    let Hint { wait, is_long } = hint(status, headers, clock::wall);
-    let kind = if kind == Kind::Throttled && is_long {
-        Kind::QuotaExhausted
-    } else {
-        kind
+    let wait = hint(status, headers, clock::wall);
+    let kind = match by_head(status, headers, expected)? {
+        // A longer window is too long to sleep.
+        Kind::Throttled if has_long_window(headers) || wait > Some(MINUTE) => Kind::QuotaExhausted,
+        kind => kind,
     };
-    let coding = coding(headers);
-    let text = message::text(body).filter(|text| coding.is_none() || is_plain(text));
+    let text = message::text(body);
     let said = text.map_or_else(Vec::new, message::candidates);
     // The header is complete, and the body may be cut, generic or translated.
     let challenges = message::challenges(headers);
@@ -114,14 +102,10 @@ pub(crate) fn error_of(
             shown(&message)
         }
     });
-    facts.coding = coding
-        .filter(|_| text.is_none() && !body.is_empty())
-        .and_then(shown);
     facts.request_id = request_id(headers);
     // The same bound as for a read from the connection, because an error may be kept for a long
     // wait.
     let kept = body.get(..MOST_BYTES).unwrap_or(body);
-    facts.is_cut = kept.len() < body.len();
     facts.body = kept.to_vec().into();
     if status.is_redirection() {
         facts.location = text_of(headers, LOCATION.as_str()).and_then(redact::reference);
@@ -190,43 +174,25 @@ fn is_html(headers: &HeaderMap) -> bool {
         && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
 }
 
-/// The first coding that the headers declare for the body.
-fn coding(headers: &HeaderMap) -> Option<&str> {
-    let declared = headers.get_all(CONTENT_ENCODING).iter();
-    let declared = declared.filter_map(|value| value.to_str().ok());
-    let mut codings = declared.flat_map(|value| value.split(',')).map(str::trim);
-    codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
-}
-
-/// Whether a body is plain text although a coding is declared: some servers declare a coding and do
-/// not apply it. A coded body has control characters.
-fn is_plain(text: &str) -> bool {
-    !text.contains(|c: char| c.is_control() && !c.is_whitespace())
-}
-
-/// Reads `Retry-After`, and for a 429 without one the reset of Kong's limit.
+/// The least wait before another attempt: `Retry-After`, or for a 429 the reset of Kong's limit.
 ///
 /// Kong sends `RateLimit-Remaining`, `RateLimit-Reset` and `X-RateLimit-Remaining-Day` with every
-/// status. They matter only in a 429.
-fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> SystemTime) -> Hint {
+/// status. They are a reason to wait only if the limit caused the response.
+fn hint(
+    status: StatusCode,
+    headers: &HeaderMap,
+    wall: impl Fn() -> SystemTime,
+) -> Option<Duration> {
     // Dates count from the server's `Date`, so that a skewed clock changes nothing.
     let sent = || {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         date.unwrap_or_else(&wall)
     };
-    let requested = retry_after(headers, sent);
-    if status != StatusCode::TOO_MANY_REQUESTS {
-        return Hint {
-            wait: requested,
-            is_long: false,
-        };
-    }
-    let wait = requested.or_else(|| reset(headers));
-    Hint {
-        wait,
-        is_long: has_long_window(headers) || wait > Some(Duration::from_secs(MINUTE)),
-    }
+    retry_after(headers, sent).or_else(|| match status {
+        StatusCode::TOO_MANY_REQUESTS => reset(headers),
+        _ => None,
+    })
 }
 
 /// The longest wait of all `Retry-After` headers.
@@ -329,7 +295,7 @@ fn is_data(accepted: &[u8]) -> bool {
 const MOST_BYTES: usize = 16 * 1024;
 
 /// The longest window that is worth a wait. Kong's next longer window is an hour.
-const MINUTE: u64 = 60;
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests;

@@ -56,14 +56,10 @@ pub(crate) struct Facts {
     pub(crate) status: Option<StatusCode>,
     /// The message of the service, without possible secrets.
     pub(crate) message: Option<Box<str>>,
-    /// The content coding of a body that was not decoded.
-    pub(crate) coding: Option<Box<str>>,
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
     pub(crate) body: Bytes,
-    /// Whether the body was longer than what was read.
-    pub(crate) is_cut: bool,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) method: Option<Method>,
     pub(crate) uri: Option<Box<str>>,
@@ -94,7 +90,7 @@ impl Error {
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
-        let facts = match Self::find(&*source) {
+        let facts = match chain::find::<Self>(&*source) {
             Some(known) => {
                 let mut facts = known.facts().clone();
                 if facts.sent == Sent::Never {
@@ -218,12 +214,6 @@ impl Error {
         self.facts_mut().set_kind(kind);
     }
 
-    /// Finds an error of this type in `error` or in what it wraps.
-    #[must_use]
-    pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
-        chain::find(error)
-    }
-
     /// The kind of the failure.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -233,8 +223,7 @@ impl Error {
     /// Whether a retry of the same request may succeed.
     ///
     /// It stays true when the attempts are used up: see [`gave_up`](Self::gave_up). It is false if
-    /// a layer forbids a retry. It is also false for a [`Kind::Unauthorized`] whose body was cut,
-    /// because the missing part may contain the reason.
+    /// a layer forbids a retry.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
@@ -364,13 +353,10 @@ impl Error {
         self.facts().received
     }
 
-    /// The retry rule: the kind's own, unless the body was cut.
+    /// The retry rule: the kind's own, unless a newer token may help.
     pub(crate) fn advice(&self) -> Advice {
         if self.facts().resends {
             return Advice::Once;
-        }
-        if self.kind() == Kind::Unauthorized && self.facts().is_cut {
-            return Advice::Never;
         }
         self.kind().row().advice
     }

@@ -303,9 +303,7 @@ where
         settings.deposit();
         let began = clock::now();
         let trace = Trace::begin(&request, &settings.name, began);
-        let deadline = settings.deadline(request.extensions(), began);
-        let shared = Arc::clone(&self.shared);
-        let call = Call::new(shared, began, deadline, request.into_parts());
+        let call = Call::new(Arc::clone(&self.shared), began, request.into_parts());
         RetryFuture::new(self.inner.clone(), call, trace)
     }
 }

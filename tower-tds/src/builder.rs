@@ -312,14 +312,14 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn root_certificate(mut self, pem: &[u8]) -> Self {
-        self.tls.trust(pem);
+        self.tls.roots.push(pem.to_vec());
         self
     }
 
     /// Sets the whole TLS configuration, for example with a client certificate or another verifier.
     #[must_use]
     pub fn tls(mut self, config: rustls::ClientConfig) -> Self {
-        self.tls.replace(config);
+        self.tls.whole = Some(config);
         self
     }
 

@@ -137,10 +137,7 @@ impl IntoFuture for Call {
     type IntoFuture = ResponseFuture<Response>;
 
     fn into_future(self) -> ResponseFuture<Response> {
-        match self.request {
-            Ok(request) => self.client.begin(request),
-            Err(error) => ResponseFuture::refused(error),
-        }
+        self.client.begin(self.request)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, ready},
     marker::PhantomData,
     mem,
     pin::Pin,
@@ -137,31 +137,31 @@ impl Client {
     }
 
     /// Begins a call.
-    pub(crate) fn begin<R>(&self, request: Request<RequestBody>) -> ResponseFuture<R> {
+    pub(crate) fn begin<R>(
+        &self,
+        request: Result<Request<RequestBody>, Error>,
+    ) -> ResponseFuture<R> {
         let shared = &self.shared;
         let call = TrackedCall(Arc::clone(shared));
         let is_open = shared.calls.begin();
-        let mut request = match shared.whole(request) {
-            Ok(request) if is_open => request,
-            Ok(request) => {
-                let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
-                let closed = closed.with_request(request.method().clone(), request.uri());
-                return ResponseFuture::refused(closed.with_advice(SHUT_DOWN));
-            }
-            Err(error) => return ResponseFuture::refused(error),
-        };
-        let bounds = Bounds {
+        let mut bounds = Bounds {
             idle: shared.read_timeout,
-            deadline: shared.bound(&mut request),
+            deadline: None,
         };
-        let asked = Some((request.method().clone(), request.uri().clone()));
+        let mut asked = None;
+        let inner: StackFuture = match request.and_then(|request| shared.whole(request, is_open)) {
+            Ok(mut request) => {
+                bounds.deadline = shared.bound(&mut request);
+                asked = Some((request.method().clone(), request.uri().clone()));
+                (shared.stack)(request)
+            }
+            Err(error) => Box::pin(ready(Err(error))),
+        };
         ResponseFuture {
-            state: State::Called {
-                inner: (shared.stack)(request),
-                call,
-                bounds,
-                asked,
-            },
+            inner,
+            call: Some(call),
+            bounds,
+            asked,
             response: PhantomData,
         }
     }
@@ -218,7 +218,7 @@ impl Service<Request<RequestBody>> for Client {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
-        self.begin(request)
+        self.begin(Ok(request))
     }
 }
 
@@ -258,10 +258,19 @@ impl From<Duration> for Deadline {
 
 impl Shared {
     /// Completes a request: its URI, its version and its default headers.
-    fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
+    fn whole(
+        &self,
+        mut request: Request<RequestBody>,
+        is_open: bool,
+    ) -> Result<Request<RequestBody>, Error> {
         let target = mem::take(request.uri_mut());
         let is_path = target.scheme().is_none();
         *request.uri_mut() = self.base.resolve(target)?;
+        if !is_open {
+            let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
+            let closed = closed.with_request(request.method().clone(), request.uri());
+            return Err(closed.with_advice(SHUT_DOWN));
+        }
         // A reverse proxy that uses this client may pass on a request of another version.
         *request.version_mut() = Version::default();
         let headers = request.headers_mut();
@@ -294,6 +303,16 @@ impl Shared {
         let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
         with_body.filter_map(at).min()
     }
+
+    /// Records a failure. Adds the setting that solves the problem.
+    #[cold]
+    fn failed(&self, mut error: Error) -> Error {
+        if error.is_unknown_issuer() {
+            error = error.with_advice(ADD_ROOT);
+        }
+        self.calls.failed(&error);
+        error
+    }
 }
 
 // === impl TrackedCall ===
@@ -309,64 +328,31 @@ impl Drop for TrackedCall {
 /// # Cancel safety
 /// A call that was sent is completed in the background, and frees its permits then.
 pub struct ResponseFuture<R = Response<ResponseBody>> {
-    state: State,
+    inner: StackFuture,
+    /// `None` after the end: a finished future that is kept does not count as a call.
+    call: Option<TrackedCall>,
+    bounds: Bounds,
+    /// For the errors of the body.
+    asked: Option<(Method, Uri)>,
     response: PhantomData<fn() -> R>,
 }
 
-enum State {
-    // ## Called => Refused
-    Called {
-        inner: StackFuture,
-        call: TrackedCall,
-        bounds: Bounds,
-        // For the errors of the body.
-        asked: Option<(Method, Uri)>,
-    },
-    // ## Refused => done
-    Refused(Option<Error>),
-}
-
 // === impl ResponseFuture ===
-
-impl<R> ResponseFuture<R> {
-    /// Creates the future of a call that cannot be sent.
-    pub(crate) const fn refused(error: Error) -> Self {
-        Self {
-            state: State::Refused(Some(error)),
-            response: PhantomData,
-        }
-    }
-}
 
 impl<R: From<Response<ResponseBody>>> Future for ResponseFuture<R> {
     type Output = Result<R, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let state = &mut self.get_mut().state;
-        match state {
-            State::Called {
-                inner,
-                call: TrackedCall(shared),
-                bounds,
-                asked,
-            } => {
-                let ended = ready!(inner.as_mut().poll(cx));
-                let ended = ended.map_err(with_setting);
-                if let Err(error) = &ended {
-                    shared.calls.failed(error);
-                }
-                let (bounds, asked) = (*bounds, asked.take());
-                // Drops the tracked call, because a finished future may be kept.
-                *state = State::Refused(None);
-                let bounded = |response| ResponseBody::bounded(response, bounds, asked);
-                Poll::Ready(ended.map(|response| bounded(response).into()))
-            }
-            // A poll after completion.
-            State::Refused(error) => match error.take() {
-                Some(error) => Poll::Ready(Err(error)),
-                None => Poll::Pending,
-            },
-        }
+        let this = self.get_mut();
+        let Some(TrackedCall(shared)) = &this.call else {
+            return Poll::Pending;
+        };
+        let ended = ready!(this.inner.as_mut().poll(cx));
+        let ended = ended.map_err(|error| shared.failed(error));
+        this.call = None;
+        let (bounds, asked) = (this.bounds, this.asked.take());
+        let bounded = |response| ResponseBody::bounded(response, bounds, asked);
+        Poll::Ready(ended.map(|response| bounded(response).into()))
     }
 }
 
@@ -374,15 +360,6 @@ impl<R> fmt::Debug for ResponseFuture<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
-}
-
-/// Names the setting of the builder that solves the problem.
-#[cold]
-fn with_setting(error: Error) -> Error {
-    if error.is_unknown_issuer() {
-        return error.with_advice(ADD_ROOT);
-    }
-    error
 }
 
 /// The default `User-Agent` (RFC 9110, section 10.1.5).

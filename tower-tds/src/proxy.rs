@@ -17,7 +17,7 @@ use hyper_util::client::{
     legacy::connect::proxy::Tunnel,
     proxy::matcher::{Intercept, Matcher},
 };
-use tower::{BoxError, Layer};
+use tower::BoxError;
 use tower_service::Service;
 
 /// The proxies of a client.
@@ -34,8 +34,8 @@ pub(crate) enum Proxies {
 /// A connector through proxies.
 #[derive(Clone)]
 pub(crate) struct Proxied<C> {
-    inner: C,
-    proxies: Proxies,
+    pub(crate) inner: C,
+    pub(crate) proxies: Proxies,
 }
 
 // === impl Proxies ===
@@ -80,17 +80,6 @@ impl Proxies {
     /// Whether no proxy was set.
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None)
-    }
-}
-
-impl<C> Layer<C> for Proxies {
-    type Service = Proxied<C>;
-
-    fn layer(&self, inner: C) -> Proxied<C> {
-        Proxied {
-            inner,
-            proxies: self.clone(),
-        }
     }
 }
 

@@ -15,21 +15,13 @@ use crate::error::BuildError;
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     /// Certificates in PEM, beside the platform's.
-    roots: Vec<Vec<u8>>,
-    whole: Option<ClientConfig>,
+    pub(crate) roots: Vec<Vec<u8>>,
+    pub(crate) whole: Option<ClientConfig>,
 }
 
 // === impl Tls ===
 
 impl Tls {
-    pub(crate) fn trust(&mut self, pem: &[u8]) {
-        self.roots.push(pem.to_vec());
-    }
-
-    pub(crate) fn replace(&mut self, whole: ClientConfig) {
-        self.whole = Some(whole);
-    }
-
     /// Whether no setting was changed.
     pub(crate) fn is_untouched(&self) -> bool {
         self.whole.is_none() && self.roots.is_empty()

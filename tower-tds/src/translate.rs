@@ -2,7 +2,6 @@
 
 use std::{
     error::Error as _,
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -32,7 +31,7 @@ pub struct ReadError;
 ///
 /// If a call ends while it waits for a token, the error names the token endpoint and the last
 /// failed token request.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct IntoError<S> {
     inner: S,
     tokens: TokenSource,
@@ -43,6 +42,7 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropping it drops the inner one.
+    #[derive(Debug)]
     pub struct IntoErrorFuture<F> {
         #[pin]
         inner: F,
@@ -145,14 +145,6 @@ where
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for IntoError<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoError")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
-    }
-}
-
 // === impl IntoErrorFuture ===
 
 impl<F, R> Future for IntoErrorFuture<F>
@@ -165,19 +157,13 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let polled = this.inner.poll(cx);
-        polled.map_err(|error| with_endpoint(error, this.tokens))
-    }
-}
-
-impl<F> fmt::Debug for IntoErrorFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoErrorFuture").finish_non_exhaustive()
+        polled.map_err(|error| named(error, this.tokens))
     }
 }
 
 /// Converts an error. A wait for a token names the endpoint and its last error.
 #[cold]
-fn with_endpoint(error: LayersError, tokens: &TokenSource) -> Error {
+fn named(error: LayersError, tokens: &TokenSource) -> Error {
     let waited_for_token = matches!(
         &error,
         LayersError::Limit(limit) if limit.cause() == WaitCause::Readiness
@@ -203,6 +189,7 @@ fn with_endpoint(error: LayersError, tokens: &TokenSource) -> Error {
 /// # Examples
 /// See [`layers`](crate::layers).
 #[must_use]
+#[cold]
 pub fn into_error(error: LayersError) -> Error {
     match error {
         LayersError::Limit(error) => from_limits(error),
@@ -291,9 +278,8 @@ fn from_token(error: TokenError) -> Error {
     let wait = error.retry_after();
     let endpoint = error.endpoint().and_then(|endpoint| endpoint.parse().ok());
     let advice = match (met, kind) {
-        (Kind::Rejected, _) => Some(PROXY),
-        // The text of the kind is about certificates.
-        (_, Kind::Tls) => None,
+        // The errors' own texts are about the proxy and about certificates.
+        (Kind::Rejected, _) | (_, Kind::Tls) => None,
         _ if error.is_foreign_origin() => Some(FOREIGN),
         _ => Some(error.advice()),
     };
@@ -312,8 +298,6 @@ fn from_token(error: TokenError) -> Error {
 
 /// The token layer advises to move layers, which the user of a `Client` cannot do.
 const FOREIGN: &str = "use the origin of the base URL, or build another client";
-
-const PROXY: &str = "check user and password of the proxy";
 
 /// A longer pause belongs to a quota of an hour or a day: `Kind::QuotaExhausted`.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);

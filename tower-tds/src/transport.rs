@@ -27,7 +27,10 @@ use tower::{BoxError, Layer, ServiceExt as _, service_fn, timeout::Timeout};
 use tower_service::Service;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
-use crate::{proxy::Proxies, request::RequestBody};
+use crate::{
+    proxy::{Proxied, Proxies},
+    request::RequestBody,
+};
 
 /// A hyper client with any connector. It is behind one pointer, because each call clones it.
 pub(crate) struct Http<B = RequestBody>(Arc<dyn Fn(Request<B>) -> ResponseFuture + Send + Sync>);
@@ -142,8 +145,11 @@ pub(crate) fn connector(
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
     // With a proxy, the connection to the proxy counts.
-    let limited = proxies.layer(ConnectionLimitLayer::new(limiter).layer(tcp));
-    bounded(tls.enable_http1().wrap_connector(limited))
+    let inner = ConnectionLimitLayer::new(limiter).layer(tcp);
+    bounded(
+        tls.enable_http1()
+            .wrap_connector(Proxied { inner, proxies }),
+    )
 }
 
 fn tcp(limiter: &Limiter) -> HttpConnector {

@@ -21,8 +21,9 @@ pub(super) fn text(bytes: &[u8]) -> Option<&str> {
         Err(error) if error.error_len().is_some() => return None,
         Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?,
     };
-    // A NUL byte means another encoding, or an archive.
-    (!text.contains('\0')).then_some(text)
+    // Control characters mean another encoding, an archive, or a compressed body.
+    let is_control = |c: char| c.is_control() && !c.is_whitespace();
+    (!text.contains(is_control)).then_some(text)
 }
 
 /// The candidate messages of a body, best first.

@@ -250,13 +250,12 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let StateProj::Draining { drain } = this.state.project() else {
             return Poll::Pending;
         };
-        let is_whole = ready!(drain.as_mut().poll(cx));
+        ready!(drain.as_mut().poll(cx));
         let drain = drain.as_mut().project();
         let head = &*drain.head;
         // A success does not get here.
         let error = error_of(this.noted.expected, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
-        error.facts_mut().is_cut |= !is_whole;
         this.noted.note(&mut error);
         Poll::Ready(Err(error))
     }
@@ -284,8 +283,8 @@ impl<R: Body> Drain<R> {
         }
     }
 
-    /// Reads the body. Returns whether it was read to its end.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Reads the body to its end or to a bound.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         while !this.body.is_end_stream() {
             let Poll::Ready(frame) = this.body.as_mut().poll_frame(cx) else {
@@ -296,12 +295,12 @@ impl<R: Body> Drain<R> {
                 let is_over = this.timer.poll(*this.until, cx).is_ready();
                 // Outside a runtime no timer would wake the task.
                 if is_over || !this.timer.has_clock() {
-                    return Poll::Ready(false);
+                    break;
                 }
                 return Poll::Pending;
             };
             let Some(Ok(frame)) = frame else {
-                return Poll::Ready(frame.is_none());
+                break;
             };
             let Ok(data) = frame.into_data() else {
                 continue;
@@ -309,14 +308,13 @@ impl<R: Body> Drain<R> {
             let length = data.remaining();
             let room = MOST_BYTES.saturating_sub(this.bytes.len());
             this.bytes.put(data.take(room));
-            let fits = length <= *this.left;
             // An empty frame counts as one byte, so that endless empty frames reach the bound.
             *this.left = this.left.saturating_sub(length.max(1));
             if *this.left == 0 {
-                return Poll::Ready(fits && this.body.is_end_stream());
+                break;
             }
         }
-        Poll::Ready(true)
+        Poll::Ready(())
     }
 }
 

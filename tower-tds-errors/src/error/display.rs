@@ -124,7 +124,7 @@ impl Error {
         }
         // The proxy refused the request, not the service.
         let mut causes = self.causes().map(ToString::to_string);
-        if kind == Kind::Rejected && causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
+        if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";
         }
         match facts.status.filter(|_| kind == Kind::Rejected) {
@@ -163,10 +163,9 @@ fn is_own_error(cause: &(dyn StdError + 'static)) -> bool {
 // === impl Facts ===
 
 impl Facts {
-    /// The details of the failure: location, coding, sizes, attempts and wait.
+    /// The details of the failure: location, sizes, attempts and wait.
     fn details(&self) -> impl Iterator<Item = String> {
         let location = self.location.as_ref();
-        let coding = self.coding.as_ref();
         let received = match (self.received, self.expected) {
             (Some(received), Some(expected)) => {
                 Some(format!(" after {received} of {expected} bytes"))
@@ -178,7 +177,6 @@ impl Facts {
         let wait = self.retry_after.filter(|wait| *wait < Duration::MAX);
         [
             location.map(|to| format!(", to {}", cut(to, LONGEST_URI))),
-            coding.map(|coding| format!(", its body was not decoded (coding \"{coding}\")")),
             received,
             attempts.map(|elapsed| format!(", {} attempts in {elapsed:.1?}", self.attempts)),
             wait.map(|wait| format!(", wait at least {wait:.0?}")),

@@ -6,6 +6,7 @@ use http::{Method, Uri};
 use tower::BoxError;
 
 use super::Error;
+use super::chain::find;
 use crate::{GiveUp, Kind, Sent};
 
 #[test]
@@ -13,10 +14,10 @@ fn an_error_is_found_through_wrappers_of_any_kind() {
     let error = Error::new(Kind::TokenRefused, "no");
     let wrapped = io::Error::other(io::Error::other(error));
     assert_eq!(
-        Error::find(&wrapped).map(Error::kind),
+        find::<Error>(&wrapped).map(Error::kind),
         Some(Kind::TokenRefused)
     );
-    assert!(Error::find(&io::Error::other("no")).is_none());
+    assert!(find::<Error>(&io::Error::other("no")).is_none());
 }
 
 #[test]
@@ -72,7 +73,10 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
 #[test]
 fn an_io_error_keeps_the_error() {
     let error = io::Error::other(Error::new(Kind::Truncated, "no"));
-    assert_eq!(Error::find(&error).map(Error::kind), Some(Kind::Truncated));
+    assert_eq!(
+        find::<Error>(&error).map(Error::kind),
+        Some(Kind::Truncated)
+    );
 }
 
 #[test]

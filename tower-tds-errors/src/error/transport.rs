@@ -33,7 +33,7 @@ impl From<BoxError> for Error {
             Ok(error) => return *error,
             Err(error) => error,
         };
-        let facts = match Self::find(&*error) {
+        let facts = match find::<Self>(&*error) {
             Some(found) => found.facts().clone(),
             None => {
                 let (kind, sent) = kind(&*error);
@@ -171,8 +171,8 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     Some(with_own_sent(kind))
 }
 
-/// Whether the server refused the client's certificate, or required one that the client does not
-/// have. rustls reports this only in its text.
+/// Whether the server refused the client's certificate, or its absence, and so the request behind
+/// it. rustls shows it only in its text.
 fn refuses(error: &std::io::Error) -> bool {
     let words = error.to_string();
     let alert = words.strip_prefix("received fatal alert: ");

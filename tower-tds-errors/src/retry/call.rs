@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -17,12 +16,10 @@ use crate::clock::{self, DeadlineAt};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind, Sent};
 
-/// One call: the request that its attempts send, its deadline, and its failures so far.
+/// One call: the request that its attempts send, its start, and its failures so far.
 pub(super) struct Call<B, P> {
     shared: Arc<Shared<P>>,
     began: Instant,
-    /// The deadline for the response head.
-    deadline: Option<Instant>,
     /// The head of the request, for the next attempt and for errors.
     head: Parts,
     /// The body of the next attempt. Without one there is no further attempt.
@@ -50,24 +47,21 @@ pub(super) enum Stage {
 
 impl<B, P> Call<B, P> {
     #[inline]
-    pub(super) fn new(
-        shared: Arc<Shared<P>>,
-        began: Instant,
-        deadline: Option<Instant>,
-        (head, body): (Parts, B),
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared<P>>, began: Instant, (head, body): (Parts, B)) -> Self {
         Self {
             shared,
             began,
-            deadline,
             head,
             body: Some(body),
             history: None,
         }
     }
 
-    pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.deadline
+    /// The deadline for the response head. It is not kept, because callers move the future.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let settings = &self.shared.settings;
+        settings.deadline(&self.head.extensions, self.began)
     }
 
     /// The body of the next attempt, if there is one.
@@ -87,15 +81,16 @@ impl<B, P> Call<B, P> {
             .as_ref()
             .map_or(1, |history| history.state.attempts);
         let most = self.shared.settings.attempts.get();
-        // `<=`, because one more attempt than `most` is possible: one is not counted.
+        // One more than the attempts, because one is not counted.
         if most > 1 && number <= most {
             self.body = self.shared.replay.replay(&body);
         }
+        let deadline = self.deadline();
         let mut request = Request::from_parts(self.head.clone(), body);
         // Layers below add headers, and the caller's map may have room for them.
         mem::swap(request.headers_mut(), &mut self.head.headers);
         let extensions = request.extensions_mut();
-        if let Some(deadline) = self.deadline {
+        if let Some(deadline) = deadline {
             extensions.insert(DeadlineAt(deadline));
         }
         if number > 1 {
@@ -155,7 +150,8 @@ impl<B, P> Call<B, P> {
     }
 
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
-        let left = self.deadline.map(|end| end.saturating_duration_since(now));
+        let left = self.deadline();
+        let left = left.map(|end| end.saturating_duration_since(now));
         let settings = &self.shared.settings;
         let history = self
             .history
@@ -174,7 +170,7 @@ impl<B, P> Call<B, P> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|end| end <= clock::now())
+        self.deadline().is_some_and(|end| end <= clock::now())
     }
 
     /// The error of a call at its deadline, if no layer below returned one.
@@ -220,34 +216,26 @@ impl<B, P> Call<B, P> {
         error
     }
 
-    /// The error for a service that did not become ready.
-    pub(super) fn not_ready(&mut self, error: Error) -> Error {
-        let is_settled = error.gave_up().is_some();
-        match self.take_last_failure() {
-            None if is_settled => self.note_request(error),
-            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady, Stage::Readying),
+    /// The error of an attempt that cannot begin: the failure before it, or the service's own.
+    pub(super) fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
+        let failure = self.history.as_mut().and_then(|past| {
+            past.state.take_back();
+            past.failure.take()
+        });
+        match (failure, error) {
+            (None, Some(error)) if error.gave_up().is_some() => self.note_request(error),
+            (failure, error) => {
+                let error = failure.or(error);
+                let error = error.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
+                self.note(error, stop, Stage::Readying)
+            }
         }
-    }
-
-    /// The error of a retry that cannot begin: the failure before it.
-    pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
-        let failure = self.take_last_failure();
-        let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
-        self.note(error, stop, Stage::Readying)
-    }
-
-    /// Takes the last failure, and the attempt that was to follow it off the count.
-    fn take_last_failure(&mut self) -> Option<Error> {
-        let history = self.history.as_mut()?;
-        let failure = history.failure.take()?;
-        history.state.take_back();
-        Some(failure)
     }
 
     /// Records the totals of the call, and why it ends.
     fn note(&self, error: Error, stop: GiveUp, stage: Stage) -> Error {
         let mut error = self.note_request(error);
-        let elapsed = self.elapsed();
+        let elapsed = clock::now().saturating_duration_since(self.began);
         let facts = error.facts_mut();
         facts.attempts = match &self.history {
             Some(history) => {
@@ -271,10 +259,6 @@ impl<B, P> Call<B, P> {
         let facts = error.facts_mut();
         facts.note_request(&self.head.method, &self.head.uri);
         error
-    }
-
-    fn elapsed(&self) -> Duration {
-        clock::now().saturating_duration_since(self.began)
     }
 }
 

@@ -118,7 +118,8 @@ where
                     match this.service.poll_ready(cx) {
                         Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(error)) => {
-                            return Poll::Ready(Err(this.call.not_ready(error.into())));
+                            let error = Some(error.into());
+                            return Poll::Ready(Err(this.call.give_up(GiveUp::NotReady, error)));
                         }
                         Poll::Pending => ready!(this.timer.poll(this.call.deadline(), cx)),
                     }
@@ -127,7 +128,7 @@ where
                         return Poll::Ready(Err(this.call.late(Stage::Readying)));
                     }
                     let Some(body) = this.call.body() else {
-                        return Poll::Ready(Err(this.call.give_up(GiveUp::NotReplayable)));
+                        return Poll::Ready(Err(this.call.give_up(GiveUp::NotReplayable, None)));
                     };
                     let request = this.call.request(body);
                     this.trace.attempt(&request);
@@ -174,7 +175,7 @@ where
                             return Poll::Pending;
                         }
                         // Outside a runtime no timer would wake the task.
-                        return Poll::Ready(Err(this.call.give_up(GiveUp::NotReady)));
+                        return Poll::Ready(Err(this.call.give_up(GiveUp::NotReady, None)));
                     }
                     this.state.set(State::Readying);
                 }

@@ -20,14 +20,14 @@ use http::Method;
 #[derive(Debug)]
 pub(super) struct RetryState {
     repeat: Repeats,
+    /// The number of attempts made, and of those that count.
     pub(super) attempts: u32,
-    /// The number of attempts without the extra one for an idle connection.
     counted: u32,
     /// Whether a retry that is allowed only once was made.
     used_single_retry: bool,
-    /// Whether the extra retry for a connection that was closed while idle is still left.
-    has_idle_retry: bool,
-    /// [`Sent`] of the last attempt that was sent, for a final failure that was not sent.
+    /// Whether the one retry for a connection closed while idle is left.
+    may_be_idle: bool,
+    /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
     rng: Rng,
 }
@@ -47,19 +47,11 @@ pub(super) struct Repeats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Again {
     pub(super) wait: Duration,
-    pub(super) costs: Costs,
+    /// Whether it costs one retry of the budget. It does not if the previous attempt was no work for
+    /// the service, if a layer below paces the next one, or if a newer token may help.
+    pub(super) is_paid: bool,
     /// Whether it counts against the attempts of the layer.
     pub(super) is_counted: bool,
-}
-
-/// The cost of another attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Costs {
-    /// The failed attempt was not sent, a layer below delays the next one, or a newer token may
-    /// help.
-    Nothing,
-    /// One retry of the budget.
-    Paid,
 }
 
 // === impl RetryState ===
@@ -72,7 +64,7 @@ impl RetryState {
             attempts: 1,
             counted: 1,
             used_single_retry: false,
-            has_idle_retry: repeat.is_safe,
+            may_be_idle: repeat.is_safe,
             sent: Sent::Never,
             rng: Rng::new(),
         }
@@ -99,7 +91,7 @@ impl RetryState {
         left: Option<Duration>,
     ) -> Result<Duration, GiveUp> {
         let again = self.after(error, settings, is_replayable, left)?;
-        if again.costs == Costs::Paid && !settings.pay() {
+        if again.is_paid && !settings.pay() {
             return Err(GiveUp::Budget);
         }
         self.note(error, again);
@@ -129,8 +121,8 @@ impl RetryState {
         }
         // The server closed an idle connection. Another attempt follows at once, and is not
         // counted.
-        let was_idle = error.kind() == Kind::Reset && self.has_idle_retry;
-        // Checked before the copy, because the last attempt never has one.
+        let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
+        // Checked first: the last attempt has no copy, and the reason is the number of attempts.
         let is_counted = !was_idle || settings.attempts == NonZeroU32::MIN;
         if is_counted && self.counted >= settings.attempts.get() {
             return Err(GiveUp::Attempts);
@@ -154,16 +146,18 @@ impl RetryState {
         let wait = if is_at_once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
-            // Half of the remaining time is kept for the attempt. Jitter never makes a hinted wait
-            // longer than `longest`.
+            // Half of the remaining time is left for the attempt. Jitter never makes a hint that
+            // fits too long.
             let after = left.map(|left| left.saturating_sub(floor));
             let half = after.and_then(|after| after.checked_div(2));
             let room = longest.saturating_sub(floor);
             self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), settings)
         };
+        let facts = error.facts();
+        let is_free = facts.resends || facts.is_paced || facts.sent == Sent::Never;
         Ok(Again {
             wait,
-            costs: costs(error),
+            is_paid: !is_free,
             is_counted,
         })
     }
@@ -171,7 +165,7 @@ impl RetryState {
     /// Records that another attempt follows a failure.
     pub(super) fn note(&mut self, error: &Error, again: Again) {
         self.used_single_retry |= error.advice().is_once();
-        self.has_idle_retry &= again.is_counted;
+        self.may_be_idle &= again.is_counted;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }
@@ -195,16 +189,6 @@ impl RetryState {
             above
         };
         floor.saturating_add(above)
-    }
-}
-
-/// The cost of another attempt after this failure.
-fn costs(error: &Error) -> Costs {
-    let facts = error.facts();
-    if facts.resends || facts.is_paced || error.sent() == Sent::Never {
-        Costs::Nothing
-    } else {
-        Costs::Paid
     }
 }
 

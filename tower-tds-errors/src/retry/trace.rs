@@ -9,7 +9,6 @@ use tracing::span::EnteredSpan;
 use tracing::{Span, info_span};
 
 use super::request::Attempt;
-use crate::clock;
 use crate::error::Error;
 
 /// The name of a client.
@@ -49,22 +48,28 @@ impl Trace {
         if call.is_disabled() && !cfg!(feature = "metrics") {
             return Self(None);
         }
-        Self(Some(Box::new(Open::new(call, name, began))))
+        Self(Some(Box::new(Open {
+            call,
+            attempt: None,
+            began,
+            name: name.clone(),
+            is_over: false,
+        })))
     }
 
     /// Begins the record of an attempt, inside the call's span. The layers below record their waits
     /// in the attempt's span: `tds.wait.cause` and `tds.wait.seconds`.
     #[inline]
     pub(super) fn attempt<B>(&mut self, request: &Request<B>) {
-        let resent = || {
-            let before = Attempt::of(request.extensions()).checked_sub(1)?;
-            (before > 0).then_some(before)
+        let Some(open) = &mut self.0 else {
+            return;
         };
+        let before = Attempt::of(request.extensions()).saturating_sub(1);
         let attempt = info_span!(
             "tds.attempt",
             otel.kind = "client",
             http.request.method = %request.method(),
-            http.request.resend_count = resent(),
+            http.request.resend_count = (before > 0).then_some(before),
             server.address = request.uri().host(),
             server.port = request.uri().port_u16(),
             url.path = request.uri().path(),
@@ -73,13 +78,7 @@ impl Trace {
             tds.wait.cause = Empty,
             tds.wait.seconds = Empty,
         );
-        if let Some(open) = &mut self.0 {
-            open.attempt = Some(attempt);
-        } else if !attempt.is_disabled() {
-            let mut open = Open::new(Span::none(), &None, clock::now());
-            open.attempt = Some(attempt);
-            self.0 = Some(Box::new(open));
-        }
+        open.attempt = Some(attempt);
     }
 
     /// Whether something is recorded.
@@ -121,16 +120,6 @@ impl Trace {
 // === impl Open ===
 
 impl Open {
-    fn new(call: Span, name: &Name, began: Instant) -> Self {
-        Self {
-            call,
-            attempt: None,
-            began,
-            name: name.clone(),
-            is_over: false,
-        }
-    }
-
     #[cold]
     fn attempt_ended<R>(&mut self, ended: Option<Result<&Response<R>, &Error>>) {
         if let Some(attempt) = self.attempt.take() {
@@ -195,7 +184,9 @@ const fn count_attempt(_: &Name, _: &'static str) {}
 #[cfg(feature = "metrics")]
 fn count_call(name: &Name, kind: &'static str, began: Instant) {
     metrics::counter!("tds_calls_total", labels(name, Some(kind))).increment(1);
-    let took = clock::now().saturating_duration_since(began).as_secs_f64();
+    let took = crate::clock::now()
+        .saturating_duration_since(began)
+        .as_secs_f64();
     metrics::histogram!("tds_call_seconds", labels(name, None)).record(took);
 }
 

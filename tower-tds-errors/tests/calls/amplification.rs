@@ -96,7 +96,7 @@ async fn no_call_is_sent_more_often_than_its_attempts() {
         let sim = failing(way);
         // The pauses are so long that the budget denies no retry.
         let errors = offer(&sim, way, 50, Duration::from_secs(20)).await;
-        // After a reset one more, uncounted: an idle connection may have been closed.
+        // Once more, uncounted, where an idle connection may have been closed.
         let attempts = 3 + u32::from(kind == Kind::Reset);
         assert!(
             errors.iter().all(|error| error.attempts() == attempts),

@@ -124,7 +124,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn each_kind_is_retried_so() {
     for Row { kinds, retried, .. } in rows() {
         for kind in kinds {
-            // A PUT has no extra retry for an idle connection.
+            // PUT, which no idle connection is met for.
             let (times, wait) = sent(kind, Method::PUT).await;
             let says = |words: &str| retried.contains(words);
             let expected = if says("once, ") { 2 } else { 3 };

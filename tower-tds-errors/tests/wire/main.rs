@@ -125,8 +125,6 @@ async fn a_compressed_body_is_read_where_a_decompression_layer_is_below() {
         let error = without.oneshot(get(&server.uri())).await.unwrap_err();
         assert_eq!((error.kind(), error.message()), (Kind::Throttled, None));
         assert_eq!(error.body(), body, "{coding}");
-        let coded = format!("its body was not decoded (coding \"{coding}\")");
-        assert!(error.to_string().contains(&coded), "{error}");
         assert_eq!((server.connections(), server.requests()), (2, 2));
     }
 }

@@ -3,13 +3,13 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
 
-use super::{Again, Costs, Repeats, RetryState};
+use super::{Again, Repeats, RetryState};
 use crate::kind::{Advice, SILENCE};
 use crate::retry::request::Repeat;
 use crate::retry::settings::Settings;
 use crate::{Error, GiveUp, Kind, Sent, classify};
 
-/// The state of a PUT after `attempts` attempts. A PUT has no extra retry for an idle connection.
+/// The state of a PUT after `attempts` attempts. Its connection was not idle.
 fn put(seed: u64, attempts: u32) -> RetryState {
     of(&Method::PUT, seed, attempts)
 }
@@ -151,7 +151,7 @@ fn a_connection_that_may_have_been_idle_is_met_once_and_not_counted() {
         let again = after(&mut last, &error, None);
         let free = Again {
             wait: Duration::ZERO,
-            costs: Costs::Paid,
+            is_paid: true,
             is_counted: false,
         };
         assert_eq!(again == Ok(free), *kind == Kind::Reset, "{kind}");
@@ -170,13 +170,10 @@ fn a_request_that_was_never_sent_costs_nothing() {
         .filter(|kind| kind.row().advice != Advice::Never)
     {
         let again = after(&mut put(7, 1), &failed(*kind), None);
-        let costs = match kind.row().sent {
-            Sent::Never => Costs::Nothing,
-            _ => Costs::Paid,
-        };
-        assert_eq!(again.map(|again| again.costs), Ok(costs), "{kind}");
+        let is_paid = kind.row().sent != Sent::Never;
+        assert_eq!(again.map(|again| again.is_paid), Ok(is_paid), "{kind}");
         let paced = after(&mut put(7, 1), &failed(*kind).with_paced_retries(), None);
-        assert_eq!(paced.map(|again| again.costs), Ok(Costs::Nothing), "{kind}");
+        assert_eq!(paced.map(|again| again.is_paid), Ok(false), "{kind}");
     }
 }
 
