@@ -236,35 +236,23 @@ impl Account {
         self.in_flight < self.limits.in_flight.get().min(most)
     }
 
-    /// Whether one more may be granted at the last time seen.
-    #[inline]
-    fn is_open(&mut self, line: Line) -> bool {
-        let seen = self.seen;
-        (self.has_room() || line == Line::Front)
-            && self.ladder.silent_until() <= seen
-            && seen < self.closes_at
-            && self.rules.iter_mut().all(|rule| rule.is_open(seen))
-    }
-
     /// The first time at which one more may be granted, and the cause of the wait. The time is
-    /// `None` while it depends on an event.
-    #[cold]
-    fn opens_at(&mut self, line: Line) -> (Option<Tick>, WaitCause) {
+    /// [`Tick::NEVER`] while it depends on an event.
+    #[inline]
+    fn opens_at(&mut self, line: Line) -> (Tick, WaitCause) {
         // Requests in flight may depend on a token request. Token requests are few, so only the
         // quotas bound them.
         if !self.has_room() && line != Line::Front {
-            return (None, WaitCause::InFlight);
+            return (Tick::NEVER, WaitCause::InFlight);
         }
         let seen = self.seen;
         if seen >= self.closes_at {
             let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
-            return (None, cause);
+            return (Tick::NEVER, cause);
         }
-        let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
         let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
-        rules
-            .reduce(later)
-            .map_or(silence, |rules| later(rules, silence))
+        let rules = rules.fold((Tick::ZERO, WaitCause::Window), later);
+        later(rules, (self.ladder.silent_until(), WaitCause::Silence))
     }
 
     /// Passes an outcome to the ladder. Returns the new rung if it changed.
@@ -436,17 +424,20 @@ impl Limit for Account {
         if self.share.is_some() && self.was_suspended(clock::suspended()) {
             self.closes_at = Tick::ZERO;
         }
-        if self.is_open(line) {
+        let (mut at, cause) = self.opens_at(line);
+        if at <= self.seen {
             return Opens::Now;
         }
-        let (at, cause) = self.opens_at(line);
         if cause == WaitCause::InFlight && self.stalls_at.is_none() {
             self.stalls_at = Some(self.seen.plus(STALL));
         }
-        let at = at.unwrap_or_else(|| self.may_open_at(cause));
-        let closed = self.seen.max(at) >= self.closes_at;
-        let at = self.instant(if closed { Tick::NEVER } else { at });
-        at.map_or(Opens::OnReturn, Opens::At)
+        if at == Tick::NEVER {
+            at = self.may_open_at(cause);
+        }
+        if self.seen.max(at) >= self.closes_at {
+            at = Tick::NEVER;
+        }
+        self.instant(at).map_or(Opens::OnReturn, Opens::At)
     }
 
     fn changes_at(&self) -> Option<Instant> {

@@ -68,34 +68,22 @@ impl Rule {
         self.window.see(now);
     }
 
-    /// Whether one more may be granted at `seen`.
+    /// The first time at which one more may be granted, and the rule that decides. The time is
+    /// [`Tick::NEVER`] while it depends on an event.
     #[inline]
-    pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
-        let bucket = self.bucket.as_ref();
-        // The counter is the most expensive check, so it is last.
-        self.window.is_open()
-            && bucket.is_none_or(|bucket| bucket.opens_at(seen).is_some_and(|at| at <= seen))
-            && self.counter_opens_at(seen) <= seen
-    }
-
-    #[inline]
-    fn counter_opens_at(&mut self, seen: Tick) -> Tick {
-        let window = &self.window;
-        let counter = self.counter.as_mut();
-        counter.map_or(Tick::ZERO, |counter| counter.opens_at(window, seen))
-    }
-
-    /// The first time at which one more may be granted, and the rule that decides.
-    #[cold]
-    pub(crate) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
-        let window = (self.window.opens_at(), WaitCause::Window);
-        if window.0.is_none() {
-            return window;
+    pub(crate) fn opens_at(&mut self, seen: Tick) -> (Tick, WaitCause) {
+        let window = self.window.opens_at().unwrap_or(Tick::NEVER);
+        if window == Tick::NEVER {
+            return (window, WaitCause::Window);
         }
-        let counter = (Some(self.counter_opens_at(seen)), WaitCause::Counter);
+        let counter = self.counter.as_mut();
+        let counter = counter.map_or(Tick::ZERO, |counter| counter.opens_at(&self.window, seen));
         let bucket = self.bucket.as_ref();
-        let bucket = bucket.map_or(Some(Tick::ZERO), |bucket| bucket.opens_at(seen));
-        later(later(window, counter), (bucket, WaitCause::Bucket))
+        let bucket = bucket.map_or(Tick::ZERO, |bucket| {
+            bucket.opens_at(seen).unwrap_or(Tick::NEVER)
+        });
+        let counted = later((window, WaitCause::Window), (counter, WaitCause::Counter));
+        later(counted, (bucket, WaitCause::Bucket))
     }
 
     /// When a bucket allows another probe without a response, after `seen`.
@@ -166,17 +154,10 @@ impl Rule {
     }
 }
 
-/// The later of two openings. An unknown time is the latest.
-pub(crate) fn later(
-    one: (Option<Tick>, WaitCause),
-    other: (Option<Tick>, WaitCause),
-) -> (Option<Tick>, WaitCause) {
-    match (one.0, other.0) {
-        (None, _) => one,
-        (_, None) => other,
-        (Some(at), Some(others)) if others > at => other,
-        (Some(_), Some(_)) => one,
-    }
+/// The later of two openings, and the first of two at the same time.
+#[inline]
+pub(crate) fn later(one: (Tick, WaitCause), other: (Tick, WaitCause)) -> (Tick, WaitCause) {
+    if other.0 > one.0 { other } else { one }
 }
 
 #[cfg(test)]

@@ -109,14 +109,9 @@ impl Window {
         self.next_back = Tick::NEVER;
     }
 
-    /// Whether one more may be granted at the last time seen.
-    #[inline]
-    pub(crate) fn is_open(&self) -> bool {
-        self.live() < self.limit
-    }
-
     /// The first time at which one more may be granted, or `None` while that depends on a future
     /// proof.
+    #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
         match self.over() {
             None => Some(Tick::ZERO),
