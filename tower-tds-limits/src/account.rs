@@ -54,10 +54,8 @@ pub(crate) struct Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
-    /// Time until the bucket was empty, in units of 2^10 ns.
-    drains: u32,
-    /// Unproven requests that took places in the bucket.
-    unproven: u16,
+    /// Requests in the bucket.
+    bunched: u16,
     /// Live permits of the window.
     live: u16,
     /// Whether the request is to close its socket, after a 416.
@@ -162,11 +160,13 @@ impl Account {
         self.end();
     }
 
-    /// Records a sent request without a response: the service may count it until `lost_after`.
+    /// Records the end of a sent request without a response: the service may count it until
+    /// `lost_after`.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
         let now = self.see(now);
         let until = now.plus(nanos(self.limits.lost_after));
         self.pending.push(Reverse((until, grant)));
+        self.end();
     }
 
     /// Takes back the grant of a request that never reached the wire.
@@ -261,7 +261,11 @@ impl Account {
         let stepped = if outcome == Outcome::Answered {
             self.ladder.accept(now)
         } else if outcome == Outcome::RateExceeded {
-            self.refuse(now, grant)
+            let crowd = Crowd {
+                bunched: grant.bunched.into(),
+                live: grant.live.into(),
+            };
+            self.ladder.refuse(now, grant.at, crowd, self.limits.first)
         } else {
             false
         };
@@ -354,19 +358,6 @@ impl Account {
         self.each(|rule| rule.overlap(overlaps));
     }
 
-    #[cold]
-    fn refuse(&mut self, now: Tick, grant: Grant) -> bool {
-        self.ladder.hush(now);
-        let quota = self.limits.first;
-        let (kept, _) = self.keeps(quota);
-        let level = (u64::from(grant.drains) << 10).div_ceil(nanos(kept.spacing()));
-        let crowd = Crowd {
-            bunched: u64::from(grant.unproven) + level,
-            live: u64::from(grant.live),
-        };
-        self.ladder.refuse(now, grant.at, crowd, quota)
-    }
-
     /// Records a 416: silence for a second, and at most `most` requests in flight for ten minutes.
     #[cold]
     pub(crate) fn lower_in_flight(&mut self, now: Instant, most: u32) {
@@ -374,20 +365,6 @@ impl Account {
         self.ladder.hush(now);
         self.lowered = Some((most, now.plus(LOWERED)));
         self.closes_sockets_until = now.plus(CLOSING);
-    }
-
-    /// A grant at `now`, with the crowd of the first quota.
-    #[inline]
-    fn crowded(&self, line: Line, now: Tick) -> Grant {
-        let (unproven, drains, live) = self.rules.first().map_or((0, 0, 0), |rule| rule.crowd(now));
-        Grant {
-            at: now,
-            drains: u32::try_from(drains >> 10).unwrap_or(u32::MAX),
-            unproven: u16::try_from(unproven).unwrap_or(u16::MAX),
-            live: u16::try_from(live).unwrap_or(u16::MAX),
-            closes_socket: now < self.closes_sockets_until,
-            is_front: line == Line::Front,
-        }
     }
 
     /// Records the proof that the request was counted by `now`.
@@ -452,9 +429,15 @@ impl Limit for Account {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
-        let grant = self.crowded(line, seen);
+        let (bunched, live) = self.rules.first().map_or((0, 0), |rule| rule.crowd(seen));
         self.each(|rule| rule.grant(seen));
-        grant
+        Grant {
+            at: seen,
+            bunched: u16::try_from(bunched).unwrap_or(u16::MAX),
+            live: u16::try_from(live).unwrap_or(u16::MAX),
+            closes_socket: seen < self.closes_sockets_until,
+            is_front: line == Line::Front,
+        }
     }
 
     fn is_idle(&self) -> bool {

@@ -125,13 +125,12 @@ impl Rule {
         }
     }
 
-    /// The requests with places in the bucket, the time until the others have drained, and the live
-    /// permits.
+    /// The requests in the bucket, and the live permits.
     #[inline]
-    pub(crate) fn crowd(&self, now: Tick) -> (u64, u64, u64) {
+    pub(crate) fn crowd(&self, now: Tick) -> (u64, u64) {
         let bucket = self.bucket.as_ref();
-        let (unproven, drains) = bucket.map_or((self.window.unproven(), 0), |b| b.filling(now));
-        (unproven, drains, self.window.live())
+        let bunched = bucket.map_or(self.window.unproven(), |bucket| bucket.filling(now));
+        (bunched, self.window.live())
     }
 
     /// The smallest quota and the smallest number of places that hold all requests sent so far.

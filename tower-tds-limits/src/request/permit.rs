@@ -86,15 +86,14 @@ impl RequestPermit {
         self.stage != Stage::Over
     }
 
-    /// The response body has ended.
+    /// The response body has ended, which proves an unproven request.
     pub(super) fn ended(mut self) {
-        let (account, grant) = (&self.credential.account, self.grant);
-        match self.stage {
-            Stage::Sent => account.update_now(|account, now| account.prove_by_end(now, grant)),
-            Stage::Proven => account.update(Account::end),
-            Stage::Over => {}
+        let grant = self.grant;
+        if self.stage == Stage::Sent {
+            let account = &self.credential.account;
+            account.update_now(|account, now| account.prove_by_end(now, grant));
+            self.stage = Stage::Over;
         }
-        self.stage = Stage::Over;
     }
 
     /// The request never reached the wire.
@@ -157,10 +156,7 @@ impl Drop for RequestPermit {
     fn drop(&mut self) {
         let (account, grant) = (&self.credential.account, self.grant);
         match self.stage {
-            Stage::Sent => account.update_now(|account, now| {
-                account.lose(now, grant);
-                account.end();
-            }),
+            Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
             Stage::Proven => account.update(Account::end),
             Stage::Over => {}
         }

@@ -167,7 +167,7 @@ impl Window {
         let old = |run: &Run| run.until <= self.back && run.at.plus(self.hold * 2) <= now;
         let old = self.runs.partition_point(old);
         self.forgotten = self.before_place(old);
-        self.first += len(old);
+        self.first += u64::try_from(old).unwrap_or(u64::MAX);
         self.runs.drain(..old);
     }
 
@@ -241,11 +241,6 @@ impl Window {
     fn place(&self, number: u64) -> usize {
         self.runs.partition_point(|run| run.until <= number)
     }
-}
-
-/// A length in 64 bits.
-fn len(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
 }
 
 /// The grain costs a two-hundredth of the throughput, and only with quotas that allow more at once.
