@@ -2,9 +2,9 @@
 //!
 //! `cargo test -p tds-benches --test allocations -- --include-ignored`
 //!
-//! The requests have headers and room for more, because an empty map allocates for its first header. A
-//! first round is not counted: it makes what a layer makes once and keeps, such as room for the requests
-//! of a window.
+//! The requests have headers and room for more, because an empty map allocates for its first
+//! header. The first round is not counted: in it a layer allocates what it keeps, such as room for
+//! the requests of a window.
 
 #![expect(
     clippy::expect_used,
@@ -28,21 +28,21 @@ type Body = Full<Bytes>;
 /// Calls in a round.
 const CALLS: u64 = 100;
 
-/// Of Retry, which keeps a copy of the request's head: the two tables of its header map.
+/// Allocations of Retry for the copy of the request's head: the two tables of its header map.
 const COPY: u64 = 2;
 
-/// Of Retry, which puts the deadline on each request: the map of its extensions, the map's table, and the boxed
-/// value.
+/// Allocations of Retry for the deadline, an extension of the request: the map of extensions, its
+/// table, and the boxed value.
 const DEADLINE: u64 = 3;
 
-/// Of `RequestLimit`, whose guard shows whether a dropped request was sent: its shared state, and in the
-/// request's extensions the map, the map's table and the boxed guard.
+/// Allocations of `RequestLimit` for the guard, which shows whether a dropped request was sent: its
+/// shared state, the map of extensions, its table, and the boxed guard.
 const GUARD: u64 = 4;
 
-/// The cost of the map of a request's extensions, once.
+/// The allocations of a request's map of extensions alone: the map and its table.
 const MAP: u64 = 2;
 
-/// Of all layers: Retry and `RequestLimit` share the map.
+/// Allocations of all layers. Retry and `RequestLimit` share the map.
 const ALL: u64 = COPY + DEADLINE + GUARD - MAP;
 
 fn request() -> Request<Body> {
@@ -154,8 +154,9 @@ fn all_layers_together_allocate_for_the_head_the_deadline_and_the_guard_alone() 
     assert_eq!(allocations(service), ALL * CALLS);
 }
 
-/// A move of more than 256 bytes costs 64 to 76 instructions, and a smaller one 29. The aim for the future is
-/// 720 bytes: the request of the attempt and the copy for the next one take 520 of them.
+/// A move of more than 256 bytes costs 64 to 76 instructions, and a smaller one 29. The response
+/// future should have 720 bytes at most, which it does not reach: the request of the attempt and
+/// the copy for the next attempt take 520.
 #[test]
 fn the_response_and_the_future_of_the_stack_are_small_to_move() {
     let runtime = token::runtime();

@@ -1,4 +1,4 @@
-//! Classification and retries of a call that succeeds, beside `tower::retry` with its budget.
+//! Classification and retries of a call that succeeds, compared with `tower::retry` and its budget.
 //!
 //! `cargo bench -p tds-benches --bench errors`
 //!
@@ -22,7 +22,7 @@ fn errors(c: &mut Criterion) {
         rows.row("bare", Echo::new());
         rows.row("Classify", classified());
 
-        // Alone: over a service that fails with the typed error by itself.
+        // Retry alone, over a service whose error type is already the typed error.
         let typed = MapErr::new(Echo::new(), |never: Infallible| -> Error { match never {} });
         let layer = RetryLayer::new();
         rows.row("Retry", layer.layer(typed));

@@ -7,13 +7,14 @@
 //! done; done
 //! ```
 //!
-//! A figure is the difference of two runs, divided by the difference of their calls, less the same of `bare`.
-//! `full` is a full window of 50; it is compared with `fed`, the bare service with the same clock. `guard` is the
-//! bare service with a guard in the request's extensions, as the limit has one: the limit without it is the
-//! difference. The services that are cloned for each call, as `oneshot` does, are compared with `bare-cloned`.
-//! `retry-bare` is Retry without a deadline, which is an extension of the request.
-//! `waits` is one poll of a connect that waits beside so many sockets. The requests have headers and room for
-//! more, so that no layer pays for the map's first allocation.
+//! The instructions of a call are the difference of two runs, divided by the difference of their
+//! calls. A figure is that number less that of `bare`. `full` is a full window of 50, compared with
+//! `fed`, the bare service under the same clock. `guard` is the bare service with a guard in the
+//! request's extensions, as the limit inserts one. The services that are cloned for each call, as
+//! callers of `oneshot` do, are compared with `bare-cloned`. `retry-bare` is Retry without a
+//! deadline, so without an extension of the request. `waits-60` is one poll of a connect that waits
+//! while 60 sockets are open. The requests have headers and room for more, so no layer pays for the
+//! first allocation of the map.
 
 #![expect(
     clippy::expect_used,
@@ -53,7 +54,7 @@ fn main() {
     let count = arguments.next().and_then(|count| count.parse().ok());
     let count: u64 = count.expect("how many calls");
     let runtime = token::runtime();
-    // All are set up in each run, so that only the calls differ.
+    // The token layers are set up in each run, so that only the calls differ.
     let layer = token::layer(&runtime);
     let fixed = AddAuthorizationLayer::bearer(&"x".repeat(1_400));
     match &*which {
@@ -83,12 +84,12 @@ fn main() {
         }
         "retry-bare" => {
             let classified = ClassifyLayer::new().layer(Echo::new());
-            // Beyond the range of the clock.
+            // This deadline is beyond the range of the clock, so there is none.
             let layer = RetryLayer::new().deadline(Duration::MAX);
             run(layer.layer(classified), count);
         }
         "whole" => run(whole::with_spans(&runtime), count),
-        "whole-without-spans" => run(whole::without(&runtime), count),
+        "whole-without-spans" => run(whole::without_spans(&runtime), count),
         _ => run(Echo::new(), count),
     }
 }
@@ -103,12 +104,12 @@ impl Drop for Guard {
     }
 }
 
-/// A limit that never binds. Permits come back after 2.5 ms, so that few are kept.
+/// A limit that no bench reaches. Permits come back after 2.5 ms, so few proofs are kept.
 fn limit() -> RequestLimitLayer {
     RequestLimitLayer::new(Limiter::new(wide()))
 }
 
-/// The same by the proof window alone.
+/// The same limit by the proof window alone.
 fn window() -> RequestLimitLayer {
     RequestLimitLayer::new(Limiter::new(wide().rules(Rules::window())))
 }
@@ -128,7 +129,7 @@ fn paused() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// A connect that waits beside so many sockets is polled so often.
+/// Polls a connect that waits while `sockets` sockets are open, `count` times.
 fn waits(sockets: u32, count: u64) {
     // One more place, because the last one is kept for token requests.
     let most = NonZeroU32::MIN.saturating_add(sockets);
@@ -149,7 +150,8 @@ fn waits(sockets: u32, count: u64) {
     });
 }
 
-/// Calls under a clock that moves by 20.5 ms for each, so that the window of 50 is always full.
+/// Makes calls under a clock that moves by 20.5 ms for each call, so that a window of 50 is always
+/// full.
 fn fed<S>(mut service: S, count: u64)
 where
     S: Service<Request<Full<Bytes>>>,

@@ -21,14 +21,14 @@ pub mod whole;
 #[non_exhaustive]
 pub struct Echo {}
 
-/// The answer of an [`Echo`]: as small to move as a client's boxed future, with the response made
-/// where it is polled.
+/// Response future of [`Echo`]. It makes the response when it is polled, so it is as small to move
+/// as a client's boxed future.
 #[derive(Debug)]
 pub struct EchoFuture<B> {
     body: Option<B>,
 }
 
-/// A service that is cloned for each call, as `oneshot` wants it.
+/// A service that clones its inner service for each call, as a caller of `oneshot` does.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cloned<S> {
     inner: S,
@@ -64,7 +64,7 @@ where
         let mut inner = self.inner.clone();
         match inner.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => inner.call(request),
-            Poll::Ready(Err(_)) | Poll::Pending => panic!("it is not ready"),
+            Poll::Ready(Err(_)) | Poll::Pending => panic!("the service is not ready at once"),
         }
     }
 }
@@ -108,7 +108,7 @@ impl<B: Unpin> Future for EchoFuture<B> {
     }
 }
 
-/// Makes one call that has nothing to wait for, without a runtime's own cost.
+/// Makes one call without a runtime, whose cost would be measured as well.
 ///
 /// # Panics
 /// If the service has to wait, or fails.

@@ -1,4 +1,4 @@
-//! The request limit over a service that does nothing, beside tower's limits and governor.
+//! The request limit over a service that does nothing, compared with tower's limits and governor.
 //!
 //! `cargo bench -p tds-benches --bench limits`
 //!
@@ -43,7 +43,7 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::MIN.saturating_add(n.saturating_sub(1))
 }
 
-/// So large that it never binds, over so short an interval that few proofs are kept.
+/// Limits whose quota no bench reaches. Its interval is short, so few proofs are kept.
 fn wide() -> Limits {
     let short = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
     let quota = short.unwrap_or(Quota::per_second(NonZeroU32::MAX));
@@ -54,7 +54,7 @@ fn limited(limits: Limits) -> RequestLimit<Echo> {
     RequestLimitLayer::new(Limiter::new(limits)).layer(Echo::new())
 }
 
-/// One caller, a limit that never binds, the real clock.
+/// One caller under the real clock, and a limit that is never reached.
 fn uncontended(c: &mut Criterion) {
     let mut group = c.benchmark_group("limits/uncontended");
     let mut bare = Echo::new();
@@ -84,8 +84,8 @@ fn uncontended(c: &mut Criterion) {
     group.finish();
 }
 
-/// The parts that no limit is without: a reading of the clock for the proof, and a lock for the grant and
-/// for the answer.
+/// The least cost of any limit: it reads the clock for the proof, and locks for the grant and for
+/// the response.
 fn floors(c: &mut Criterion) {
     let mut group = c.benchmark_group("limits/floors");
     group.bench_function("a reading of the clock", |b| b.iter(Instant::now));
@@ -96,8 +96,8 @@ fn floors(c: &mut Criterion) {
     group.finish();
 }
 
-/// The same through a runtime, which tower's rate limit needs: it cannot be cloned, and so stands
-/// behind a `Buffer` with its task and channels.
+/// The same calls through a runtime. tower's rate limit needs one: it cannot be cloned, so it is
+/// behind a `Buffer` with a task and channels.
 fn through_a_runtime(c: &mut Criterion) {
     let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
         return;
@@ -135,8 +135,8 @@ fn through_a_runtime(c: &mut Criterion) {
     group.finish();
 }
 
-/// A full window: each call comes as soon as a permit is free. The clock is paused, and moving it is part of
-/// every row, the bare one too.
+/// A full window: each call comes as soon as a permit is free. The clock is paused. Every row
+/// includes the cost of moving it, the bare one as well.
 fn at_the_limit(c: &mut Criterion) {
     let Ok(runtime) = Builder::new_current_thread()
         .enable_time()
@@ -252,7 +252,7 @@ fn waiters(c: &mut Criterion) {
     group.finish();
 }
 
-/// A call that waits.
+/// Makes a call that waits.
 fn wait(service: &mut RequestLimit<Echo>, cx: &mut Context<'_>) -> Call {
     let mut call = service.call(unread_request());
     let polled = Pin::new(&mut call).poll(cx);
@@ -267,7 +267,7 @@ fn unread_request() -> Request<Full<Bytes>> {
 
 criterion_group!(
     benches,
-    memory_of_waiters, // First: what was freed before would be taken again.
+    memory_of_waiters, // First, because memory that earlier groups have freed would be used again and not counted.
     uncontended,
     floors,
     through_a_runtime,
@@ -278,8 +278,8 @@ criterion_group!(
 );
 criterion_main!(benches);
 
-/// Two threads that wait for their answers, so that tower's pair can be among them: its `Buffer`
-/// has one task, here on a third thread, through which all calls go.
+/// Two threads that wait for their responses, so that tower's two limits can be measured: their
+/// `Buffer` has one task, here on a third thread, through which all calls go.
 fn two_threads_through_a_runtime(c: &mut Criterion) {
     fn both<S>(service: &S, iterations: u64) -> Duration
     where
@@ -336,8 +336,9 @@ fn two_threads_through_a_runtime(c: &mut Criterion) {
     group.finish();
 }
 
-/// The memory of each of 100,000 calls that wait: its future, and its share of the heap. The heap is the
-/// growth of the process (on Linux, from `/proc/self/statm`, in pages of 4 KiB).
+/// Prints the memory of each of 100,000 calls that wait: its future and its part of the heap. The
+/// heap is measured as the growth of the process (on Linux, from `/proc/self/statm`, in pages of 4
+/// KiB).
 #[expect(
     clippy::print_stderr,
     reason = "criterion has no place for a figure that is no time"

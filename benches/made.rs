@@ -1,11 +1,11 @@
-//! Requests with the headers that a program sets itself.
+//! Requests as a program makes them.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 
-/// Makes requests whose parts are shared, as those of a program that keeps them are. What making one
-/// costs is in every figure, the bare service's too.
+/// Makes requests from a kept URI and headers, as programs do. Every figure includes the cost of
+/// making a request, that of the bare service as well.
 #[derive(Debug)]
 pub struct Made {
     uri: Uri,
@@ -15,7 +15,7 @@ pub struct Made {
 // === impl Made ===
 
 impl Made {
-    /// Without headers.
+    /// Makes requests without headers.
     #[must_use]
     pub fn plain() -> Self {
         Self {
@@ -24,7 +24,7 @@ impl Made {
         }
     }
 
-    /// With three of them.
+    /// Makes requests with three headers.
     #[must_use]
     pub fn with_headers() -> Self {
         let headers = [
@@ -42,7 +42,7 @@ impl Made {
         }
     }
 
-    /// One more.
+    /// Makes a request.
     #[must_use]
     pub fn request(&self) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::default());

@@ -1,4 +1,4 @@
-//! The rows of a group of figures: each for one thread, and for two.
+//! Rows of figures, each for one thread and for two.
 
 use std::{fmt, hint::black_box, thread};
 
@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use crate::call;
 
-/// A group, and what makes the requests of its rows.
+/// A group of rows, and the function that makes their requests.
 pub struct Rows<'a, M> {
     group: BenchmarkGroup<'a, WallTime>,
     make: M,
@@ -17,14 +17,14 @@ pub struct Rows<'a, M> {
 // === impl Rows ===
 
 impl<'a, M> Rows<'a, M> {
-    /// No rows yet.
+    /// Creates a group without rows.
     #[must_use]
     pub const fn new(group: BenchmarkGroup<'a, WallTime>, make: M) -> Self {
         Self { group, make }
     }
 
-    /// Measures a service: one thread, and then two at once, each with a clone of it, from the
-    /// beginning of the first to the end of the last.
+    /// Measures a service on one thread. Then measures it on two threads at once, each with a
+    /// clone, until both have ended.
     pub fn row<S, R>(&mut self, name: &str, service: S)
     where
         S: Service<R> + Clone + Send,

@@ -1,4 +1,4 @@
-//! A token layer that has its token, for the benches.
+//! Token layers for the benches, which have their token already.
 
 use std::convert::Infallible;
 
@@ -30,7 +30,7 @@ pub fn request_with_headers() -> Request<Full<Bytes>> {
     request
 }
 
-/// A runtime for the source's task. The task needs it to exist, not to run.
+/// A runtime for the task of the token source. It has to exist, but need not run.
 ///
 /// # Panics
 /// If the runtime cannot be built.
@@ -68,7 +68,7 @@ pub fn source(runtime: &Runtime) -> (TokenSource, Origin) {
     (tokens, origin)
 }
 
-/// A token layer that has its token.
+/// A token layer that has its token already.
 #[must_use]
 pub fn layer(runtime: &Runtime) -> BearerAuthLayer {
     let (tokens, origin) = source(runtime);

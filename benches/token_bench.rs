@@ -1,9 +1,10 @@
-//! A token on each request: the layer beside other ways of sharing one.
+//! A token on each request: the layer compared with other ways of sharing a token.
 //!
 //! `cargo bench -p tds-benches --bench token`
 //!
-//! `static` is tower-http's layer with a token that never changes: the floor. The others share one
-//! that can change, prebuilt as a header, which is the best case of each.
+//! `static` is tower-http's layer with a token that never changes: the least that is possible. The
+//! other rows share a token that can change. It is a prebuilt header, which is the best case of
+//! each row.
 
 #![expect(
     clippy::expect_used,
@@ -29,7 +30,7 @@ use tower_layer::Layer;
 type Body = Full<Bytes>;
 type Make = fn() -> Request<Body>;
 
-/// The shape of them all: a header from somewhere, into the request.
+/// A service that puts the output of `header` into each request.
 fn insert<F>(header: F) -> MapRequest<Echo, impl FnMut(Request<Body>) -> Request<Body> + Clone>
 where
     F: Fn() -> HeaderValue + Clone,

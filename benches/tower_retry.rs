@@ -1,4 +1,4 @@
-//! A policy as a user of `tower::retry` writes it.
+//! A retry policy as users of `tower::retry` write it.
 
 use std::{
     future::{Ready, ready},
@@ -11,7 +11,7 @@ use tower::retry::{
     budget::{Budget, TpsBudget},
 };
 
-/// Retries a 5xx, keeps a clone of the request, and pays a budget.
+/// Retries a 5xx within a budget, and keeps a clone of the request.
 #[derive(Clone, Debug, Default)]
 pub struct ServerErrors {
     budget: Arc<TpsBudget>,

@@ -1,4 +1,4 @@
-//! The whole stack as `tower-tds` puts it together, and the same without its spans.
+//! The whole stack as `tower-tds` makes it, and the same layers without spans.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -20,7 +20,7 @@ use tower_tds::{
 
 use crate::{Echo, token};
 
-/// A limit that never binds. Permits come back after 2.5 ms, so that few are kept.
+/// A limit that no bench reaches. Permits come back after 2.5 ms, so few proofs are kept.
 #[expect(
     clippy::expect_used,
     reason = "a bench that cannot be set up must not go on"
@@ -41,7 +41,9 @@ pub fn with_spans(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error
 
 /// The same layers, made by hand without spans.
 #[must_use]
-pub fn without(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error = Error> + Clone {
+pub fn without_spans(
+    runtime: &Runtime,
+) -> impl Service<Request<Full<Bytes>>, Error = Error> + Clone {
     ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(into_error)

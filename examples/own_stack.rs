@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         .loopback_http()
         .build()?;
 
-    // The connector holds a permit in each socket. A program that calls a real service puts TLS around it.
+    // Each socket holds a permit. For a real service, put TLS around the connector.
     let sockets = ConnectionLimitLayer::new(tds.limiter().clone());
     let connector = sockets.layer(HttpConnector::new());
     let http = Http::builder(TokioExecutor::new()).build(connector);

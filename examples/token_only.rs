@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let server = Server::start(Config::default()).await?;
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
 
-    // Loopback only: elsewhere a token is sent over https and nothing else.
+    // `Origin::loopback` allows http to this machine. For any other host only https is allowed.
     let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect")?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let tokens = TokenSource::builder(endpoint, credentials).build(http.clone());

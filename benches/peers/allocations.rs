@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release --manifest-path benches/peers/Cargo.toml --example allocations`
 //!
-//! Without what making its request allocates; `reqwest` is the bare service of the last two.
+//! The allocations of making the request are not counted. `reqwest` is the bare service of the last
+//! two rows.
 
 #![expect(
     clippy::expect_used,
@@ -26,9 +27,9 @@ fn main() {
     let ours = &token::request_with_headers;
     let runtime = token::runtime();
     let token = token::layer(&runtime);
-    print("Token", token.layer(Echo::new()), ours);
+    print("BearerAuth", token.layer(Echo::new()), ours);
     let google = Google::new().expect("a token; is HTTP_PROXY set?");
-    print("google-cloud-auth", google.asked(), ours);
+    print("google-cloud-auth", google.fetched(), ours);
     print("google-cloud-auth, by its tag", google.compared(), ours);
 
     let classified = ClassifyLayer::new().layer(Echo::new());

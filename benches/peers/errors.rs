@@ -1,8 +1,10 @@
-//! Classification and retries of a call that succeeds, beside reqwest-retry in reqwest-middleware.
+//! Classification and retries of a call that succeeds, compared with reqwest-retry in
+//! reqwest-middleware.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench errors`
 //!
-//! Each of the two groups has a bare service in its own types: a row is compared with that.
+//! Each of the two groups has a bare service in its own types. Compare a row with the bare service
+//! of its group.
 
 #![expect(
     clippy::expect_used,

@@ -33,7 +33,7 @@ pub struct Google {
 // === impl Google ===
 
 impl Google {
-    /// Fetches the token, from an endpoint on the loopback.
+    /// Fetches the token from an endpoint on the loopback.
     ///
     /// # Errors
     /// If no token is available.
@@ -55,7 +55,7 @@ impl Google {
             Ok::<_, BoxError>((credentials, first))
         })?;
         let CacheableResource::New { entity_tag, data } = first else {
-            return Err("nothing was kept before, so it cannot be the same".into());
+            return Err("the first headers cannot be unchanged".into());
         };
         Ok(Self {
             credentials,
@@ -65,15 +65,17 @@ impl Google {
         })
     }
 
-    /// Requests the headers at each request, like their own clients.
-    pub fn asked(
+    /// Fetches the headers at each request, as Google's own clients do.
+    pub fn fetched(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Clone + Send
     {
         service_fn(async |mut request: Request<Body>| {
             match self.credentials.headers(Extensions::new()).await? {
                 CacheableResource::New { data, .. } => request.headers_mut().extend(data),
-                CacheableResource::NotModified => return Err("it was not asked for that".into()),
+                CacheableResource::NotModified => {
+                    return Err("headers without a tag cannot be unchanged".into());
+                }
             }
             Ok(Echo::new().call(request).await?)
         })
@@ -93,7 +95,9 @@ impl Google {
                     let headers = headers.map(|(name, value)| (name.clone(), value.clone()));
                     request.headers_mut().extend(headers);
                 }
-                CacheableResource::New { .. } => return Err("a token is for a day".into()),
+                CacheableResource::New { .. } => {
+                    return Err("the token changed, but it is valid for a day".into());
+                }
             }
             Ok(Echo::new().call(request).await?)
         })

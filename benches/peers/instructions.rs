@@ -7,8 +7,9 @@
 //! done; done
 //! ```
 //!
-//! The figure is the difference of two counts of calls, divided by it, less the same of `bare`; that of
-//! `middleware` and `reqwest-retry` less that of `reqwest`, the bare service in their types.
+//! The instructions of a call are the difference of two runs, divided by the difference of their
+//! calls. A figure is that number less that of `bare`. For `middleware` and `reqwest-retry` it is
+//! less that of `reqwest`, the bare service in their types.
 
 #![expect(
     clippy::expect_used,
@@ -34,7 +35,7 @@ fn main() {
     let which = arguments.next().expect("one of the services above");
     let count = arguments.next().and_then(|count| count.parse().ok());
     let count: u64 = count.expect("how many calls");
-    // All are set up whichever is run, so that only the calls differ.
+    // All services are set up in each run, so that only the calls differ.
     let runtime = token::runtime();
     let token = token::layer(&runtime);
     let fixed = AddAuthorizationLayer::bearer(&"x".repeat(1_400));
@@ -47,7 +48,7 @@ fn main() {
         "bare" => run(Echo::new(), ours, count),
         "static" => run(fixed.layer(Echo::new()), ours, count),
         "token" => run(token.layer(Echo::new()), ours, count),
-        "google" => run(google.asked(), ours, count),
+        "google" => run(google.fetched(), ours, count),
         "google-by-tag" => run(google.compared(), ours, count),
         "retry" => {
             let classified = ClassifyLayer::new().layer(Echo::new());

@@ -3,8 +3,8 @@
 pub mod google;
 pub mod retries;
 
-/// Has a cryptography at hand, which a client of reqwest wants even where nothing is encrypted. It is
-/// the workspace's: what google-cloud-auth would bring is in C.
+/// Installs the workspace's cryptography. A client of reqwest needs one even if it encrypts
+/// nothing. The one that google-cloud-auth would bring is in C.
 fn install_cryptography() {
     // An error means that it is installed already.
     drop(rustls::crypto::ring::default_provider().install_default());

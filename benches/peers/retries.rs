@@ -1,4 +1,4 @@
-//! reqwest-retry in reqwest-middleware, and what both stand on.
+//! reqwest-retry in reqwest-middleware, and the bare service of both.
 
 use std::convert::Infallible;
 
@@ -40,7 +40,7 @@ pub fn empty() -> ClientWithMiddleware {
     builder().with(Answers).build()
 }
 
-/// The same with retries, as its front page sets them up.
+/// The same client with retries, as the front page of reqwest-retry sets them up.
 #[must_use]
 pub fn retrying() -> ClientWithMiddleware {
     let policy = ExponentialBackoff::builder().build_with_max_retries(3);
@@ -48,7 +48,8 @@ pub fn retrying() -> ClientWithMiddleware {
     builder().with(retry).with(Answers).build()
 }
 
-/// A client as a service. It is borrowed: its own `Service` clones it for each call.
+/// A client as a service. The client is borrowed, because its own `Service` clones it for each
+/// call.
 #[must_use]
 pub fn service(
     client: &ClientWithMiddleware,
@@ -56,7 +57,8 @@ pub fn service(
     service_fn(|request| client.execute(request))
 }
 
-/// Makes requests as `like` is, in reqwest's type, if that has a place for its address.
+/// Returns a function that makes copies of `like` as reqwest's requests. Returns `None` if the
+/// address of `like` is not a URL.
 pub fn requests<B>(like: &http::Request<B>) -> Option<impl Fn() -> Request + use<B>> {
     let url = Url::parse(&like.uri().to_string()).ok()?;
     let headers = like.headers().clone();

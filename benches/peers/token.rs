@@ -25,8 +25,8 @@ fn token(c: &mut Criterion) {
     let mut rows = Rows::new(c.benchmark_group("token"), request_with_headers);
     rows.row("bare", Echo::new());
     rows.row("static (tower-http)", fixed.layer(Echo::new()));
-    rows.row("Token", token::layer(&runtime).layer(Echo::new()));
-    rows.row("google-cloud-auth", google.asked());
+    rows.row("BearerAuth", token::layer(&runtime).layer(Echo::new()));
+    rows.row("google-cloud-auth", google.fetched());
     rows.row("google-cloud-auth, by its tag", google.compared());
 }
 

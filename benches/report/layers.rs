@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) cloned: f64,
 }
 
-/// All rows, less the bare service.
+/// Measures all rows, less the bare service.
 pub(crate) fn measure() -> Vec<Row> {
     let runtime = token::runtime();
     let bare = row("bare", Echo::new());
@@ -111,7 +111,7 @@ fn repeat<S: Service<Body>>(mut service: S) -> Duration {
     begin.elapsed()
 }
 
-/// Nanoseconds of a call in the middle one of the rounds.
+/// The median of the rounds, in nanoseconds of a call.
 fn median(mut round: impl FnMut() -> Duration) -> f64 {
     let mut rounds: Vec<_> = (0..ROUNDS).map(|_| round()).collect();
     rounds.sort_unstable();

@@ -24,7 +24,7 @@ use tower_tds::{Client, Credentials};
 
 type Http = legacy::Client<HttpConnector, Empty<Bytes>>;
 
-/// The counts of one limiter, by the simulator's ledger and its callers.
+/// The counts of one limiter: those of the simulator's ledger, and the lost calls.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) accepted: u64,
@@ -120,7 +120,7 @@ async fn ours() -> Row {
 async fn service() -> (Server, Http, Client, HeaderValue) {
     let mut config = Config::default();
     config.rule = Rule::SlidingCounter;
-    config.faults.before_counting = "lognormal:5ms:100ms".parse().expect("a law");
+    config.faults.before_counting = "lognormal:5ms:100ms".parse().expect("a distribution");
     let server = Server::start(config).await.expect("a server");
     let id = Credentials::new(server.client_id(), server.client_secret()).expect("usable");
     let client = Client::builder(server.auth_url(), server.base_url(), id);

@@ -85,7 +85,7 @@ fn main() {
         )
         .expect("a string");
     }
-    // The rest is written by hand, and stays.
+    // The last part is written by hand and stays as it is.
     let file = root.join("BENCHMARKS.md");
     let before = fs::read_to_string(&file).expect("the page as it was");
     let rest = before.find(REST).expect("its last part");
@@ -96,16 +96,16 @@ fn main() {
 const HEAD: &str = "\
 # Benchmarks
 
-Written by `cargo run --release -p tds-benches --bin report` on two shared cores, but for the last part, whose figures other commands print.
+Written by `cargo run --release -p tds-benches --bin report` on two shared cores. The commands in the last part print its figures.
 Compare figures of one run only.
 ";
 
 const LAYERS: &str = "
 ## Above a service that does nothing
 
-Nanoseconds of a call that succeeds, less those of the bare service: the median of 15 rounds. With two threads it is the time from the
-first call to the last, divided by the calls of one thread; the bare service varies there by 30 ns. google-cloud-auth and reqwest-retry need
-a package of their own: `cargo bench --manifest-path benches/peers/Cargo.toml`.
+Nanoseconds of a call that succeeds, less those of a bare service: the median of 15 rounds. The time of two threads is that from the first
+call to the last, divided by the calls of one thread. The bare service varies by 30 ns with two threads. google-cloud-auth and reqwest-retry
+need a package of their own: `cargo bench --manifest-path benches/peers/Cargo.toml`.
 
 ![](benches/plots/layers.svg)
 
@@ -134,7 +134,7 @@ const LIMITERS: &str = "
 
 A hundred tasks call the simulated service, which counts by a sliding counter. Arrivals are delayed by 5 ms (median) to 100 ms (p99). All
 limiters are set to 50 a second and 60 connections; governor keeps its default burst of 50. A call is lost if its caller did not get the data;
-the peers have no retry. 30 s is the minimum.
+the other limiters have no retry. The minimum is 30 s.
 
 ![](benches/plots/limiters.svg)
 

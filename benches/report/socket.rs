@@ -46,21 +46,21 @@ fn server() -> SocketAddr {
 }
 
 /// CPU time of this thread.
-fn computed() -> Duration {
+fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).expect("it began after the start of the machine")
+    Duration::try_from(time).expect("CPU time is not negative")
 }
 
-/// Microseconds of a call in the middle one of the rounds.
+/// The median of the rounds, in microseconds of a call.
 fn each(runtime: &runtime::Runtime, call: impl AsyncFn() -> usize) -> f64 {
     let mut rounds: Vec<_> = (0..ROUNDS)
         .map(|_| {
             runtime.block_on(async {
-                let before = computed();
+                let before = cpu_time();
                 for _ in 0..CALLS {
                     assert_eq!(call().await, BODY.len());
                 }
-                computed().saturating_sub(before)
+                cpu_time().saturating_sub(before)
             })
         })
         .collect();
@@ -82,7 +82,7 @@ fn client(runtime: &runtime::Runtime, sim: &Server, addr: SocketAddr) -> Client 
         .expect("loopback is let through")
 }
 
-/// The clients with their microseconds.
+/// Measures the clients, in microseconds of a call.
 pub(crate) fn measure() -> Vec<(&'static str, f64)> {
     let runtime = runtime();
     let sim = runtime.block_on(Server::start(Config::default()));

@@ -1,4 +1,4 @@
-//! The body of an answer: bytes at hand, or a flow that takes its time and may break.
+//! The body of a response: bytes in memory, or a paced flow that a fault can end early.
 
 use std::{
     fmt,
@@ -25,13 +25,13 @@ mod source;
 
 pub(crate) use self::source::{Coding, Source};
 
-/// The body of an answer of the simulator.
+/// The body of a simulated response.
 ///
 /// # Cancel safety
 /// Dropping it before its end aborts the call in the ledger.
 ///
 /// # Errors
-/// A frame is an error where a fault breaks the body off; on a socket the connection then breaks.
+/// The frame at which a fault ends the body is an error. On a socket, the connection then ends.
 pub struct Body {
     form: Form,
     entry: Option<Entry>,
@@ -50,7 +50,7 @@ pub(crate) enum Framing {
     Chunked,
 }
 
-/// The bytes of an answer, how fast they come and how they are encoded.
+/// The bytes of a response, with their rate and encoding.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) source: Source,
@@ -63,7 +63,7 @@ pub(crate) struct Content {
 // === impl Body ===
 
 impl Body {
-    /// These bytes and nothing else.
+    /// Creates a body of these bytes.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self {
             form: Form::Whole(bytes.into()),
@@ -71,7 +71,7 @@ impl Body {
         }
     }
 
-    /// An answer with these bytes of a media type, which is not a data call's.
+    /// Returns a response with these bytes and this media type, without an entry in the ledger.
     pub(crate) fn page(
         status: StatusCode,
         kind: &'static str,
@@ -84,7 +84,7 @@ impl Body {
         response
     }
 
-    /// Completes the call when nothing is left: hyper does not poll a body that has ended.
+    /// Completes the call with the last byte, because hyper does not poll a body that has ended.
     fn complete_at_end(&mut self) {
         if http_body::Body::is_end_stream(self)
             && let Some(entry) = self.entry.take()
@@ -121,7 +121,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.form {
             Form::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            // The head has the length. A hint that a truncated body then breaks would be wrong.
+            // The head has the length. A truncated body would break the promise of an exact hint.
             Form::Flow(_) => SizeHint::default(),
         }
     }
@@ -136,7 +136,7 @@ impl fmt::Debug for Body {
 // === impl Content ===
 
 impl Content {
-    /// These bytes, as fast as the client reads.
+    /// Creates content of these bytes, sent as fast as the client reads.
     pub(crate) fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self {
             source: Source::bytes(bytes),
@@ -186,7 +186,7 @@ impl Content {
         Response::from_parts(head, body)
     }
 
-    /// The length in the head.
+    /// Returns the length for the head, if it is known.
     fn length(&self) -> Option<u64> {
         let known = self.coding.is_none() && self.framing == Framing::Length;
         known.then(|| self.source.length())

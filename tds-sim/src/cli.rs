@@ -56,7 +56,7 @@ pub(crate) struct Cli {
     /// Format of error bodies: json, text, html, xml or empty
     #[arg(long, help_heading = ANSWERS, value_name = "FORMAT", default_value = "json")]
     error_body: ErrorBody,
-    /// Size of a live resource
+    /// Size of a live resource, at most about 16 MiB
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
 
@@ -72,11 +72,11 @@ pub(crate) struct Cli {
     /// down, 503, slow:PAUSE or html
     #[arg(long, help_heading = FAULTS)]
     token_fault: Vec<Scripted<TokenFault>>,
-    /// Seed of all random values, the first key included
+    /// Seed of all random values except signing keys; it also determines the first API key
     #[arg(long, help_heading = FAULTS, default_value_t = 0)]
     seed: u64,
 
-    /// Speak TLS 1.2 and 1.3; the line of JSON names the authority's certificate as `ca_file`
+    /// Speak TLS 1.2 and 1.3; the line of JSON names the file of the CA certificate as `ca_file`
     #[arg(long, help_heading = RUNNING)]
     tls: bool,
     /// Address to listen on, such as 0.0.0.0 in a container
@@ -91,7 +91,7 @@ pub(crate) struct Cli {
     /// Port of the ledger and the controls
     #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
     admin_port: u16,
-    /// How many arrivals the ledger lists, the newest
+    /// Number of arrivals in the ledger; the newest are kept
     #[arg(long, help_heading = RUNNING, value_name = "CALLS", default_value_t = 1_000_000)]
     arrivals_kept: usize,
 }
@@ -168,7 +168,7 @@ impl From<Cli> for Role {
     }
 }
 
-/// A duration in which something can be counted.
+/// Parses a duration above zero.
 fn interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => Err("use a length above zero, such as 1s".to_owned()),
@@ -177,13 +177,13 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An address that needs no resolver: a relay adds its own delays and no others.
+/// Parses an address that needs no resolver, because a relay adds only its own delays.
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()
         .map_err(|_| "write an IP address and a port, such as 127.0.0.1:8082")
 }
 
-/// One line with the switch and the reason. The rest of clap's message is general advice.
+/// Returns one line with the switch and the reason. The rest of clap's message is general advice.
 pub(crate) fn refusal(error: &clap::Error) -> String {
     let error = error.to_string();
     let first = error
@@ -199,10 +199,10 @@ Prints one line of JSON with its addresses, serves until SIGINT or SIGTERM, then
 its ledger as JSON.
 
 tds-sim relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port PORT]
-is a network with delays in front of an address, with a line of JSON at its start and at its end.
+is a network with delays in front of an address. It prints a line of JSON at its start and its end.
 
 DELAY is none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms, pareto:5ms:1.5 or stall:5s:300ms.
-A fault strikes always, or with @every:N or @CHANCE behind it; give several.";
+A fault strikes every time. FAULT@every:N and FAULT@CHANCE strike less often. Repeat a switch for several.";
 
 const LIMITS: &str = "Limits";
 const TOKENS: &str = "Tokens";

@@ -1,4 +1,4 @@
-//! Everything about the simulator that can be chosen.
+//! The settings of the simulator.
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
 
-/// Settings of the simulator. The default is the contract, with nothing going wrong.
+/// Settings of the simulator. The default is the contract, without faults.
 ///
 /// # Examples
 /// ```
@@ -27,14 +27,14 @@ pub struct Config {
     pub rate: u32,
     /// The interval of [`rate`](Self::rate).
     pub per: Duration,
-    /// How many parallel connections an IP address may have; beyond, requests get 416.
+    /// How many parallel connections an IP address may have. With more, its requests get 416.
     pub connections: u32,
     /// Definition of a connection.
     pub counting: CountConnections,
     /// How many calls each key may make in a window; further calls get 429.
     pub quota: Option<Quota>,
-    /// Whether a 429 has `Retry-After`, which the contract does not name: the seconds to the end
-    /// of the key's window.
+    /// Whether a 429 has a `Retry-After` with the seconds to the end of the key's window. The
+    /// contract does not name it.
     pub retry_after: bool,
     /// Lifetime of tokens in seconds.
     pub expires_in: u64,
@@ -42,21 +42,21 @@ pub struct Config {
     pub roles: Vec<String>,
     /// The format of error bodies at the data endpoints.
     pub error_body: ErrorBody,
-    /// Size in bytes of a live resource.
+    /// Size in bytes of a live resource, at most about 16 MiB.
     pub live_bytes: u64,
     /// Scripted faults.
     pub faults: Faults,
     /// The seed of all random values except the signing keys.
     pub seed: u64,
-    /// Whether the auth and data listeners speak TLS 1.2 and 1.3, with a certificate of an
-    /// authority made at start.
+    /// Whether the auth and data listeners speak TLS 1.2 and 1.3, with a certificate by a CA that
+    /// is created at the start.
     #[cfg(feature = "tls")]
     pub tls: bool,
-    /// Where the token endpoint listens; port 0 takes a free one.
+    /// The address of the token endpoint. Port 0 takes a free one.
     pub auth: SocketAddrV4,
-    /// Where the data endpoints listen.
+    /// The address of the data endpoints.
     pub data: SocketAddrV4,
-    /// Where the ledger and the controls are.
+    /// The address of the ledger and the controls.
     pub admin: SocketAddrV4,
     /// How many arrivals the ledger lists; the newest are kept.
     pub arrivals_kept: usize,
@@ -67,8 +67,8 @@ pub struct Config {
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum CountConnections {
-    /// A socket from its accept until the server closes it, idle or not; while there are too many,
-    /// every request of that address is refused. HAProxy's `conn_cur` counts in this way.
+    /// A socket from its accept until the server closes it, idle or not. While an address has too
+    /// many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
     #[default]
     Accepted,
     /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
@@ -81,7 +81,7 @@ pub enum CountConnections {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // The counting is open in the contract; a sliding log is its plain reading.
+            // The contract does not specify the counting. A sliding log is its plain reading.
             rule: Rule::SlidingLog,
             // Contract, "Limits": 50 requests per second, 60 connections per IP address, tokens
             // of 86400 seconds.

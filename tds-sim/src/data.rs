@@ -1,8 +1,8 @@
 //! The data endpoints: one call from its arrival to its answer.
 //!
-//! The order of the checks, which the contract leaves open: 416, 423, then the faults that stand in
-//! for a head, then 401, 429 and the resource. The limits per address come first because a gateway
-//! applies them to the connection, before it looks at a token.
+//! The order of the checks, which the contract leaves open: 416, 423, then the faults that replace
+//! the head, then 401, 429 and the resource. The limits per address come first because a gateway
+//! applies them to the connection, before the check of the token.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -58,15 +58,15 @@ pub(crate) async fn answer<B>(
     let (entry, verdict) = Entry::count(&shared, socket, peer, target);
     pause(strike.before_head).await;
 
-    let says = shared.config.error_body;
+    let format = shared.config.error_body;
     let response = match (verdict, strike.head) {
         (Verdict::TooManyConnections, _) => {
-            says.answer(StatusCode::RANGE_NOT_SATISFIABLE, "Too many connections")
+            format.answer(StatusCode::RANGE_NOT_SATISFIABLE, "Too many connections")
         }
-        (Verdict::TooFast, _) => says.answer(StatusCode::LOCKED, "Too many requests per second"),
+        (Verdict::TooFast, _) => format.answer(StatusCode::LOCKED, "Too many requests per second"),
         (Verdict::Admitted, Some(DataFault::Status { status, .. })) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-            says.answer(status, "The service is unavailable")
+            format.answer(status, "The service is unavailable")
         }
         (Verdict::Admitted, Some(DataFault::ResetHead)) => {
             if let Some(socket) = &entry.socket {
@@ -79,7 +79,7 @@ pub(crate) async fn answer<B>(
                 return Err(Kind::Garbage.into());
             };
             socket.garble();
-            says.answer(StatusCode::OK, "garbage")
+            format.answer(StatusCode::OK, "garbage")
         }
         (Verdict::Admitted, _) => serve(&shared, &entry, &head),
     };
@@ -87,23 +87,23 @@ pub(crate) async fn answer<B>(
     Ok(Content::finish(response, entry, strike.body))
 }
 
-/// The answer of an undisturbed service to an admitted call.
+/// Returns the response of a service without faults to an admitted call.
 fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
-    let says = shared.config.error_body;
+    let format = shared.config.error_body;
     let resource = Resource::at(&head.uri);
     let token = match token(shared, &head.headers) {
         Ok(token) => token,
-        Err(message) => return says.answer(StatusCode::UNAUTHORIZED, message),
+        Err(message) => return format.answer(StatusCode::UNAUTHORIZED, message),
     };
     entry.identify(token.generation);
     if let Some(resource) = &resource
         && !token.roles.iter().any(|role| role == resource.role())
     {
-        return says.answer(StatusCode::UNAUTHORIZED, MISSING_ROLE);
+        return format.answer(StatusCode::UNAUTHORIZED, MISSING_ROLE);
     }
     let counted = lock(&shared.usage).call(&token.client, entry.at);
     if let Err(seconds) = counted {
-        let mut refusal = says.answer(StatusCode::TOO_MANY_REQUESTS, "API rate limit exceeded");
+        let mut refusal = format.answer(StatusCode::TOO_MANY_REQUESTS, "API rate limit exceeded");
         if shared.config.retry_after {
             refusal
                 .headers_mut()
@@ -112,15 +112,15 @@ fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
         return refusal;
     }
     match resource {
-        None => says.answer(StatusCode::NOT_FOUND, "Not found"),
+        None => format.answer(StatusCode::NOT_FOUND, "Not found"),
         Some(_) if head.method != Method::GET => {
-            says.answer(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
+            format.answer(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
         }
         Some(resource) => resource.answer(&shared.config, &head.headers),
     }
 }
 
-/// The record of the valid token a call carries, or the message of the 401.
+/// Returns the record of a call's valid token, or the message of the 401.
 fn token(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Issued>, &'static str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(NO_HEADER)?;
@@ -138,18 +138,17 @@ fn token(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Issued>, &'static s
         .ok_or(INVALID_TOKEN)
 }
 
-/// Waits, and does not even yield if there is nothing to wait for.
+/// Waits. A wait of zero does not yield.
 async fn pause(wait: Duration) {
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;
     }
 }
 
-// Contract, "Errors": the message texts of 401.
 // === impl Resource ===
 
 impl<'a> Resource<'a> {
-    /// The resource at `uri`, if there is one.
+    /// Returns the resource at `uri`, if there is one.
     fn at(uri: &'a Uri) -> Option<Self> {
         let (group, name) = uri.path().strip_prefix("/v1/")?.split_once('/')?;
         let group = match group {
@@ -165,7 +164,7 @@ impl<'a> Resource<'a> {
         })
     }
 
-    /// The realm role it requires.
+    /// Returns the realm role that it requires.
     const fn role(&self) -> &'static str {
         match self.group {
             Group::Live => "live",
@@ -173,9 +172,10 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// The answer with 200, or with 304 if the request has the entity tag of the data (RFC 9110, 13.1.2).
+    /// Returns a 200, or a 304 if the request has the entity tag of the data (RFC 9110, section
+    /// 13.1.2).
     ///
-    /// The data of a resource depend on their size alone, so the size is the tag.
+    /// The data of a resource depend only on their size, so the size is the tag.
     fn answer(&self, config: &Config, headers: &HeaderMap) -> Response<Content> {
         let (kind, mut content) = match self.group {
             Group::Live => {
@@ -187,7 +187,7 @@ impl<'a> Resource<'a> {
         let tag = format!("W/\"{}\"", content.source.length());
         if is_current(headers, &tag) {
             let mut response = Response::new(Content {
-                // A 304 has no length of its own (RFC 9110, 8.6).
+                // A 304 has no length of its own (RFC 9110, section 8.6).
                 framing: Framing::Chunked,
                 ..Content::bytes("")
             });
@@ -195,7 +195,7 @@ impl<'a> Resource<'a> {
             insert_tag(response.headers_mut(), &tag);
             return response;
         }
-        content.coding = Coding::asked_by(headers);
+        content.coding = Coding::accepted_by(headers);
         let mut response = Response::new(content);
         let headers = response.headers_mut();
         insert_tag(headers, &tag);
@@ -205,7 +205,7 @@ impl<'a> Resource<'a> {
         response
     }
 
-    /// Size, speed and framing by the query; by default a mebibyte, as fast as the client reads.
+    /// Reads size, rate and framing from the query. The default is a mebibyte without a rate.
     fn history(&self) -> Content {
         let (mut bytes, mut rate, mut framing) = (1 << 20, None, Framing::Length);
         for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
@@ -226,7 +226,7 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// Whether `If-None-Match` has this weak tag, in either form.
+/// Whether `If-None-Match` has this weak tag, with or without its `W/`.
 fn is_current(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(IF_NONE_MATCH).iter();
     let mut tags = lists
@@ -242,7 +242,8 @@ fn insert_tag(headers: &mut HeaderMap, tag: &str) {
     }
 }
 
-/// A JSON object of `bytes` bytes, or a few more if it does not fit.
+/// Returns a JSON object of `bytes` bytes, at most about 16 MiB. If its fields need more, it is
+/// longer.
 fn live(name: &str, bytes: u64) -> String {
     let start = format!(
         "{{\"name\":{},\"status\":\"on time\",\"note\":\"",
@@ -260,9 +261,10 @@ fn live(name: &str, bytes: u64) -> String {
 
 const LIVE_END: &str = "\"}\n";
 
-/// Live resources are made whole, so they have an end.
+/// The largest filling of a live resource, which is built in memory.
 const LIVE_MOST: usize = 16 * 1024 * 1024;
 
+// Contract, "Errors": the message texts of 401.
 const NO_HEADER: &str = "no Authorization header found";
 const INVALID_TOKEN: &str = "invalid token";
 const MISSING_ROLE: &str =

@@ -8,10 +8,10 @@ use fastrand::Rng;
 
 use crate::text::{ParseError, parse_duration};
 
-/// How long something is held up, each time anew.
+/// A distribution of delays, from which each event gets a sample.
 ///
-/// Written as text, on a command line, a delay is one of `none`, `20ms`, `uniform:0ms:50ms`,
-/// `lognormal:10ms:200ms`, `pareto:5ms:1.5` and `stall:5s:300ms`; see
+/// Written as text, such as on a command line, a delay is one of `none`, `20ms`,
+/// `uniform:0ms:50ms`, `lognormal:10ms:200ms`, `pareto:5ms:1.5` and `stall:5s:300ms`; see
 /// [`parse_duration`](crate::parse_duration) for the durations.
 ///
 /// # Examples
@@ -38,15 +38,15 @@ pub enum Delay {
     Uniform {
         /// The shortest delay.
         min: Duration,
-        /// The longest delay; one below `min` is read as `min`.
+        /// The longest delay. A value below `min` is read as `min`.
         max: Duration,
     },
-    /// A lognormal delay, as networks and services have it: most are near the median, a few are
-    /// many times that. At most a minute.
+    /// A lognormal delay, as in networks and services: most are near the median, a few are many
+    /// times as long. At most a minute.
     LogNormal {
-        /// The delay that half of them stay below; zero makes every delay zero.
+        /// Half of the delays are below it. Zero makes every delay zero.
         median: Duration,
-        /// The delay that 99 in 100 stay below; one below `median` is read as `median`.
+        /// 99 in 100 delays are below it. A value below `median` is read as `median`.
         p99: Duration,
     },
     /// A Pareto delay, the heavy tail: one in `k.powf(alpha)` exceeds `k * min`. At most
@@ -58,8 +58,8 @@ pub enum Delay {
         /// and the mean for 1 and less. With zero or less, every delay is the longest one.
         alpha: f64,
     },
-    /// In each period of length `every`, nothing passes during the last `length`. What was held
-    /// comes together at the end of the period.
+    /// In each period of length `every`, nothing passes during the last `length`. Delayed events
+    /// come together at the end of the period.
     ///
     /// An event at `at` in the stall `[k * every - length, k * every)` is delayed until
     /// `k * every`; any other is not delayed.
@@ -74,11 +74,10 @@ pub enum Delay {
 // === impl Delay ===
 
 impl Delay {
-    /// The longest delay that the unbounded distributions give: a minute, beyond any timeout
-    /// that a client would wait for.
+    /// The longest delay of the unbounded distributions, longer than most timeouts of clients.
     pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
-    /// The delay of an event at `at`, a time since the simulator's start.
+    /// Returns the delay of an event at `at`, a time since the simulator's start.
     ///
     /// One seed gives one sequence of delays, whatever the times are. Only [`Stall`](Self::Stall)
     /// depends on the time, and it does not use the generator.
@@ -95,8 +94,8 @@ impl Delay {
 }
 
 /// # Errors
-/// [`ParseError`] for any other form than those that [`Delay`] lists, and for numbers that make no
-/// sense in it. The message has the form that is expected.
+/// [`ParseError`] for a form that [`Delay`] does not list, and for impossible numbers. The message
+/// has the expected form.
 impl FromStr for Delay {
     type Err = ParseError;
 
@@ -128,7 +127,7 @@ impl FromStr for Delay {
     }
 }
 
-/// Two durations, of which the first is not above the second.
+/// Parses two durations. The first may not be above the second.
 fn ordered(values: &str) -> Option<(Duration, Duration)> {
     let (less, more) = values.split_once(':')?;
     let (less, more) = (parse_duration(less).ok()?, parse_duration(more).ok()?);
@@ -156,7 +155,7 @@ fn uniform(min: Duration, max: Duration, rng: &mut Rng) -> Duration {
 fn log_normal(median: Duration, p99: Duration, rng: &mut Rng) -> Duration {
     let normal = standard_normal(rng);
     if median.is_zero() {
-        return Duration::ZERO; // Else infinitely spread: the logarithm below has no value.
+        return Duration::ZERO; // The logarithm below would be infinite.
     }
     let spread = (p99.max(median).div_duration_f64(median)).ln() / Z99;
     capped(median.as_secs_f64() * (spread * normal).exp())
@@ -167,7 +166,7 @@ fn pareto(min: Duration, alpha: f64, rng: &mut Rng) -> Duration {
     if alpha > 0.0 {
         capped(min.as_secs_f64() * share.powf(-1.0 / alpha))
     } else {
-        Delay::LONGEST // A NaN too.
+        Delay::LONGEST // Also for NaN.
     }
 }
 
@@ -182,14 +181,14 @@ fn stall_at(at: Duration, every: Duration, length: Duration) -> Duration {
         })
 }
 
-/// A normal deviate of mean 0 and variance 1, by Box and Muller. Its twin is thrown away, so
-/// that a sample depends on nothing but the generator.
+/// Returns a normal deviate of mean 0 and variance 1, by Box and Muller. The second deviate of the
+/// pair is discarded, so that a sample depends only on the generator.
 fn standard_normal(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * unit(rng).ln()).sqrt();
     radius * (TAU * rng.f64()).cos()
 }
 
-/// A number in `(0, 1]`: one that has a logarithm.
+/// Returns a number in `(0, 1]`, which has a logarithm.
 fn unit(rng: &mut Rng) -> f64 {
     1.0 - rng.f64()
 }

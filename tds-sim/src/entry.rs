@@ -9,7 +9,7 @@ use crate::{
     socket::{Socket, ip},
 };
 
-/// A data call in progress. The response body holds it; dropped before its end, the call is aborted.
+/// A data call in progress, held by the response body. If it is dropped early, the call is aborted.
 pub(crate) struct Entry {
     shared: Arc<Shared>,
     pub(crate) socket: Option<Arc<Socket>>,
@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 // === impl Entry ===
 
 impl Entry {
-    /// Counts a call: in the ledger first, then by the gate, at one and the same time.
+    /// Counts a call in the ledger and then at the gate, both with the same time.
     pub(crate) fn count(
         shared: &Arc<Shared>,
         socket: Option<Arc<Socket>>,
@@ -47,17 +47,17 @@ impl Entry {
         (entry, verdict)
     }
 
-    /// It carries the token of this generation.
+    /// Records the generation of the call's token.
     pub(crate) fn identify(&self, generation: u64) {
         self.shared.ledger.identify(self.number, generation);
     }
 
-    /// It is answered with this status.
+    /// Records the status of the response.
     pub(crate) fn answer(&self, status: u16) {
         self.shared.ledger.answer(self.number, status);
     }
 
-    /// The last byte of its answer has been handed over.
+    /// Records that the last byte of the response was handed to the connection.
     pub(crate) fn complete(mut self) {
         self.outcome = Outcome::Complete;
     }

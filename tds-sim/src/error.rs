@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt};
 
-/// An error of the simulator, or a fault that it played.
+/// An error of the simulator, or one of its faults.
 ///
 /// On a socket the client sees a fault as a reset, a close, missing bytes, or bytes that are not
 /// HTTP. Without a socket it gets this error, from the [`Sim`](crate::Sim) or from its
@@ -26,7 +26,7 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds without a cause are errors by `into`.
+/// A kind converts into an error without a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Reset,
@@ -34,14 +34,14 @@ pub(crate) enum Kind {
     Garbage,
     KeyLimit(String),
     UnknownClient,
-    /// Anything that has a cause of its own.
+    /// A failed step; the error has its cause.
     Failed(&'static str),
 }
 
 // === impl Error ===
 
 impl Error {
-    /// The connection was reset, before the head or within the body.
+    /// Whether the connection was reset, before the head or within the body.
     #[must_use]
     pub fn is_reset(&self) -> bool {
         self.kind == Kind::Reset

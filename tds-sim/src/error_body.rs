@@ -8,8 +8,8 @@ use crate::{body::Content, text::ParseError};
 
 /// The format of the error bodies of the data endpoints.
 ///
-/// The contract gives the text and leaves the format open; gateways pick it by configuration or by
-/// `Accept`. The status is the same in each, so a client must manage with that alone.
+/// The contract gives the text and leaves the format open. Gateways choose it by configuration or
+/// by `Accept`. The status is the same in each format, so a client can rely only on the status.
 ///
 /// # Examples
 /// ```
@@ -21,7 +21,7 @@ use crate::{body::Content, text::ParseError};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorBody {
-    /// `{"message":"..."}`, with `/` written as `\/`: Kong, whose JSON encoder does that.
+    /// `{"message":"..."}`, with `/` written as `\/`, as by Kong's JSON encoder.
     #[default]
     Json,
     /// The bare text and a line feed.

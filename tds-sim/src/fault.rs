@@ -8,9 +8,9 @@ use crate::{
     text::{ParseError, parse_duration},
 };
 
-/// All faults that are in force at the same time; none by default.
+/// The faults in force. There are none by default.
 ///
-/// Several faults may strike the same answer: a `503` in drips is two of them.
+/// Several faults can strike the same answer: a `503` whose body drips is two faults.
 ///
 /// # Examples
 /// ```
@@ -27,10 +27,10 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Faults {
-    /// Time between the arrival of a data call's head and its count, as if it were still on its
-    /// way.
+    /// Time between the arrival of a data call's head and its count, as if the call were still on
+    /// its way.
     pub before_counting: Delay,
-    /// Time between the count of a data call and the head of its answer, as for the service's work.
+    /// Time between the count of a data call and the head of its answer, for the service's work.
     pub before_head: Delay,
     /// Replaces `before_head` for calls whose target ends in this text.
     pub before_head_of: Option<(String, Delay)>,
@@ -65,7 +65,7 @@ pub enum When {
     Always,
     /// Each n-th time.
     Every(NonZeroU64),
-    /// By chance, from the simulator's seed.
+    /// With this probability, from the simulator's seed.
     Chance(f64),
 }
 
@@ -88,7 +88,7 @@ pub enum DataFault {
     Truncate,
     /// `endless`: the body never ends.
     Endless,
-    /// `drip:PAUSE`: one byte at a time.
+    /// `drip:PAUSE`: one byte at a time, each after this pause.
     Drip(Duration),
     /// `stall:PAUSE`: one pause within the body.
     Stall(Duration),
@@ -98,7 +98,7 @@ pub enum DataFault {
     Status {
         /// The status, 500 to 599.
         status: u16,
-        /// How many calls in a row, the one it strikes first included.
+        /// The number of calls in a row, with the first one.
         burst: u32,
     },
 }
@@ -111,7 +111,7 @@ pub enum TokenFault {
     Down,
     /// `503`: the answer is 503.
     Unavailable,
-    /// `slow:PAUSE`: the answer is right, and late.
+    /// `slow:PAUSE`: the right answer, after this pause.
     Slow(Duration),
     /// `html`: the answer is 200 and a page.
     Html,
@@ -125,7 +125,7 @@ pub(crate) struct Script {
     rng: fastrand::Rng,
     calls: u64,
     posts: u64,
-    /// The status of a burst under way, and how many calls are left of it.
+    /// The status of the current burst, and the number of its calls that are left.
     burst: Option<(u16, u32)>,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct BodyFaults {
 // === impl Scripted ===
 
 impl<F> Scripted<F> {
-    /// Makes `fault` strike at the times of `when`.
+    /// Creates a fault that strikes at the times of `when`.
     #[must_use]
     pub const fn new(fault: F, when: When) -> Self {
         Self { fault, when }
@@ -257,7 +257,7 @@ impl Script {
         }
     }
 
-    /// Plays other faults from here on, counting from the first call again.
+    /// Replaces the faults. Calls are counted from one again.
     pub(crate) fn replace(&mut self, faults: Faults) {
         self.faults = faults;
         self.calls = 0;
@@ -265,7 +265,7 @@ impl Script {
         self.burst = None;
     }
 
-    /// Returns the faults of the next data call, which is for `target`.
+    /// Returns the faults of the next data call, for `target`.
     pub(crate) fn call(&mut self, target: &str) -> Strike {
         let at = self.clock.now();
         let own = self.faults.before_head_of.as_ref();

@@ -1,4 +1,4 @@
-//! The ledger: what the simulator saw, the one account that tests assert on.
+//! The ledger: the record of what the simulator saw, on which tests assert.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,7 +16,7 @@ use crate::shared::{Clock, lock};
 ///
 /// Times are counted from the simulator's start and read under the ledger's lock, so arrivals are
 /// in order. The sums of [`summary`](Self::summary) cover every call since the start. The list of
-/// [`arrivals`](Self::arrivals) is bounded: past [`Config::arrivals_kept`] the oldest go.
+/// [`arrivals`](Self::arrivals) keeps only the newest [`Config::arrivals_kept`].
 ///
 /// [`Config::arrivals_kept`]: crate::Config::arrivals_kept
 ///
@@ -44,7 +44,7 @@ pub struct Ledger {
     book: Arc<Mutex<Book>>,
 }
 
-/// One data call: when it was counted, from where, for what, and what became of it.
+/// One data call: its time, peer, target, token and outcome.
 ///
 /// In JSON times are seconds since the simulator's start.
 #[derive(Debug, Clone, Serialize)]
@@ -57,8 +57,8 @@ pub struct Arrival {
     pub peer: SocketAddr,
     /// Path and query.
     pub target: Box<str>,
-    /// The generation of its token: the first token issued has 1. None if the call was refused
-    /// before its token was looked at, or the token was not valid.
+    /// The generation of its token: the first token issued has 1. `None` if the call was refused
+    /// before the check of its token, or if the token was not valid.
     pub token: Option<u64>,
     /// The status of the answer; none if the head was never sent.
     pub status: Option<u16>,
@@ -69,7 +69,7 @@ pub struct Arrival {
     pub ended: Option<Duration>,
 }
 
-/// Fate of the answer's body.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -78,7 +78,7 @@ pub enum Outcome {
     InProgress,
     /// The last byte was handed to the connection.
     Complete,
-    /// Either side gave up before the end, a fault included.
+    /// The client, the server or a fault ended it early.
     Aborted,
 }
 
@@ -95,7 +95,7 @@ pub struct Summary {
     pub by_status: BTreeMap<u16, u64>,
     /// Data calls whose answer was sent to its last byte.
     pub complete: u64,
-    /// Data calls whose answer broke off, by a fault or because the client left.
+    /// Data calls that a fault or the client ended early.
     pub aborted: u64,
     /// Data calls not yet answered to the end.
     pub in_progress: u64,
@@ -111,7 +111,7 @@ pub struct Summary {
     pub sockets_open: u64,
     /// The most sockets that were open at once.
     pub peak_sockets: u64,
-    /// Arrivals no longer in the list, which is bounded.
+    /// Arrivals that are no longer in the bounded list.
     pub arrivals_forgotten: u64,
 }
 
@@ -143,19 +143,19 @@ impl Ledger {
         }
     }
 
-    /// The sums since the start.
+    /// Returns the sums since the start.
     #[must_use]
     pub fn summary(&self) -> Summary {
         lock(&self.book).sums.clone()
     }
 
-    /// The newest data calls, oldest first.
+    /// Returns the newest data calls, in the order of their arrival.
     #[must_use]
     pub fn arrivals(&self) -> Vec<Arrival> {
         lock(&self.book).arrivals.iter().cloned().collect()
     }
 
-    /// Both at one instant, as JSON.
+    /// Returns the sums and the arrivals of one instant, as JSON.
     pub(crate) fn full(&self) -> Value {
         let book = lock(&self.book);
         json!({ "summary": book.sums, "arrivals": book.arrivals })
@@ -224,7 +224,7 @@ impl Ledger {
 // === impl Book ===
 
 impl Book {
-    /// Notes a call that came at `at`, no earlier than the ones before.
+    /// Records a call at `at`, which is not before the last call.
     fn arrive(&mut self, at: Duration, peer: SocketAddr, target: &str) -> Number {
         let number = Number(self.sums.data_calls);
         let sums = &mut self.sums;
@@ -259,7 +259,7 @@ impl Book {
         number
     }
 
-    /// Changes an arrival, unless it has been forgotten.
+    /// Changes an arrival, if it is still in the list.
     fn amend(&mut self, number: Number, change: impl FnOnce(&mut Arrival)) {
         let index = number.0.checked_sub(self.sums.arrivals_forgotten);
         let index = index.and_then(|index| usize::try_from(index).ok());

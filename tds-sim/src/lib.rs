@@ -3,8 +3,7 @@
 //!
 //! It is for tests of the service's clients. It issues tokens, serves data, enforces the limits by
 //! any rule that the contract allows, plays scripted faults, and keeps a ledger of what it saw. It
-//! is written from the contract alone and shares no code and no constant with the crates under
-//! test.
+//! shares no code and no constant with the crates under test.
 //!
 //! ```text
 //!              Sim: a plain service                              Ledger
@@ -14,9 +13,9 @@
 //! ```
 //!
 //! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock.
-//! [`Server`] puts it on three sockets of the loopback interface: tokens, data, and one to read the
-//! ledger and change what happens next. [`Relay`] is a network in front of it, or of any other
-//! server. The program `tds-sim` runs the server or the relay, with switches.
+//! [`Server`] puts it on three sockets of the loopback interface: one for tokens, one for data, and
+//! one to read the ledger and to control the simulator. [`Relay`] is a network in front of it, or
+//! of any other server. The program `tds-sim` runs the server or the relay, with switches.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
@@ -54,8 +53,8 @@
 //! # Guarantees
 //! - Every call is in the ledger before it is answered, with the time at which it counted against
 //!   the limits.
-//! - A socket counts from its accept until just before the server closes it: a client that opens
-//!   the next one after it has read the end of the last does not exceed the limit.
+//! - A socket counts from its accept until just before the server closes it. A client that reads
+//!   the end of one connection can open the next one within the limit.
 //! - One seed and one sequence of calls give the same faults, delays and API keys. Tokens differ,
 //!   because each simulator makes a new signing key.
 //!

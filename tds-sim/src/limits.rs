@@ -63,13 +63,13 @@ struct Peer {
 // === impl Quota ===
 
 impl Quota {
-    /// `calls` in each window of `per`.
+    /// Creates a quota of `calls` in each window of `per`.
     #[must_use]
     pub const fn new(calls: u32, per: Duration) -> Self {
         Self { calls, per }
     }
 
-    /// Whole seconds to the end of the window, rounded up, so at least one.
+    /// Returns the seconds to the end of the window, rounded up, so at least one.
     fn seconds_left(self, at: Duration) -> u64 {
         let per = self.per.as_nanos().max(1);
         let left = per.saturating_sub(at.as_nanos().checked_rem(per).unwrap_or(0));
@@ -132,20 +132,20 @@ impl Gate {
         }
     }
 
-    /// A socket was accepted.
+    /// Counts an accepted socket.
     pub(crate) fn open(&mut self, ip: IpAddr) {
         let peer = self.peer(ip);
         peer.sockets = peer.sockets.saturating_add(1);
     }
 
-    /// A socket is being closed.
+    /// Stops counting a socket that is about to close.
     pub(crate) fn close(&mut self, ip: IpAddr) {
         let peer = self.peer(ip);
         peer.sockets = peer.sockets.saturating_sub(1);
     }
 
-    /// Counts a request at `at`: first the connections, then, if those are few enough, the rate.
-    /// A request refused for its connections does not reach the rate's meter.
+    /// Counts a request at `at`. The connections are checked first. A request refused for them does
+    /// not count against the rate.
     pub(crate) fn arrive(&mut self, ip: IpAddr, at: Duration) -> Verdict {
         let (counting, connections) = (self.config.counting, self.config.connections);
         let peer = self.peer(ip);
@@ -163,7 +163,7 @@ impl Gate {
         }
     }
 
-    /// A request admitted at `arrived` ended at `at`.
+    /// Records that a request admitted at `arrived` ended at `at`.
     pub(crate) fn leave(&mut self, ip: IpAddr, arrived: Duration, at: Duration) {
         let peer = self.peer(ip);
         peer.busy = peer.busy.saturating_sub(1);

@@ -44,7 +44,7 @@ async fn run(role: cli::Role) -> Result<(), Error> {
 async fn serve(config: Config) -> Result<(), Error> {
     let stop = stop()?;
     let server = Server::start(config).await?;
-    say(&mut io::stdout(), &whereabouts(&server));
+    say(&mut io::stdout(), &addresses(&server));
     stop.await;
     let ledger = server.ledger();
     server.shutdown().await;
@@ -55,7 +55,7 @@ async fn serve(config: Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Relays until a signal, and prints how many connections it had.
+/// Relays until a signal, and prints the counts of connections.
 async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
     let stop = stop()?;
     let relay = Relay::start(to, network).await?;
@@ -67,11 +67,11 @@ async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why the program cannot serve.
+/// The reason why the program cannot serve.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Addresses and credentials for a client, as one line of JSON.
-fn whereabouts(server: &Server) -> String {
+fn addresses(server: &Server) -> String {
     let mut line = serde_json::json!({
         "auth_url": server.auth_url(),
         "base_url": server.base_url(),
@@ -85,8 +85,8 @@ fn whereabouts(server: &Server) -> String {
     line.to_string()
 }
 
-/// Waits for SIGINT or SIGTERM, caught from the call on: the reader of the first line may send one
-/// at once.
+/// Returns a future that waits for SIGINT or SIGTERM. The signals are caught from this call on,
+/// because the reader of the first line may send one at once.
 #[cfg(unix)]
 fn stop() -> Result<impl Future<Output = ()>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -106,7 +106,7 @@ fn stop() -> Result<impl Future<Output = ()>, Error> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
-/// An error with its causes on one line.
+/// Formats an error and its causes on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes
@@ -115,10 +115,10 @@ fn chain(error: &dyn std::error::Error) -> String {
         .join(": ")
 }
 
-/// Writes a line. A reader that has gone is no reason to stop serving the others.
+/// Writes a line. Errors are ignored: a closed pipe must not stop the server.
 fn say(out: &mut dyn io::Write, line: &str) {
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 
-/// The exit code for switches that make no sense.
+/// The exit code for invalid switches.
 const BAD_SWITCH: u8 = 2;

@@ -1,7 +1,7 @@
 //! The identity provider's side: the token endpoint.
 //!
-//! The contract shows a successful call. What a refusal looks like was measured at Keycloak 26.5.0;
-//! the checks come in its order: path, method, realm, grant type, client, repeated fields, grant.
+//! The contract shows only a successful call. The refusals, and the order of the checks, were
+//! measured at Keycloak 26.5.0: path, method, realm, grant type, client, repeated fields, grant.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ mod refusal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
     Token,
-    /// Nothing, within the realm.
+    /// No endpoint, within the realm.
     Unknown,
     /// A realm that does not exist.
     OtherRealm,
-    /// Nothing, outside `/auth`.
+    /// No endpoint, outside `/auth/realms`.
     Outside,
 }
 
@@ -59,12 +59,12 @@ where
     let body = Limited::new(body, FORM_MOST)
         .collect()
         .await
-        .map_err(|error| Error::failed("the body of a token request did not arrive", error))?
+        .map_err(|error| Error::failed("the body of the token request could not be read", error))?
         .to_bytes();
     token(&shared, socket, &head, &Form::read(&head.headers, &body)).await
 }
 
-/// Answers a token POST, which is counted whatever its answer.
+/// Answers a token POST. Each one is counted.
 async fn token(
     shared: &Shared,
     socket: Option<Arc<Socket>>,
@@ -116,10 +116,10 @@ fn decide(shared: &Shared, head: &Parts, form: &Form) -> Result<Result<Grant, Er
     if grant_type == "password" {
         return Err(refusal::NO_DIRECT_ACCESS);
     }
-    let asked = form.field("scope");
-    let mut names = asked.into_iter().flat_map(|asked| asked.split(' '));
+    let scope = form.field("scope");
+    let mut names = scope.into_iter().flat_map(|scope| scope.split(' '));
     if names.clone().any(|scope| !SCOPES.contains(&scope)) {
-        return Err(Refusal::unknown_scope(asked.unwrap_or_default()));
+        return Err(Refusal::unknown_scope(scope.unwrap_or_default()));
     }
     let openid = names.any(|scope| scope == "openid");
     let granted = lock(&shared.realm).grant(&client, if openid { OPENID_SCOPE } else { SCOPE });
@@ -163,7 +163,7 @@ impl Endpoint {
     }
 }
 
-/// The grant types the realm knows; a key may use the first only.
+/// The grant types of the realm. A key may use only the first.
 const GRANT_TYPES: [&str; 2] = ["client_credentials", "password"];
 
 /// Scopes that a client may request.

@@ -1,4 +1,4 @@
-//! The realm `ServiceConnect`: members, their keys, the tokens issued, and who may do what.
+//! The realm `ServiceConnect`: members, their keys and roles, and the issued tokens.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,7 +34,7 @@ pub(crate) struct Realm {
     rng: fastrand::Rng,
 }
 
-/// A token just issued, as its reply needs it.
+/// An issued token, with the fields of its reply.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) token: Arc<str>,
@@ -48,7 +48,7 @@ pub(crate) struct Grant {
 // === impl Realm ===
 
 impl Realm {
-    /// A realm with one member, who holds one key.
+    /// Creates a realm with one member, who holds one key.
     pub(crate) fn new(clock: Arc<Clock>, config: &Config) -> (Self, ApiKey) {
         let mut rng = fastrand::Rng::with_seed(config.seed);
         let key = Key::new(MEMBER, config.roles.clone(), &mut rng);
@@ -65,7 +65,7 @@ impl Realm {
         (realm, api_key)
     }
 
-    /// Gives a member, known or new, another key, unless it holds three.
+    /// Adds a key to a member, who is created if unknown, unless the member holds three.
     pub(crate) fn add_key(&mut self, member: &str) -> Result<ApiKey, Error> {
         let held = self.members.entry(member.to_owned()).or_default();
         if *held >= KEYS_PER_MEMBER {
@@ -93,7 +93,7 @@ impl Realm {
         Ok(self.keys.get_mut(client).ok_or(Kind::UnknownClient)?)
     }
 
-    /// Issues a token to a key that has proved itself.
+    /// Issues a token to an authenticated key.
     pub(crate) fn grant(&mut self, client: &str, scope: &str) -> Result<Grant, Error> {
         let key = self.keys.get(client).ok_or(Kind::UnknownClient)?;
         let now = self.clock.now();
@@ -116,13 +116,13 @@ impl Realm {
         })
     }
 
-    /// Revokes every token; `not-before-policy` in later replies is the time.
+    /// Revokes every token. Later replies have the time in `not-before-policy`.
     pub(crate) fn revoke_all(&mut self) {
         let wall = self.clock.wall_at(self.clock.now());
         self.tokens.revoke_all(wall);
     }
 
-    /// The token's record, if it is valid at `now`.
+    /// Returns the token's record, if the token is valid at `now`.
     pub(crate) fn valid(&self, token: &str, now: Duration) -> Option<Arc<Issued>> {
         self.tokens.valid(token, now)
     }

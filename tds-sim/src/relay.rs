@@ -18,22 +18,21 @@ use crate::{delay::Delay, error::Error, shared::lock};
 
 mod line;
 
-/// A TCP relay on 127.0.0.1 that holds up what passes, each way by a seeded [`Delay`].
+/// A TCP relay on 127.0.0.1 that delays the bytes of each direction by a seeded [`Delay`].
 ///
-/// Put it between a client and any server, this simulator or another program: what the client
-/// sends then arrives late, at irregular times, or all at once after a stall, as on a network.
+/// Put it between a client and any server, the simulator or another program. Bytes then arrive
+/// late, at irregular times, or all at once after a stall, as on a network.
 ///
 /// - For each connection that it accepts, it connects to the server after one delay. If that fails,
 ///   it resets the accepted connection.
-/// - The bytes of a connection keep their order: none overtakes one that is held up.
-/// - An end (FIN) and a reset (RST) pass as such, as late as bytes do. An end closes one direction;
-///   the other goes on.
-/// - Each connection has its own two sequences of delays, which follow from the seed and from how
-///   many were accepted before it. Each piece of bytes has its own delay, and the seed does not
-///   determine the pieces.
+/// - The bytes of a connection keep their order.
+/// - An end (FIN) and a reset (RST) are passed on with the same delay as bytes. An end closes one
+///   direction; the other stays open.
+/// - Each connection has its own two sequences of delays, determined by the seed and the number of
+///   connections before it. Each read has its own delay, and the seed does not determine the reads.
 ///
 /// # Cancel safety
-/// Dropping it closes every connection at once, whatever is still held up.
+/// Dropping it closes every connection at once. Delayed bytes are lost.
 ///
 /// # Examples
 /// ```
@@ -64,7 +63,7 @@ pub struct Relay {
     accepting: JoinHandle<()>,
 }
 
-/// Settings of the network in front of a server. The default holds nothing up.
+/// Settings of the network in front of a server. The default has no delays.
 ///
 /// # Examples
 /// ```
@@ -81,7 +80,7 @@ pub struct Network {
     pub there: Delay,
     /// The delay of each piece from the server to the client.
     pub back: Delay,
-    /// Where all delays come from.
+    /// The seed of all delays.
     pub seed: u64,
     /// The port on 127.0.0.1; 0 takes a free one.
     pub port: u16,
@@ -108,7 +107,7 @@ impl Relay {
     /// Starts to relay to `to`.
     ///
     /// # Errors
-    /// If the port that the network names is taken: name another, or 0 for a free one.
+    /// If the port is taken: choose another, or 0 for a free one.
     pub async fn start(to: SocketAddr, network: Network) -> Result<Self, Error> {
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, network.port)).await;
         let listener = bound.map_err(|error| Error::failed(TAKEN, error))?;
@@ -124,7 +123,7 @@ impl Relay {
         })
     }
 
-    /// Where it listens: what the client connects to.
+    /// Returns the address to which the client connects.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -146,10 +145,11 @@ impl Drop for Relay {
 // === impl Network ===
 
 impl Network {
-    /// The two directions of the connection that is the `number`th since `start`.
+    /// Returns the two directions of a connection. `number` connections were accepted before it.
     fn lines(&self, start: Instant, number: u64) -> [Line; 2] {
-        // A generator's fork is as good as a fresh seed, and two near seeds are not alike.
-        let mut rng = fastrand::Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(ODD)));
+        // A fork is as good as a new seed, and similar seeds give unlike sequences.
+        let mut rng =
+            fastrand::Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(GOLDEN_RATIO)));
         let there = Line::new(self.there, rng.fork(), start);
         let back = Line::new(self.back, rng.fork(), start);
         [there, back]
@@ -159,7 +159,7 @@ impl Network {
 // === impl Counted ===
 
 impl Counted {
-    /// Counts an accepted connection; how many were accepted before it.
+    /// Counts an accepted connection. Returns the number of connections before it.
     fn new(counts: &Arc<Mutex<Counts>>) -> (Self, u64) {
         let mut all = lock(counts);
         let number = all.accepted;
@@ -176,7 +176,7 @@ impl Drop for Counted {
     }
 }
 
-/// Accepts for ever; dropped, it closes what it has accepted.
+/// Accepts connections until it is dropped, which closes them.
 async fn accept(
     listener: TcpListener,
     to: SocketAddr,
@@ -208,14 +208,14 @@ async fn accept(
 /// Opens a connection to the server and relays both ways, until both have ended or either side
 /// has reset it.
 async fn pass(mut client: TcpStream, to: SocketAddr, [mut there, mut back]: [Line; 2]) {
-    // The client's SYN takes its time too. Its bytes wait in the socket meanwhile, as they
-    // would for the server's SYN and ACK.
+    // The client's SYN is delayed as well. Until then the client's bytes wait in the socket, as
+    // they would for the server's SYN and ACK.
     there.hold_up().await;
     let Ok(mut server) = TcpStream::connect(to).await else {
         reset(&client);
         return;
     };
-    // The lines alone hold up pieces. A socket that cannot be set is dead.
+    // Only the lines delay bytes, not the kernel. An error means that the socket is closed.
     drop(client.set_nodelay(true));
     drop(server.set_nodelay(true));
 
@@ -232,7 +232,7 @@ async fn pass(mut client: TcpStream, to: SocketAddr, [mut there, mut back]: [Lin
     }
 }
 
-/// Makes the close of `socket` a reset.
+/// Turns the close of `socket` into a reset.
 fn reset(socket: &TcpStream) {
     // It fails only if the peer has already closed the connection.
     drop(socket.set_zero_linger());
@@ -240,13 +240,13 @@ fn reset(socket: &TcpStream) {
 
 /// The golden ratio's fraction in 64 bits: spreads consecutive numbers over all seeds
 /// (Knuth, The Art of Computer Programming, volume 3, section 6.4).
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How long the listener waits after a failed accept.
 const RETRY: Duration = Duration::from_millis(10);
 
 const TAKEN: &str =
-    "cannot start: the relay's port is not free, choose another, or 0 for a free one";
+    "cannot start: the relay's port is not free; choose another, or 0 for a free one";
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,4 @@
-//! Rules by which a service counts requests: one out of several, since its contract names the limit
-//! and not the counting.
+//! Rules by which a service may count requests: its contract names the limit, but not the counting.
 
 use std::{collections::VecDeque, fmt, str::FromStr, time::Duration};
 
@@ -12,8 +11,8 @@ use crate::text::ParseError;
 /// [`SlidingLogAll`](Self::SlidingLogAll) for bursts, [`SlidingCounter`](Self::SlidingCounter) for
 /// the spacing over time, [`InFlight`](Self::InFlight) for slow answers.
 ///
-/// Written as text, on a command line, a rule is one of `fixed`, `log`, `log-all`, `counter`,
-/// `leaky:BURST` and `in-flight`.
+/// Written as text, such as on a command line, a rule is one of `fixed`, `log`, `log-all`,
+/// `counter`, `leaky:BURST` and `in-flight`.
 ///
 /// # Examples
 /// ```
@@ -34,19 +33,19 @@ pub enum Rule {
     /// Each window `[k * per, (k + 1) * per)` of the simulator's clock accepts its first `limit`
     /// arrivals, whenever in the window they come.
     ///
-    /// The refused leave no trace. Twice the limit can pass within an instant, half of it on
-    /// either side of a boundary. Kong's local policy counts so.
+    /// Refused requests do not count. Twice the limit can pass within an instant, half of it on
+    /// each side of a boundary. Kong's local policy counts in this way.
     FixedWindow,
     /// An arrival at `now` is accepted while fewer than `limit` were *accepted* in
     /// `(now - per, now]`.
     ///
-    /// The refused leave no trace: a client that hammers still gets its share. An arrival exactly
-    /// `per` old has left the window.
+    /// Refused requests do not count: a client that sends too fast still gets `limit`. An arrival
+    /// exactly `per` old has left the window.
     SlidingLog,
     /// An arrival at `now` is accepted while fewer than `limit` others *arrived* in
     /// `(now - per, now]`, refused ones included.
     ///
-    /// A client that hammers locks itself out until it slows down. An arrival exactly `per` old
+    /// A client that sends too fast is refused until it slows down. An arrival exactly `per` old
     /// has left the window.
     SlidingLogAll,
     /// An arrival is refused if the estimate `previous * (1 - x) + current` exceeds `limit`. It
@@ -62,19 +61,19 @@ pub enum Rule {
     /// An arrival is refused if the bucket, which drains at `limit` per `per`, would hold more
     /// than `burst` beside the arrival in service.
     ///
-    /// So `burst + 1` pass at one instant and afterwards one for each drop that has drained. The
-    /// refused do not fill the bucket. This is nginx's `limit_req` with `burst=B nodelay`,
+    /// So `burst + 1` requests pass at one instant, and then one for each that has drained. Refused
+    /// requests do not fill the bucket. This is nginx's `limit_req` with `burst=B nodelay`,
     /// arithmetic included: a clock of whole milliseconds, levels rounded up to thousandths, and
     /// nothing added by an arrival in an idle bucket.
     LeakyBucket {
-        /// How many may be ahead of the drain, beside the one in service.
+        /// The number of requests that may be in the bucket, beside the one in service.
         burst: u32,
     },
     /// An arrival at `now` is accepted while fewer than `limit` accepted requests were in flight
     /// at some instant of `(now - per, now]`.
     ///
     /// A request is in flight from its arrival to its end, both included, so it counts for `per`
-    /// after its end; one that is never [ended](Meter::end) counts for ever. The refused were
+    /// after its end; one that is never [ended](Meter::end) counts for ever. Refused requests are
     /// never in flight.
     InFlight,
 }
@@ -107,18 +106,18 @@ pub struct Meter {
     count: Count,
 }
 
-/// State of each rule.
+/// The state of one rule.
 #[derive(Debug)]
 enum Count {
-    /// The number of the current window, and what it has accepted.
+    /// The number of the current window, and of the arrivals that it has accepted.
     FixedWindow {
         window: u128,
         accepted: u32,
     },
     /// The accepted arrivals.
     Log(Recent),
-    /// The last `limit` arrivals at most: older ones change no answer, and a flood of refused
-    /// requests must not fill the memory.
+    /// At most the last `limit` arrivals. Older ones change no answer, and refused requests must
+    /// not fill the memory.
     LogAll(Recent),
     Counter(Counter),
     LeakyBucket(LeakyBucket),
@@ -136,7 +135,7 @@ struct Recent(VecDeque<Duration>);
 /// The counts of two adjoining windows.
 #[derive(Debug, Default)]
 struct Counter {
-    /// When the current window began; none before the first arrival.
+    /// The start of the current window; `None` before the first arrival.
     start: Option<Duration>,
     previous: u32,
     current: u32,
@@ -147,16 +146,16 @@ struct Counter {
 struct LeakyBucket {
     /// Thousandths of a request.
     burst: u128,
-    /// Thousandths of a request that are ahead of the drain; none before the first arrival.
+    /// The level in thousandths of a request; `None` before the first arrival.
     excess: Option<u128>,
-    /// When `excess` was right, in milliseconds.
+    /// The time of `excess`, in milliseconds.
     last: u128,
 }
 
 // === impl Rule ===
 
 impl Rule {
-    /// A meter that accepts `limit` arrivals per `per` by this rule, and has seen none.
+    /// Creates a meter that accepts `limit` arrivals per `per` by this rule.
     ///
     /// A `per` of zero is read as one nanosecond. A leaky bucket drains a whole number of
     /// thousandths of a request per second, as in nginx. A rate below one thousandth becomes zero.
@@ -179,7 +178,7 @@ impl Rule {
 }
 
 /// # Errors
-/// [`ParseError`] for any other text than those that [`Rule`] lists: write one of them.
+/// [`ParseError`] for a text that [`Rule`] does not list.
 impl FromStr for Rule {
     type Err = ParseError;
 
@@ -302,7 +301,7 @@ impl Meter {
 // === impl Recent ===
 
 impl Recent {
-    /// How many instants lie in `(now - per, now]`. The older ones are dropped.
+    /// Returns the number of instants in `(now - per, now]`, and drops older ones.
     fn count_at(&mut self, now: Duration, per: Duration) -> u32 {
         // Written with a difference because `instant + per` may overflow.
         let old = |instant: &Duration| now.saturating_sub(*instant) >= per;
@@ -326,7 +325,7 @@ impl Counter {
         u128::from(self.previous) * left + u128::from(self.current) * per <= u128::from(limit) * per
     }
 
-    /// Makes the window that contains `now` the current one; how much of it has passed.
+    /// Makes the window that contains `now` the current one. Returns the time since its start.
     fn rotate_at(&mut self, now: Duration, per: Duration) -> Duration {
         let passed = self.start.map(|start| now.saturating_sub(start));
         match passed {
@@ -338,7 +337,7 @@ impl Counter {
                 self.current = 0;
                 passed
             }
-            // The first arrival, or the windows have lost their rhythm to a pause.
+            // The first arrival, or one that comes two intervals or more after the last start.
             _ => {
                 *self = Self {
                     start: Some(now),

@@ -22,8 +22,8 @@ mod tls;
 /// The simulator on sockets: one for tokens, one for data, one to control it.
 ///
 /// # Cancel safety
-/// Dropping it closes everything at once; [`shutdown`](Self::shutdown) lets answers in progress
-/// end first.
+/// Dropping it closes all connections at once. [`shutdown`](Self::shutdown) first lets answers in
+/// progress end.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,7 @@ pub struct Server {
     listeners: JoinSet<()>,
 }
 
-/// Where the three listeners are.
+/// The URLs of the three listeners.
 #[derive(Debug)]
 struct Urls {
     auth: String,
@@ -96,39 +96,39 @@ impl Server {
         })
     }
 
-    /// Where tokens are: the contract's `{auth_url}`.
+    /// Returns the URL of the tokens, the contract's `{auth_url}`.
     #[must_use]
     pub fn auth_url(&self) -> &str {
         &self.urls.auth
     }
 
-    /// Where data are: the contract's `{base_url}`.
+    /// Returns the URL of the data, the contract's `{base_url}`.
     #[must_use]
     pub fn base_url(&self) -> &str {
         &self.urls.data
     }
 
-    /// Where the ledger and the controls are.
+    /// Returns the URL of the ledger and the controls.
     #[must_use]
     pub fn admin_url(&self) -> &str {
         &self.urls.admin
     }
 
-    /// The PEM file with the certificate of the authority, if it speaks TLS. It lives as long as
-    /// the server.
+    /// Returns the PEM file with the CA certificate, if the server speaks TLS. The file exists as
+    /// long as the server.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn ca_file(&self) -> Option<&std::path::Path> {
         self.authority.as_ref().map(Authority::file)
     }
 
-    /// The simulator behind the sockets, to control it.
+    /// Returns the simulator behind the sockets, which can be controlled.
     #[must_use]
     pub fn sim(&self) -> &Sim {
         &self.sim
     }
 
-    /// Accepts nothing more, lets answers in progress end for up to a second, and closes.
+    /// Stops accepting, waits up to a second for answers in progress, and closes all connections.
     pub async fn shutdown(mut self) {
         // Without a receiver there is nothing left to stop.
         self.stop.send_replace(true);

@@ -15,8 +15,8 @@ use crate::{
     realm::{ApiKey, Realm},
 };
 
-/// The state of a simulator. Each lock is held for a few statements, and `gate` is the only one
-/// under which another is taken, the ledger's.
+/// The state of a simulator. Each lock is held for a few statements. Only under the lock of `gate`
+/// is another one taken, that of the ledger.
 pub(crate) struct Shared {
     pub(crate) clock: Arc<Clock>,
     pub(crate) config: Config,
@@ -90,7 +90,7 @@ impl Clock {
     }
 }
 
-/// Takes `mutex`, poisoned or not.
+/// Locks `mutex`, even if it is poisoned.
 ///
 /// The data behind every lock of this crate is consistent at each statement, so a panic of
 /// another holder leaves nothing half done. No `.await` happens under a lock.

@@ -1,4 +1,4 @@
-//! The simulator itself: a service, and the controls of what it does next.
+//! The simulator: a service, and its controls.
 
 use std::{
     error::Error as StdError,
@@ -34,10 +34,10 @@ use crate::{
 /// [`Server`](crate::Server) for a socket.
 ///
 /// # Backpressure
-/// Always ready: the real service refuses, it does not hold back.
+/// Always ready, because the real service refuses requests and does not queue them.
 ///
 /// # Cancel safety
-/// Dropping a future or a body is noted in the ledger as an aborted call.
+/// Dropping a future or a body aborts the call, and the ledger records that.
 ///
 /// # Clone
 /// Clones share everything.
@@ -69,8 +69,7 @@ pub struct Sim {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The answer on its way. Dropping it is noted in the ledger as an aborted call, if it has been
-/// counted by then.
+/// The future of a response. Dropping it aborts the call in the ledger, if the call was counted.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 type Answer = Result<Response<Body>, Error>;
@@ -78,7 +77,7 @@ type Answer = Result<Response<Body>, Error>;
 // === impl Sim ===
 
 impl Sim {
-    /// A simulator with one member, `demo`, who holds one key.
+    /// Creates a simulator with one member, `demo`, who holds one key.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -92,13 +91,13 @@ impl Sim {
         self.shared.ledger.clone()
     }
 
-    /// The client id of the first key.
+    /// Returns the client id of the first key.
     #[must_use]
     pub fn client_id(&self) -> &str {
         &self.shared.api_key.client_id
     }
 
-    /// The client secret of the first key, as it was at the start.
+    /// Returns the client secret of the first key, as it was at the start.
     #[must_use]
     pub fn client_secret(&self) -> &str {
         &self.shared.api_key.client_secret
@@ -106,7 +105,7 @@ impl Sim {
 
     /// Opens a connection that counts against the limit of `peer`'s address until it is dropped.
     ///
-    /// Use it to have connections without sockets.
+    /// Use it to count connections without sockets.
     #[must_use = "the connection counts only until it is dropped"]
     pub fn connect(&self, peer: SocketAddr) -> impl Send + Sync + 'static {
         Socket::counted(peer, &self.shared)
@@ -117,7 +116,7 @@ impl Sim {
         lock(&self.shared.script).replace(faults);
     }
 
-    /// The faults as they are.
+    /// Returns the current faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
         lock(&self.shared.script).faults.clone()
@@ -128,7 +127,7 @@ impl Sim {
         *lock(&self.shared.usage) = Usage::of(quota);
     }
 
-    /// Issues a token to a key without a POST.
+    /// Issues a token to a key without a token request.
     ///
     /// # Errors
     /// If no key has this client id: add one first.
@@ -138,7 +137,7 @@ impl Sim {
         Ok((*granted.token).to_owned())
     }
 
-    /// Changes the lifetime of the tokens issued from here on.
+    /// Changes the lifetime of the tokens issued from now on.
     pub fn set_expires_in(&self, seconds: u64) {
         lock(&self.shared.realm).expires_in = seconds;
     }
@@ -148,7 +147,7 @@ impl Sim {
         lock(&self.shared.realm).revoke_all();
     }
 
-    /// Gives a member, known or new, another key.
+    /// Adds a key to a member, who is created if unknown.
     ///
     /// # Errors
     /// If the member holds three.
@@ -174,7 +173,7 @@ impl Sim {
             .map(|key| key.enabled = false)
     }
 
-    /// Changes the realm roles that a key's tokens carry from here on.
+    /// Changes the realm roles of the tokens that a key gets from now on.
     ///
     /// # Errors
     /// If no key has this client id.
@@ -210,7 +209,7 @@ where
         if path.starts_with("/auth/") || path.starts_with("/realms/") {
             Box::pin(oidc::answer(shared, None, request))
         } else {
-            let peer = request.extensions().get().copied().unwrap_or(NOBODY);
+            let peer = request.extensions().get().copied().unwrap_or(NO_PEER);
             Box::pin(data::answer(shared, None, peer, request))
         }
     }
@@ -222,8 +221,8 @@ impl fmt::Debug for Sim {
     }
 }
 
-/// The peer of a request that names none.
-const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// The peer of a request without an address in its extensions.
+const NO_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[cfg(test)]
 mod tests;

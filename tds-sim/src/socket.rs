@@ -15,7 +15,7 @@ use crate::shared::{Shared, lock};
 /// An accepted connection of one of the listeners.
 pub(crate) struct Socket {
     peer: SocketAddr,
-    /// Where a connection of the data listener is counted.
+    /// The simulator that counts the connection; only for the data listener.
     counted: Option<Arc<Shared>>,
     closed: AtomicBool,
     reset: AtomicBool,
@@ -51,10 +51,10 @@ impl Socket {
         self.peer
     }
 
-    /// Counts the connection no longer. To be called before the client can know that it is closed,
-    /// or a client that opens the next one in time would be one too many.
+    /// Stops counting the connection. Call it before the client can read the end of the connection.
+    /// Otherwise a client that then opens the next one would exceed the limit.
     pub(crate) fn close(&self) {
-        // Relaxed: it orders nothing but itself; the gate and the ledger have their locks.
+        // Relaxed: the flag publishes nothing; the gate and the ledger have their locks.
         if let Some(shared) = &self.counted
             && !self.closed.swap(true, Ordering::Relaxed)
         {
@@ -81,7 +81,7 @@ impl Socket {
         self.garbage.store(true, Ordering::Release);
     }
 
-    /// Waits until the connection is to be given up.
+    /// Waits for a requested reset or close.
     pub(crate) async fn given_up(&self) {
         self.cut.notified().await;
     }
@@ -101,7 +101,7 @@ impl Drop for Socket {
     }
 }
 
-/// The address a limit is counted for.
+/// Returns the address by which limits count.
 pub(crate) fn ip(peer: SocketAddr) -> IpAddr {
     peer.ip().to_canonical()
 }

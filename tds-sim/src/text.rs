@@ -1,8 +1,8 @@
-//! The text forms of settings, shared by the command line and the admin listener.
+//! Parsers of settings, for the command line and the admin listener.
 
 use std::{fmt, time::Duration};
 
-/// A text that is not a setting, with what was expected.
+/// The error of a text that cannot be parsed. It contains the expected form.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Whole responses: a 200 that is not coded and not cut.
+//! Whole responses: a 200 without a content coding, with all of its body.
 
 use bytes::Bytes;
 use http::{
@@ -7,8 +7,8 @@ use http::{
 };
 use tower_tds::{Call, Error, Kind, Response, layers::errors::Sent};
 
-/// Requests data without a coding. Without the header any coding is allowed (RFC 9110, section
-/// 12.5.3).
+/// Requests data without a content coding. A request without the header allows any (RFC 9110,
+/// section 12.5.3).
 pub(crate) fn plain(call: Call) -> Call {
     call.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"))
 }
@@ -17,7 +17,7 @@ pub(crate) fn plain(call: Call) -> Call {
 pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Error> {
     let status = response.status();
     if status != StatusCode::OK {
-        let other = format!("a success, but no 200 (status {status})");
+        let other = format!("status {status} instead of 200");
         let other = refused(Kind::UnexpectedAnswer, &other, target);
         return Err(other.with_advice("check that the path is a data endpoint"));
     }
@@ -35,7 +35,7 @@ pub(crate) fn refused(kind: Kind, what: &str, target: &str) -> Error {
     named(Error::new(kind, what).with_sent(Sent::Answered), target)
 }
 
-/// Whether a body is still coded, against the request or after decoding.
+/// Whether the body has a content coding: the service ignored the request, or used two codings.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
@@ -49,7 +49,7 @@ pub(crate) fn named(error: Error, target: &str) -> Error {
     }
 }
 
-pub(crate) const CODED: &str = "the answer is in a coding that was not asked for";
+pub(crate) const CODED: &str = "the response has a content coding that was not requested";
 
 pub(crate) const OPEN: &str =
     "the response has neither a length nor chunks, so it may be incomplete";

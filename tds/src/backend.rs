@@ -1,4 +1,4 @@
-//! `tds backend`: many users, one call of the service for all, an answer within a deadline.
+//! `tds backend`: many users, one call of the service for all, a response within a deadline.
 
 use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
     status,
 };
 
-/// Serve many users and programs, by one call for each resource
+/// Serve many users and programs with one call for each resource
 #[derive(Debug, Args)]
 #[command(
     after_help = "A user gets data, 503 with Retry-After, or 504 within the deadline. \
@@ -73,18 +73,14 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let path = |target: &str| target.split('?').next().unwrap_or_default().to_owned();
     let own = |target: &&String| OWN.contains(&&*path(target));
     if let Some(target) = list.iter().flatten().find(own) {
-        let why = format!("--list: {target} is this server's own");
+        let why = format!("--list: {target} is a path of tds itself");
         return Err(Failure::usage(why));
     }
     // The addresses are bound first, so that a used one fails before any request.
     let users = bind("--listen", job.listen).await?;
     let board = match job.status {
         Some(status) => {
-            check_local(
-                "--status",
-                status,
-                "put a proxy that asks for a password in front",
-            )?;
+            check_local("--status", status, "put a proxy with a password in front")?;
             Some(bind("--status", status).await?)
         }
         None => None,
@@ -118,10 +114,10 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         .with_state(shared);
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
-    let stopped = async move { stop.asked().await };
+    let stopped = async move { stop.requested().await };
     let serving = axum::serve(users, router).with_graceful_shutdown(stopped);
     let grace = async {
-        settings.stop.asked().await;
+        settings.stop.requested().await;
         sleep(job.terms.deadline).await;
     };
     tokio::select! {
@@ -137,7 +133,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
 // === impl Shared ===
 
 impl Shared {
-    /// The reasons for which users get no new data, in plain words.
+    /// Returns the reasons why users get no new data, for people.
     pub(crate) fn troubles(&self, status: &Status) -> Vec<String> {
         let mut troubles = Vec::new();
         let (late, oldest) = self.cache.unanswered();

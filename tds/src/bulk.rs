@@ -1,4 +1,4 @@
-//! `tds bulk`: a list of files, each whole or not at all. The same command downloads the rest.
+//! `tds bulk`: a list of files, each whole or not at all. A second run downloads the rest.
 
 use std::{
     collections::BTreeMap,
@@ -20,8 +20,8 @@ use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
-    download::{Came, Downloads},
-    ending::{Ending, Trouble},
+    download::{Downloaded, Downloads},
+    ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
     list::{self, Item},
     manifest::{MANIFEST, Manifest},
@@ -34,8 +34,8 @@ use crate::{
 /// Download a list of files: each is there whole or not at all
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Run it again for what is missing: files of an earlier run are skipped, and parts \
-                        are resumed if the service can. Ctrl-C leaves whole files."
+    after_help = "Run it again for missing files: files of an earlier run are skipped, and parts \
+                        are resumed if the service can. After Ctrl-C, all files are whole."
 )]
 pub(crate) struct Bulk {
     /// One path with its query per line, then optionally a TAB and a file name; {1..12} and
@@ -75,20 +75,21 @@ struct Run {
     begun: Instant,
     report: Report,
     is_json: bool,
-    /// The first failure of each kind.
+    /// The first failure of each kind: its exit and its line.
     causes: BTreeMap<&'static str, (Exit, String)>,
     ending: Ending,
     /// Whether each item is missing.
     missing: Vec<bool>,
 }
 
-/// The sums of a run: each line of the list is in one of them, and in one only.
+/// The sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
+/// `unfinished`.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     event: &'static str,
     total: u64,
     ok: u64,
-    /// The part of `ok` that replaced a file of another URL or service, or of unknown origin.
+    /// The part of `ok` that replaced an existing file.
     replaced: u64,
     skipped: u64,
     /// By kind.
@@ -140,14 +141,14 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         ending: Ending::new(Some(OUTAGE), job.wait_quota),
     };
     let ended = run.all(job.jobs, &settings.stop).await;
-    // Calls that end here have a second to close their connections.
+    // Calls that are cancelled here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
     let exit = ended.unwrap_or_else(|| {
         let reasons = run.causes.values().map(|(exit, _)| *exit);
         Exit::of_all(reasons, run.report.ok > 0)
     });
     match run.end(exit, job.rerun.as_deref()).await {
-        // Any other failure is worse.
+        // The exit of the run takes precedence over that of its report.
         Err(mut failure) if exit != Exit::Whole => {
             failure.exit = exit;
             Err(failure)
@@ -166,7 +167,7 @@ impl Run {
         let mut results = stream::iter(items.iter().enumerate())
             .map(async |(number, item)| (number, downloads.download(item).await))
             .buffer_unordered(most.min(items.len()));
-        let mut stop = pin!(stop.asked());
+        let mut stop = pin!(stop.requested());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut ticks, mut had) = (0_u64, 0);
@@ -203,7 +204,7 @@ impl Run {
     }
 
     /// Counts a result. Returns the exit if the job ends.
-    fn note(&mut self, number: usize, result: Result<Came, Trouble>) -> Option<Exit> {
+    fn note(&mut self, number: usize, result: Result<Downloaded, Trouble>) -> Option<Exit> {
         let item = self.items.get(number)?.clone();
         let name = item.name.display();
         self.report.unfinished -= 1;
@@ -214,11 +215,11 @@ impl Run {
         let token = self.downloads.client.tokens().health();
         let mut ended = None;
         match result {
-            Ok(Came::Skipped) => {
+            Ok(Downloaded::Skipped) => {
                 self.report.skipped += 1;
                 event["result"] = json!("skipped");
             }
-            Ok(Came::Whole { bytes, replaced }) => {
+            Ok(Downloaded::Whole { bytes, replaced }) => {
                 self.report.replaced += u64::from(replaced.is_some());
                 self.report.ok += 1;
                 self.report.bytes += bytes;
@@ -226,7 +227,7 @@ impl Run {
                 event["bytes"] = json!(bytes);
                 if let Some(why) = replaced {
                     let line = format!("{name}: {why}; downloaded again");
-                    self.downloads.progress.tell(why, &line);
+                    self.downloads.progress.warn_once(why, &line);
                 }
                 self.ending.succeeded(&token);
             }
@@ -243,7 +244,7 @@ impl Run {
             }
         }
         if self.is_json {
-            // A reader that has gone, or a full disk, costs no file.
+            // A failed print, such as to a closed pipe or a full disk, costs no file.
             drop(output::print(format!("{event}\n")));
         }
         ended
@@ -267,8 +268,8 @@ impl Run {
         downloads.progress.show(done, &line, waits);
     }
 
-    /// Prints the causes and the sums, and writes the list of what is missing, though they may not
-    /// be printed.
+    /// Prints the causes and the sums, and writes the list of missing files, even if the print
+    /// fails.
     async fn end(self, exit: Exit, rerun: Option<&Path>) -> Result<(), Failure> {
         self.downloads.progress.end();
         let mut sums = self.report;
@@ -325,6 +326,3 @@ const LINES: u64 = 40;
 
 /// Failed files, each after all of its attempts, that count as an outage.
 const OUTAGE: u32 = 20;
-
-const QUOTA_GONE: &str = "quota used up, and the response has no time to wait; \
-                          come back later, or wait with --wait-quota";

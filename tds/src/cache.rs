@@ -31,11 +31,11 @@ use crate::{answer, exit::Exit, settings::duration};
 pub(crate) struct Cache {
     client: Client,
     terms: Terms,
-    /// The lock is held for moves, and never over an await.
+    /// The lock guards all of the book. It is held for a few statements and never over an await.
     book: Mutex<Book>,
 }
 
-/// The terms for users.
+/// The bounds of a user's wait, and of the use of a response.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Terms {
     /// Longest wait of a user
@@ -44,7 +44,7 @@ pub(crate) struct Terms {
     /// Time for which a response is used again, if it has no Cache-Control
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     fresh: Duration,
-    /// Further time for which a response is used while the service fails
+    /// Further time for which a response is used while the service fails [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
 }
@@ -52,14 +52,15 @@ pub(crate) struct Terms {
 #[derive(Debug, Default)]
 struct Book {
     resources: HashMap<Arc<str>, Resource>,
-    /// The last call, if it failed by an outage.
+    /// The last call, if it failed for a reason that concerns all resources.
     outage: Option<(Arc<str>, Instant, String)>,
 }
 
 #[derive(Debug, Default)]
 struct Resource {
     last: Option<Answer>,
-    /// A failure and the end of its time. Otherwise each waiting user would cause a call.
+    /// The last failure, and the time until which it is served. Without it each waiting user would
+    /// cause a call.
     failed: Option<(Instant, Refusal)>,
     /// The start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
@@ -72,7 +73,7 @@ struct Answer {
     body: Bytes,
     headers: HeaderMap,
     at: Instant,
-    /// The end of its freshness by the service's headers.
+    /// How long it is fresh, by the service's headers.
     fresh: Duration,
     /// Whether it may be served while the service fails.
     is_kept: bool,
@@ -130,9 +131,10 @@ impl Cache {
         })
     }
 
-    /// The time and the text of the last call, if that failed by an outage.
+    /// Returns the age and the text of the last call's failure, if its reason concerns all
+    /// resources.
     ///
-    /// Repeats the call, so that the end of the outage shows without a user.
+    /// Repeats the call, so that the end of the outage is seen without a user.
     pub(crate) fn outage(self: &Arc<Self>) -> Option<(Duration, String)> {
         let mut book = self.book();
         let (target, at, line) = book.outage.clone()?;
@@ -142,7 +144,7 @@ impl Cache {
         Some((at.elapsed(), line))
     }
 
-    /// Returns the call in flight, or begins one as a task: a user who leaves does not cancel it.
+    /// Returns the call in flight, or begins one as a task, which no user can cancel.
     fn call(self: &Arc<Self>, target: &str, book: &mut Book) -> watch::Receiver<()> {
         let resource = book.resource(target);
         // The channel of a call that was aborted is closed.
@@ -164,7 +166,7 @@ impl Cache {
     }
 
     async fn answer(&self, target: &str, known: Option<Answer>) -> Result<Answer, Error> {
-        // Longer than the wait of a user: a late response serves the next one.
+        // Longer than the wait of a user: a late response is for the next user.
         let deadline = self.terms.deadline * 5;
         let mut call = answer::plain(self.client.get(target));
         if let Some(etag) = known.as_ref().and_then(|known| known.headers.get(ETAG)) {
@@ -237,7 +239,7 @@ impl Book {
         }
     }
 
-    /// Drops the responses that were not used for the longest time, beyond [`MOST`] bytes.
+    /// Drops the least recently used resources, until the rest has at most [`MOST`] bytes.
     fn shrink(&mut self) {
         let size = |resource: &Resource| {
             let last = resource.last.as_ref();
@@ -311,11 +313,11 @@ impl Refusal {
         }
     }
 
-    /// The response for a failed call, without its text, which contains addresses.
+    /// Returns the refusal for a failed call, without the error's text, which contains addresses.
     fn of(error: &Error) -> Self {
         let status = match (Exit::of(error), error.kind()) {
             (_, Kind::NotFound) => StatusCode::NOT_FOUND,
-            // The operator has to act, and no user.
+            // Only the operator can correct these.
             (Exit::SomeFailed | Exit::Credentials | Exit::Usage, _) | (_, Kind::Tls) => {
                 StatusCode::BAD_GATEWAY
             }
@@ -370,7 +372,7 @@ pub(crate) fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bo
     (fresh.unwrap_or(default), true)
 }
 
-/// A number of seconds. A month is as good as any longer time.
+/// Parses a number of seconds. A longer time than a month is read as a month.
 fn number(text: Option<&str>) -> Option<Duration> {
     let seconds = text?.trim().parse::<u64>().ok()?;
     Some(Duration::from_secs(seconds.min(2_678_400)))
@@ -382,7 +384,7 @@ const PASSED: [HeaderName; 4] = [CONTENT_TYPE, ETAG, LAST_MODIFIED, CACHE_CONTRO
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// Each attempt downloads 64 MiB.
+/// How long a response that is too large is refused: each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);
 
 const LATE: Refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout");
@@ -390,5 +392,5 @@ const LATE: Refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout");
 /// Four of the largest responses.
 const MOST: usize = 256 << 20;
 
-/// About the memory of a resource without its body.
+/// The approximate memory of a resource without its body.
 const OVERHEAD: usize = 1024;

@@ -31,7 +31,7 @@ pub(crate) struct Check {
 pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure> {
     print(settings.to_string())?;
     let service = settings.service_for_one().await?;
-    // Without the folder of the state: a token that is kept there proves nothing about the secret.
+    // Without the stored token, which proves nothing about the secret.
     let client = settings
         .client(service.builder.tokens(|tokens| tokens))
         .await?;
@@ -59,7 +59,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
             job.path,
             body.len()
         ))?),
-        // The token was accepted, and the path was only a guess.
+        // The token was accepted. The default path need not exist.
         Err(error) if error.kind() == Kind::NotFound && job.path == "/" => {
             print("data:  the service accepts the token; name a path to read data\n")?;
         }

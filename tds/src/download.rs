@@ -45,7 +45,7 @@ pub(crate) struct Downloads {
 
 /// The result of a download.
 #[derive(Debug)]
-pub(crate) enum Came {
+pub(crate) enum Downloaded {
     Skipped,
     Whole {
         bytes: u64,
@@ -59,16 +59,16 @@ pub(crate) enum Came {
 impl Downloads {
     /// Downloads one item.
     ///
-    /// An existing file from the same URL and service is skipped, because only whole files get
-    /// their name.
-    pub(crate) async fn download(&self, item: &Item) -> Result<Came, Trouble> {
+    /// An existing file is skipped if the manifest has its URL, service and length, because only
+    /// whole files get their name.
+    pub(crate) async fn download(&self, item: &Item) -> Result<Downloaded, Trouble> {
         let path = &*self.out.join(&item.name);
         let replaced = match fs::metadata(path).await {
             Ok(there) if there.is_file() => match self.manifest.outdated(item, there.len()) {
-                None => return Ok(Came::Skipped),
+                None => return Ok(Downloaded::Skipped),
                 why => why,
             },
-            Ok(_) => return Err(io::Error::other("this name exists and is no regular file").into()),
+            Ok(_) => return Err(io::Error::other("it exists and is not a regular file").into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
@@ -80,7 +80,7 @@ impl Downloads {
             let begun = Instant::now();
             let mut length = 0;
             let trouble = match self.attempt(item, path, &mut length).await {
-                Ok(bytes) => return Ok(Came::Whole { bytes, replaced }),
+                Ok(bytes) => return Ok(Downloaded::Whole { bytes, replaced }),
                 Err(trouble) => trouble,
             };
             // An attempt that made progress is not counted.
@@ -89,15 +89,15 @@ impl Downloads {
             if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !is_renewed
             {
                 is_renewed = true;
-                // If no token comes, this file ends, and the job decides about the others.
+                // If no token comes, this file fails. `Ending` decides whether the job ends.
                 drop(timeout(SUCCESSOR, self.successor(begun)).await);
                 continue;
             }
             let Some(wait) = self.wait(&trouble, tries) else {
                 return Err(trouble);
             };
-            let line = format!("{}; tried again", trouble.line(&item.name));
-            self.progress.tell(trouble.kind(), &line);
+            let line = format!("{}; will retry", trouble.line(&item.name));
+            self.progress.warn_once(trouble.kind(), &line);
             // Relaxed: the count is only shown.
             self.asleep.fetch_add(1, Ordering::Relaxed);
             sleep(wait).await;
@@ -113,7 +113,7 @@ impl Downloads {
         }
     }
 
-    /// The wait before another attempt, if it can help. The client's own retries come before it.
+    /// Returns the wait before another attempt, if one can help. The client has retried before.
     fn wait(&self, trouble: &Trouble, tries: u32) -> Option<Duration> {
         let Trouble::Service(error) = trouble else {
             return None;
@@ -121,12 +121,12 @@ impl Downloads {
         let hint = error.retry_after();
         match Exit::of(error) {
             Exit::Quota if self.wait_quota => Some(hint.unwrap_or(QUOTA)),
-            // A window of a minute is a rate and not the end, because a small plan has many. The
-            // job ends if no success follows one.
+            // A quota with windows of a minute works like a rate: it is free again soon. The job
+            // ends by `Ending::paused` if no success follows.
             Exit::Quota if error.kind() == Kind::Throttled => hint,
             Exit::Unreachable if error.is_retryable() && tries < TRIES => {
-                // A worker does not sleep for a day: a longer hint leads to another attempt, and
-                // then to the end.
+                // A worker does not sleep for a day. After a longer hint it makes its attempts
+                // early, and then gives up.
                 let wait = hint.unwrap_or(PAUSE * tries);
                 Some(wait.min(LONGEST))
             }
@@ -192,7 +192,7 @@ impl Downloads {
             (StatusCode::PARTIAL_CONTENT, Some(_)) => {}
             _ => {
                 return Err(Trouble::Answer(
-                    "a success, but neither a 200 nor the rest of the part",
+                    "the response is neither a 200 nor the requested range",
                 ));
             }
         }
@@ -209,7 +209,7 @@ impl Downloads {
         }
         if whole.is_some_and(|whole| part.length() != whole) {
             part.clear().await?;
-            let why = "the rest of the part has another length than its range";
+            let why = "the length of the body is not that of its range";
             return Err(answer::refused(Kind::Truncated, why, &item.target).into());
         }
         if !response.body().is_verifiable() {
@@ -239,7 +239,7 @@ impl Downloads {
                     if let Some(whole) = rest(response.headers(), length, &known) {
                         return Ok((response, Some(whole)));
                     }
-                    // It belongs to other bytes, or is not the whole rest.
+                    // The range belongs to other bytes, or is not the whole rest.
                 }
                 // Nothing follows the part: it belongs to another file, or is whole.
                 Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
@@ -281,7 +281,7 @@ pub(crate) fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<
 /// Attempts of a file, each with the client's own attempts in it.
 const TRIES: u32 = 4;
 
-/// About as long as a token request to an endpoint after a short outage.
+/// The longest wait for a newer token: one request to an endpoint after a short outage.
 const SUCCESSOR: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -290,5 +290,5 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The distance of attempts if a quota's reset is unknown: one a minute costs little.
+/// The time between attempts if the end of a quota's window is unknown: one a minute costs little.
 const QUOTA: Duration = Duration::from_secs(60);

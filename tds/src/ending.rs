@@ -20,7 +20,7 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct Ending {
     credentials: u32,
-    /// The number of tokens at the last success; zero before the first.
+    /// The generation of the token at the last success; zero before the first.
     worked: u64,
     unreachable: u32,
     /// How many unreachable failures end the job; `None` for jobs that outlast an outage.
@@ -56,11 +56,12 @@ impl Ending {
         self.patience = None;
     }
 
-    /// The exit of a job whose key has been paused without a success in between.
+    /// Returns the exit if the key is still paused after the job's patience: the length of the
+    /// first pause and two seconds, and at least eight seconds. A success or received bytes begin
+    /// anew.
     ///
-    /// A pause of at most a minute with a hint is waited for. A pause without one is followed by
-    /// the next. The pause ends with the first accepted response; until its head arrives, the
-    /// outcome is unknown.
+    /// `pause` is `None` after an accepted response. It is zero when the pause is over and no
+    /// response has come yet, so the outcome is unknown.
     pub(crate) fn paused(&mut self, pause: Option<Duration>, now: Instant) -> Option<Exit> {
         let Some(pause) = pause else {
             self.patience = None;
@@ -80,14 +81,14 @@ impl Ending {
             Trouble::Disk(error) => return save::is_the_disk(error).then_some(Exit::SomeFailed),
             Trouble::Answer(_) => return None,
         };
-        // The next token may be accepted, but its endpoint fails.
+        // Another token may be accepted, but the token endpoint fails.
         let exit = if is_of_the_token(error) && token.last_error.is_some() {
             Exit::Unreachable
         } else {
             Exit::of(error)
         };
         let over = match exit {
-            // A window of a minute is a rate, and not the end: see `paused`.
+            // `paused` decides about windows of a minute.
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
             // The role may be missing for this data alone.
             Exit::Credentials if error.kind() != Kind::MissingRole => {
@@ -155,11 +156,15 @@ pub(crate) fn is_of_the_token(error: &Error) -> bool {
     matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized)
 }
 
+/// Printed when [`Ending::paused`] ends the job.
+pub(crate) const QUOTA_GONE: &str = "quota used up, and still so after a wait; \
+                                     come back later, or wait with --wait-quota";
+
 /// Refusals of tokens that never worked, after which a further token does not help.
 const REFUSED: u32 = 3;
 
-/// With the second of a start it stays below ten.
+/// The shortest patience: a job that waits a second at its start ends within ten.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The time for the first response after a pause.
+/// The time allowed for the first response after a pause.
 const TRY: Duration = Duration::from_secs(2);

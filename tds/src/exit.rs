@@ -27,8 +27,8 @@ pub(crate) struct Failure {
 // === impl Exit ===
 
 impl Exit {
-    /// The code for an error. It shows what can help: time, the key's owner, or the network's
-    /// operator.
+    /// Returns the exit for an error. It shows what can help: time, the owner of the key, or the
+    /// operator of the network.
     pub(crate) fn of(error: &Error) -> Self {
         match error.kind() {
             Kind::Throttled | Kind::QuotaExhausted => Self::Quota,
@@ -48,12 +48,12 @@ impl Exit {
             | Kind::Timeout
             | Kind::Reset
             | Kind::Truncated => Self::Unreachable,
-            // This response is unusable. Another may be usable.
+            // This response is unusable, and others may be usable.
             _ => Self::SomeFailed,
         }
     }
 
-    /// The exit of a job of many calls: the common reason if none of them succeeded.
+    /// Returns the exit of a job of many calls: the common reason, if no call succeeded.
     pub(crate) fn of_all(reasons: impl IntoIterator<Item = Self>, has_success: bool) -> Self {
         let mut reasons = reasons.into_iter();
         match reasons.next() {
@@ -114,7 +114,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Shown by `--help`; a test holds the documentation to it.
+/// Shown by `--help`. A test compares it with the README.
 pub(crate) const TABLE: &str = "Exit codes:
   0  everything requested is there
   1  some failed, or the job was interrupted

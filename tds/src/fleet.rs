@@ -38,28 +38,28 @@ pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
 // === impl Settings ===
 
 impl Settings {
-    /// The store of the fleet, and the fleet's name. The simulated service has no fleet.
+    /// Returns the store and the name of the fleet. The simulated service has no fleet.
     pub(crate) fn store(&self) -> Result<Option<(Client, &str)>, Failure> {
         let Some(store) = self.find(FLEET_STORE).filter(|_| !self.simulate) else {
             return Ok(None);
         };
         if store.source == Source::Flag && store.value.contains('@') {
             return Err(Failure::usage(format!(
-                "--fleet: every user of this machine can read a password in it; set {FLEET_STORE}"
+                "--fleet: every user of this machine can read its password; set {FLEET_STORE} instead"
             )));
         }
         // The address is in no message, because it may contain a password.
         let client = Client::open(&*store.value).map_err(|_| {
             let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";
             Failure::usage(format!(
-                "{FLEET_STORE} is no address of a store: write {forms}"
+                "{FLEET_STORE} is not the address of a store: write {forms}"
             ))
         })?;
         Ok(Some((client, self.value(FLEET_NAME).unwrap_or_default())))
     }
 
-    /// Joins the fleet, if there is one, and waits until its store knows what the members have, or
-    /// for a stop.
+    /// Joins the fleet, if there is one. Waits until the store's record of the members is complete,
+    /// or until the job is stopped.
     pub(crate) async fn join(&self, limiter: &Limiter) -> Result<(), Failure> {
         let Some((store, name)) = self.store()? else {
             return Ok(());
@@ -75,7 +75,7 @@ impl Settings {
         output::note("waiting for the fleet's store: 17 s if it is new or was emptied");
         tokio::select! {
             ready = ready => ready.map_err(|error| failure(&error)),
-            () = self.stop.asked() => Ok(()),
+            () = self.stop.requested() => Ok(()),
         }
     }
 
@@ -87,7 +87,7 @@ impl Settings {
     }
 }
 
-/// The fleet's hash, and the store's clock in milliseconds.
+/// Reads the fleet's hash, and the store's clock in milliseconds.
 async fn read(store: &Client, name: &str) -> Result<(BTreeMap<String, String>, u64), RedisError> {
     let mut connection = store.get_multiplexed_async_connection().await?;
     let mut get = cmd("HGETALL");
@@ -110,11 +110,11 @@ fn failure(error: &FleetError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// One line for each member: its record, and the age of its last question.
+/// Formats one line for each member: its record, and the age of its last question.
 pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     let mut table = format!(
         "{:16} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
-        "member", "state", "requests", "places", "sockets", "wants", "asked"
+        "member", "state", "requests", "places", "sockets", "wants", "seen"
     );
     for (field, value) in fields {
         let Some(id) = field.strip_prefix("member:") else {
@@ -134,7 +134,7 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
         };
         let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
         if state == "silent" {
-            // The times of the fleet's script.
+            // Computed as in the fleet's script.
             let silent = seen.saturating_add(SILENT);
             let drains = (places / requests.max(1)).saturating_sub(2);
             let drains = drains.saturating_mul(number(11));
@@ -159,7 +159,7 @@ const SILENT: u64 = 5_000;
 /// The time after that in which a server may keep a silent member's sockets open.
 const SOCKETS: u64 = 75_000;
 
-/// Longer than the answers of a store that is there and remembers.
+/// Longer than the answer of a store that has a record of the fleet.
 const SOON: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -18,13 +18,13 @@ use crate::{
 /// Write one response: data, or nothing and an exit code
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing is written unless the answer came whole. The token is kept for the next start, and starts at the same moment go one after another."
+    after_help = "Nothing is written unless the response is complete. The token is kept for the next start. Starts at the same moment take turns."
 )]
 pub(crate) struct Get {
     /// Path and query, sent byte for byte: '/v1/live/bus?$top=5'
     #[arg(value_parser = list::target)]
     path: String,
-    /// Write to this file, which is replaced once the answer is whole
+    /// Write to this file, which is replaced once the response is complete
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Give up after this time, whatever it waits for
@@ -43,7 +43,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     let begun = Instant::now();
     let left = || job.deadline.saturating_sub(begun.elapsed());
     let late = |what: String| {
-        let why = format!("the deadline passed while waiting for {what}; nothing was sent");
+        let why = format!("the deadline passed while waiting for {what}; data request not sent");
         Failure::new(Exit::Unreachable, why)
     };
     let client = timeout(left(), settings.client(builder)).await;
@@ -57,7 +57,8 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         sleep(turn.map_err(|_| late(state.held()))?.min(left())).await;
     }
     let answer = get(&client, &job.path, left()).await;
-    // A new token is for the next start. It is saved before its use, so this usually ends at once.
+    // Waits until a new token is saved for the next start. It is saved before its use, so this
+    // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
     drop(simulated);
     let answer = answer?;
@@ -68,7 +69,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     Ok(Exit::Whole)
 }
 
-/// The token, with its endpoint and the last failure.
+/// Describes the awaited token: its endpoint and the last failure.
 fn token_of(client: &Client) -> String {
     let health = client.tokens().health();
     let last = health.last_error.as_ref();
@@ -81,5 +82,5 @@ async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error
     answer::whole(call.await?, path).await
 }
 
-/// A token request takes ten seconds at most.
+/// Longer than a token request, which takes ten seconds at most.
 const SAVING: Duration = Duration::from_secs(15);

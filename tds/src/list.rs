@@ -1,4 +1,5 @@
-//! Lists: one target per line, with an optional file name after a TAB. Ranges make many of one.
+//! Lists: one target per line, with an optional file name after a TAB. A line with a range stands
+//! for several.
 
 use std::{
     collections::HashMap,
@@ -44,7 +45,7 @@ pub(crate) fn read(source: &str) -> Result<Vec<Item>, Failure> {
     let items = parse(&text).map_err(|why| Failure::usage(format!("--list {source}: {why}")))?;
     if items.is_empty() {
         return Err(Failure::usage(format!(
-            "--list {source}: it has no line such as /v1/live/bus"
+            "--list {source}: it has no lines with a path, such as /v1/live/bus"
         )));
     }
     Ok(items)
@@ -72,7 +73,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
             if let Some(other) = lines_by_name.insert(name.clone(), number) {
                 let name = name.display();
                 return Err(of_line(format!(
-                    "line {other} is written to {name}, too: give a name behind a TAB"
+                    "line {other} has the same file name, {name}: give another one after a TAB"
                 )));
             }
             items.push(Item {
@@ -88,8 +89,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// The lines of a template: `{1..12}`, `{01..12}` and `{2026-01-01..2026-01-31}` count, and `{}` in
-/// the name stands for the values.
+/// Returns the lines of a template. `{1..12}`, `{01..12}` and `{2026-01-01..2026-01-31}` are
+/// ranges, and each value replaces a `{}` in the name.
 fn expanded(line: &str) -> Result<Vec<String>, String> {
     let mut open = vec![line.to_owned()];
     let mut lines = Vec::new();
@@ -106,7 +107,7 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
         };
         let values = values(first, last).ok_or_else(|| {
             let forms = "{1..12} or {2026-01-01..2026-01-31}, with at most a million values";
-            format!("{{{first}..{last}}} is no range: write {forms}")
+            format!("{{{first}..{last}}} is not a range: write {forms}")
         })?;
         open.extend(values.iter().rev().map(|value| {
             let line = format!("{before}{value}{after}");
@@ -122,7 +123,7 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// The values of a range, from one to [`MOST`].
+/// Returns the values of a range, at least one and at most [`MOST`] of them.
 fn values(first: &str, last: &str) -> Option<Vec<String>> {
     let values: Vec<_> = if let Some((first, last)) = day(first).zip(day(last)) {
         let days = iter::successors(Some(first), |day| day.next_day());
@@ -153,9 +154,9 @@ fn day(text: &str) -> Option<Date> {
 /// # Errors
 /// If the target is not valid. The error names the correction.
 fn check(target: &str) -> Result<(), String> {
-    let unusable = |why| Err(format!("{target:?} is no target: {why}"));
+    let unusable = |why| Err(format!("{target:?} is not a path: {why}"));
     if target.contains("://") {
-        return unusable("TDS_BASE_URL has the host, give the path that follows it");
+        return unusable("TDS_BASE_URL has the host; give the path that follows it");
     }
     if !target.starts_with('/') {
         return unusable("begin it with a slash, as in /v1/live/bus");
@@ -176,14 +177,14 @@ pub(crate) fn target(target: &str) -> Result<String, String> {
 
 /// Checks a given name: a relative path downwards.
 fn named(name: &str) -> Result<PathBuf, String> {
-    let refused = |why| Err(format!("{name:?} is no name for a file: {why}"));
+    let refused = |why| Err(format!("{name:?} is not a file name: {why}"));
     let path = Path::new(name);
     let down = |part| matches!(part, Component::Normal(_));
     // The text is compared as well, because `a//b` and `a/.` have the same components as `a/b` and
     // `a`.
     let plain: PathBuf = path.components().collect();
     if name.is_empty() || !path.components().all(down) || plain.as_os_str() != path.as_os_str() {
-        return refused("it leaves the folder, or is no plain path");
+        return refused("it leaves the folder, or is not a plain relative path");
     }
     if name.contains(|c: char| c.is_control() || c == '\\') {
         return refused("write it without control characters and backslashes");
@@ -220,7 +221,7 @@ fn derived(target: &str) -> String {
 /// The most files of one list, a third of a gigabyte of memory.
 const MOST: usize = 1_000_000;
 
-/// The request line that usual servers accept.
+/// The longest request line that common servers accept.
 const LONGEST_LINE: usize = 8 * 1024;
 
 /// A name has at most 255 bytes, and a part needs its suffix.

@@ -93,7 +93,7 @@ async fn run() -> Result<Exit, Failure> {
     ended
 }
 
-/// Prints a help page and ends, or returns a line with the argument and what is wrong with it.
+/// Prints a help page and ends, or returns a line with the argument and the fault.
 fn refused(error: &clap::Error) -> Failure {
     let kind = error.kind();
     if !error.use_stderr() || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -110,7 +110,8 @@ fn refused(error: &clap::Error) -> Failure {
 /// Runs a job until it ends, by itself or by a signal.
 async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     let is_short = matches!(job, Job::Get(_) | Job::Check(_) | Job::Fleet(_));
-    // The signal itself ends a short job, except the first process of a container and a member of a fleet.
+    // The signal itself ends a short job, except the first process of a container and a member of a
+    // fleet.
     let has_handler = !is_short || process::id() == 1 || settings.find(FLEET_STORE).is_some();
     let mut job = pin!(run_job(job, settings));
     tokio::select! {
@@ -121,7 +122,7 @@ async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
             }
         }
     }
-    // The other jobs end in order.
+    // The long jobs shut down in order.
     job.await
 }
 

@@ -1,6 +1,7 @@
 //! The manifest of an output folder: where each file and each part came from.
 //!
-//! A file of JSON lines. A later line about a file replaces an earlier one. Unknown fields and lines that were cut are ignored.
+//! A file of JSON lines. A later line about a file replaces an earlier one. Unknown fields and
+//! incomplete lines are ignored.
 
 use std::{
     collections::HashMap,
@@ -15,20 +16,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::list::Item;
 
-/// Appends entries, and compares files with those of earlier runs. The caller holds the lock of the folder.
+/// Appends entries, and compares files with the entries of earlier runs. The caller holds the lock
+/// of the folder.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     base_url: String,
     /// The id of the machine's last start, if the system has one.
     boot: Option<String>,
-    /// Guarded so that lines do not mix. Never held over an await.
+    /// The lock keeps lines apart. It is never held over an await.
     book: Mutex<Book>,
 }
 
 #[derive(Debug)]
 struct Book {
     file: fs::File,
-    /// By file.
+    /// The entries by file name.
     whole: HashMap<String, Entry>,
     parts: HashMap<String, Entry>,
 }
@@ -89,17 +91,21 @@ impl Manifest {
         })
     }
 
-    /// Why a file of this length is not that of the URL and the service. `None` if it is.
+    /// Returns why a file of this length is not the recorded one of the URL and the service. `None`
+    /// if it is.
     pub(crate) fn outdated(&self, item: &Item, length: u64) -> Option<&'static str> {
         let book = self.book();
         let Some(entry) = book.whole.get(&*item.name.to_string_lossy()) else {
-            return Some("not in .tds-manifest.jsonl");
+            return Some("is not in .tds-manifest.jsonl");
         };
+        if !self.is_of(entry, item) {
+            return Some("came from another URL or service");
+        }
         let is_as_long = entry.version.length.is_none_or(|was| was == length);
-        (!is_as_long || !self.is_of(entry, item)).then_some("came from another URL or service")
+        (!is_as_long).then_some("changed since its download")
     }
 
-    /// The version of a part, if it is of this URL and service and can be resumed.
+    /// Returns the version of a part, if it is of this URL and service and can be resumed.
     pub(crate) fn part(&self, item: &Item) -> Option<Version> {
         let book = self.book();
         let entry = book.parts.get(&*item.name.to_string_lossy())?;
@@ -117,7 +123,8 @@ impl Manifest {
         Ok(is_resumable)
     }
 
-    /// Records a file that is whole and has its name. If the program ends before this, the next run downloads the file again.
+    /// Records a file that is whole and has its name. If the program ends before this, the next run
+    /// downloads the file again.
     pub(crate) fn record(&self, item: &Item, version: Version) -> io::Result<()> {
         self.put(item, version, None)
     }

@@ -22,7 +22,7 @@ struct Outage {
     exit: Exit,
     begun: Instant,
     failures: u64,
-    /// The feeds without a success since.
+    /// The feeds that have not succeeded since their failure.
     feeds: BTreeSet<usize>,
     /// When the last feed joined.
     joined: Instant,
@@ -66,8 +66,8 @@ impl Outages {
 
     /// Whether a feed that fails now belongs to this outage.
     ///
-    /// If all other feeds succeeded since the last one joined, the cause concerns the failed feeds
-    /// alone.
+    /// If all other feeds have succeeded since the last feed joined, the cause concerns only the
+    /// failed feeds.
     fn is_open(&self, outage: &Outage) -> bool {
         let is_away = |feed| self.last.iter().any(|last| last.feeds.contains(&feed));
         let mut came = self.came.iter().enumerate();
@@ -76,26 +76,26 @@ impl Outages {
     }
 
     /// Records a success, with the time of its request. Returns a line for each outage that ends.
-    pub(crate) fn succeeded(&mut self, feed: usize, asked: Instant, name: &str) -> Vec<String> {
-        let mut told = Vec::new();
+    pub(crate) fn succeeded(&mut self, feed: usize, sent_at: Instant, name: &str) -> Vec<String> {
+        let mut lines = Vec::new();
         if let Some(came) = self.came.get_mut(feed) {
-            *came = Some(asked);
+            *came = Some(sent_at);
         }
         self.last.retain_mut(|outage| {
             let last = outage.feeds.remove(&feed) && outage.feeds.is_empty();
             if last {
                 let lasted = rough(outage.begun.elapsed());
                 let failures = counted(outage.failures, "failure");
-                told.push(format!(
-                    "outage over after {lasted} and {failures}: {name} is there"
+                lines.push(format!(
+                    "outage over after {lasted} and {failures}: {name} is back"
                 ));
             }
             !last
         });
-        told
+        lines
     }
 
-    /// The exit of a job at the end of its rounds.
+    /// Returns the exit of a job at the end of its rounds.
     pub(crate) fn exit(&self) -> Exit {
         let came = self.came.iter().any(Option::is_some);
         Exit::of_all(self.last.iter().map(|outage| outage.exit), came)

@@ -13,8 +13,8 @@ use tracing::level_filters::LevelFilter;
 
 use crate::exit::{Exit, Failure};
 
-/// Writes to the standard output. Returns whether it has a reader: `head` closes the pipe when it has
-/// read enough.
+/// Writes to the standard output. Returns whether it has a reader: `head` closes the pipe when it
+/// has read enough.
 pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<bool, Failure> {
     let mut out = io::stdout();
     match out.write_all(data.as_ref()).and_then(|()| out.flush()) {
@@ -46,7 +46,7 @@ pub(crate) fn note(line: &str) {
     }
 }
 
-/// Starts the log: `text` or `json`, with a level behind a colon.
+/// Starts the log. `spec` is `text` or `json`, with an optional level after a colon.
 pub(crate) fn start_log(spec: &str) -> Result<(), Failure> {
     let (format, level) = spec.split_once(':').unwrap_or((spec, "info"));
     let usage = || Failure::usage("TDS_LOG: write text or json, and a level, as in json:debug");
@@ -63,7 +63,7 @@ pub(crate) fn start_log(spec: &str) -> Result<(), Failure> {
     started.map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// An error and its causes, in one line.
+/// Formats an error and its causes in one line.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut next = error.source();
@@ -75,13 +75,13 @@ pub(crate) fn causes(error: &dyn Error) -> String {
     line
 }
 
-/// A number of things, as `1 file` and `2 files`.
+/// Formats a number of things: `1 file`, `2 files`.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {thing}{s}")
 }
 
-/// A duration for people.
+/// Formats a duration for people.
 pub(crate) fn rough(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),
@@ -96,7 +96,7 @@ pub(crate) struct Progress {
     /// Hidden if the standard error is no terminal.
     bar: ProgressBar,
     /// The kinds of messages that were printed. Never held over an await.
-    told: Mutex<BTreeSet<&'static str>>,
+    printed: Mutex<BTreeSet<&'static str>>,
 }
 
 // === impl Progress ===
@@ -110,7 +110,7 @@ impl Progress {
         }
         Self {
             bar,
-            told: Mutex::default(),
+            printed: Mutex::default(),
         }
     }
 
@@ -131,10 +131,10 @@ impl Progress {
         }
     }
 
-    /// Prints the first message of a kind, which the bar does not overwrite.
-    pub(crate) fn tell(&self, kind: &'static str, line: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.insert(kind) {
+    /// Prints the first message of a kind, above the bar.
+    pub(crate) fn warn_once(&self, kind: &'static str, line: &str) {
+        let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        if printed.insert(kind) {
             let line = format!("{line}; further ones of this kind are counted");
             self.bar.suspend(|| warn(&line));
         }

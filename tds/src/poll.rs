@@ -25,7 +25,7 @@ use tower_tds::{Client, Deadline, Kind, layers::token::Health};
 
 use crate::{
     answer,
-    ending::{Ending, Trouble},
+    ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
     list::{self, Item},
     outage::Outages,
@@ -33,10 +33,10 @@ use crate::{
     settings::{Settings, count, duration},
 };
 
-/// Read feeds again and again: a line and a file for each change
+/// Request feeds at an interval: a line and a file for each change
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A late feed is never requested twice at once, and missed requests are not repeated. One line is printed when an outage begins, and one when it ends. Ctrl-C ends the job, and all files are whole."
+    after_help = "A feed has one request at a time, and missed rounds are skipped. One line is printed when an outage begins, and one when it ends. After Ctrl-C, all files are whole."
 )]
 pub(crate) struct Poll {
     /// A file with one path and query per line, as for bulk; - reads stdin
@@ -62,29 +62,29 @@ struct Feed {
     client: Client,
     path: Option<PathBuf>,
     deadline: Deadline,
-    /// Bounds the requests in flight; the other feeds wait in order.
+    /// Bounds the feeds that have a request; the other feeds wait in order.
     turns: Arc<Semaphore>,
     etag: Option<HeaderValue>,
     /// The hash of the bytes, because some services send no tags.
     hash: Option<u64>,
 }
 
-/// The result of a feed's request, and its time.
+/// The result of a feed's request, and when that was sent.
 struct Round {
     feed: usize,
-    asked: Instant,
-    came: Came,
+    sent_at: Instant,
+    outcome: Outcome,
 }
 
-/// The bytes of a change, if there was one.
-type Came = Result<Option<u64>, Trouble>;
+/// The number of bytes of a changed response; `None` without a change.
+type Outcome = Result<Option<u64>, Trouble>;
 
 pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
     let _alone = job.out.as_deref().map(save::alone).transpose()?;
     let client = settings.client(service.builder).await?;
-    let mut stop = pin!(settings.stop.asked());
+    let mut stop = pin!(settings.stop.requested());
     let (sender, mut rounds) = mpsc::channel(64);
     let mut feeds = JoinSet::new();
     let turns = Arc::new(Semaphore::new(AT_ONCE));
@@ -113,14 +113,14 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
                 };
                 let name = items.get(round.feed).map_or("", |item| &item.target);
                 let token = client.tokens().health();
-                if let Some(exit) = told(name, round, &token, &mut outages, &mut ending)? {
+                if let Some(exit) = report(name, round, &token, &mut outages, &mut ending)? {
                     break exit;
                 }
             }
             now = tick.tick() => {
                 let paused = client.status().limits.paused_for;
                 if let Some(exit) = ending.paused(paused, now) {
-                    warn("quota used up; use --wait-quota to wait");
+                    warn(QUOTA_GONE);
                     break exit;
                 }
             }
@@ -134,14 +134,14 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
 }
 
 /// Prints the result of a round. Returns the exit if the job ends.
-fn told(
+fn report(
     name: &str,
     round: Round,
     token: &Health,
     outages: &mut Outages,
     ending: &mut Ending,
 ) -> Result<Option<Exit>, Failure> {
-    let change = match round.came {
+    let change = match round.outcome {
         Ok(change) => change,
         Err(trouble) => {
             let (exit, line) = (trouble.exit(), trouble.line(Path::new(name)));
@@ -152,7 +152,7 @@ fn told(
         }
     };
     ending.succeeded(token);
-    for line in outages.succeeded(round.feed, round.asked, name) {
+    for line in outages.succeeded(round.feed, round.sent_at, name) {
         warn(&line);
     }
     let Some(bytes) = change else {
@@ -184,17 +184,16 @@ impl Feed {
             let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
                 return;
             };
-            let asked = Instant::now();
-            let came = self.round().await;
+            let sent_at = Instant::now();
+            let outcome = self.round().await;
             drop(turn);
-            // Another request does not bring the role.
-            let is_over =
-                matches!(&came, Err(Trouble::Service(error)) if error.kind() == Kind::MissingRole);
-            failures = if came.is_ok() { 0 } else { failures + 1 };
+            // Another request cannot succeed without the role.
+            let is_over = matches!(&outcome, Err(Trouble::Service(error)) if error.kind() == Kind::MissingRole);
+            failures = if outcome.is_ok() { 0 } else { failures + 1 };
             let round = Round {
                 feed: number,
-                asked,
-                came,
+                sent_at,
+                outcome,
             };
             if news.send(round).await.is_err() || is_over {
                 return;
@@ -206,7 +205,7 @@ impl Feed {
         }
     }
 
-    async fn round(&mut self) -> Came {
+    async fn round(&mut self) -> Outcome {
         let is_there = match &self.path {
             Some(path) => fs::try_exists(path).await?,
             None => true,
@@ -239,7 +238,7 @@ impl Feed {
     }
 }
 
-/// More than can be in flight, and few enough for one deadline.
+/// The most feeds with a request: more than can be in flight, and few enough for one deadline.
 const AT_ONCE: usize = 100;
 
 const TICK: Duration = Duration::from_millis(250);

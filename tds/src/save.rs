@@ -58,7 +58,7 @@ impl Part {
         self.is_kept = true;
     }
 
-    /// Begins anew.
+    /// Removes all bytes.
     pub(crate) async fn clear(&mut self) -> io::Result<()> {
         self.is_kept = false;
         // A device has no length to set.
@@ -75,7 +75,7 @@ impl Part {
         Ok(())
     }
 
-    /// Ends the writes. Until then the file stays locked.
+    /// Ends the writes. An unfinished write keeps the file open and locked.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let flushed = self.file.flush().await;
         self.is_kept &= flushed.is_ok();
@@ -125,11 +125,11 @@ pub(crate) async fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
     written.map_err(failed)
 }
 
-/// Opens the part of a file that is written at once.
+/// Opens the part of a file that is written in one piece.
 async fn own(path: &Path) -> io::Result<Part> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(io::Error::other(
-            "a name that ends with a slash is that of a folder",
+            "a name that ends with a slash is a folder",
         ));
     }
     // A link stays, and its target gets the data. A link such as /dev/stdout leads to an open file,
@@ -137,13 +137,13 @@ async fn own(path: &Path) -> io::Result<Part> {
     let link = fs::symlink_metadata(path).await;
     let path = match link.is_ok_and(|link| link.is_symlink()) {
         true if path.starts_with("/dev") || path.starts_with("/proc") => {
-            return Err(io::Error::other("this name is the system's own"));
+            return Err(io::Error::other("the system reserves this name"));
         }
         true => &fs::canonicalize(path).await?,
         false => path,
     };
     if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
-        return Err(io::Error::other("this name exists and is no regular file"));
+        return Err(io::Error::other("it exists and is not a regular file"));
     }
     // Another process that writes the same file takes a moment.
     let mut tries = 0..100;
@@ -157,7 +157,7 @@ async fn own(path: &Path) -> io::Result<Part> {
     }
 }
 
-/// Opens a file for one writer alone.
+/// Opens a file for one writer, and locks it.
 async fn locked(path: &Path) -> io::Result<fs::File> {
     // A link may lead to a file of another user, or create one. A device, such as /dev/full, cannot
     // lose data.
@@ -167,7 +167,7 @@ async fn locked(path: &Path) -> io::Result<fs::File> {
             .await
             .map_or(true, |there| there.is_file())
     {
-        return Err(io::Error::other("the name of its part is that of a link"));
+        return Err(io::Error::other("its .part file is a symbolic link"));
     }
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).open(path).await?;
@@ -189,7 +189,7 @@ async fn locked(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Whether the lock was free. A file system without locks has nothing to compare.
+/// Takes the lock. Returns whether it was free. On a file system without locks it always is.
 fn lock(file: &std::fs::File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),

@@ -22,8 +22,8 @@ pub(crate) struct Service {
     pub(crate) builder: Builder,
     /// The base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
-    /// The state that processes with the same key share on this machine. `None` in a fleet, and with
-    /// the simulated service, which ends with this process.
+    /// The state that processes with the same key share on this machine. `None` in a fleet, without
+    /// a folder, and with the simulated service, which ends with this process.
     pub(crate) state: Option<State>,
     /// The simulated service, which lives as long as the job.
     pub(crate) simulated: Option<Server>,
@@ -49,11 +49,11 @@ impl Settings {
             let (requests, per) = quota(rate).ok_or_else(|| {
                 usage(
                     RATE,
-                    format!("{rate:?}: write requests and a time of a month at most: 50/1s, 5/60s"),
+                    format!("{rate:?}: write requests and a time, at most a month: 50/1s, 5/60s"),
                 )
             })?;
             let quota = Quota::new(of(RATE, requests)?, per)
-                .ok_or_else(|| usage(RATE, format!("{rate}: this time cannot be kept")))?;
+                .ok_or_else(|| usage(RATE, format!("{rate}: this rate cannot be kept")))?;
             limits = Some(match limits {
                 Some(limits) => limits.also(quota),
                 None => Limits::new(quota),
@@ -68,8 +68,8 @@ impl Settings {
 
     /// The service of a job that sends many requests.
     ///
-    /// Its first interval may have been used by an earlier run. A minute of that is waited for, and
-    /// an hour is not. The store of a fleet has it.
+    /// An earlier run may have used up the limits, so the job first waits for one interval, if that
+    /// is at most a minute. In a fleet the store has the use of the limits.
     pub(crate) async fn service(&self) -> Result<Service, Failure> {
         let limits = self.limits()?;
         let longest = limits.quotas().iter().map(Quota::per).max();
@@ -137,7 +137,7 @@ impl Settings {
             (key.into(), secret.value.clone())
         };
         let mut builder = Client::builder(auth, base, provider).loopback_http();
-        // The members of a fleet share a token by their store, and start by their shares.
+        // The members of a fleet share a token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
                 let store = RedisTokens::new(store, name, &secret);

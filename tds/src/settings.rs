@@ -191,7 +191,7 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Reads a file of settings, if only its owner and its group can read a secret in it.
+/// Reads a file of settings. One with a secret may be readable by its owner and its group only.
 fn env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let refused =
         |why: &dyn fmt::Display| Failure::usage(format!("--env-file {}: {why}", path.display()));
@@ -230,11 +230,11 @@ pub(crate) fn lines(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(settings)
 }
 
-/// Reads a file with a secret, if only its owner and its group can.
+/// Reads a file with a secret, which may be readable by its owner and its group only.
 pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     let about = fs::metadata(path)?;
     if !about.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     #[cfg(unix)]
     if std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o037 != 0 {
@@ -263,7 +263,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if !time.is_zero() && time <= MONTH => Ok(time),
         _ => Err(
-            "a time is a number above 0 and ms, s, m, h or d, of a month at most: 500ms, 15s, 2m"
+            "write a number above 0 and ms, s, m, h or d, at most a month: 500ms, 15s, 2m"
                 .to_owned(),
         ),
     }

@@ -12,7 +12,7 @@ use tower_tds::{Limits, Quota, layers::token::FileStore};
 
 use crate::output::warn;
 
-/// The files of one key: its token, and the stamp of its last start.
+/// The files of one key: its token, and the turn of its last start.
 #[derive(Debug)]
 pub(crate) struct State {
     token: PathBuf,
@@ -71,13 +71,14 @@ impl State {
         }
     }
 
-    /// The cause if there was no turn. Nothing is sent then, because others may be about to send.
+    /// Describes the file of the turns. A job without a turn sends nothing, because other processes
+    /// may be about to send.
     pub(crate) fn held(&self) -> String {
         format!("{}, which another process holds", self.stamp.display())
     }
 }
 
-/// The time of the last change of the file is the turn of the last start.
+/// Takes the next turn. The modification time of the file is the turn of the last start.
 fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.append(true).create(true).open(path)?;
@@ -94,7 +95,7 @@ fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     )]
     let now = SystemTime::now();
     let next = about.modified()?.checked_add(spacing);
-    // A turn later than the end of the longest queue is of a clock that was set back.
+    // A turn beyond the end of the longest queue is from before the clock was set back.
     let farthest = now + FARTHEST.max(spacing * QUEUE);
     let next = next.filter(|next| !is_new && (now..=farthest).contains(next));
     let next = next.unwrap_or(now);
@@ -102,7 +103,7 @@ fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     Ok(next.duration_since(now).unwrap_or_default())
 }
 
-/// The folder of this user.
+/// Returns the default folder of this user.
 pub(crate) fn usual() -> Option<String> {
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")? + "/.local/state"))?;
@@ -118,8 +119,8 @@ fn private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// The processes of the longest queue.
+/// The most processes that can wait for their turns.
 const QUEUE: u32 = 2_400;
 
-/// Their turns at 25 ms each.
+/// The turns of that queue, at 25 ms each.
 const FARTHEST: Duration = Duration::from_secs(60);

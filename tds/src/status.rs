@@ -20,7 +20,7 @@ use crate::{
     output::rough,
 };
 
-/// The page alone, for this machine.
+/// Returns a router with only the page, for this machine.
 pub(crate) fn router(shared: Shared) -> Router {
     Router::new()
         .route("/", routing::get(page))
@@ -39,7 +39,7 @@ async fn page(State(shared): State<Shared>, request: Request) -> Response {
     (headers, html(&shared)).into_response()
 }
 
-/// Fills the page. It has no script: the browser loads it again each two seconds.
+/// Fills the page. It has no script: the browser reloads it every two seconds.
 fn html(shared: &Shared) -> String {
     let status = shared.client.status();
     let (token, limits) = (&status.token, &status.limits);
@@ -87,7 +87,7 @@ fn html(shared: &Shared) -> String {
     page
 }
 
-/// The cause of waits in plain words, with the limit.
+/// Describes the cause of waits, with the limit.
 fn waits(status: &Status, rate: &str) -> String {
     let limits = &status.limits;
     match status.waits_for() {

@@ -15,7 +15,7 @@ pub(crate) struct Stop {
 // === impl Stop ===
 
 impl Stop {
-    /// Replaces the default action of the signals. Until then they end the program at once.
+    /// Replaces the default action of the signals, which ends the program at once.
     pub(crate) fn arm(&self) {
         // A second call changes nothing.
         drop(self.armed.set(()));
@@ -30,7 +30,7 @@ impl Stop {
     }
 
     /// Waits until a signal was recorded.
-    pub(crate) async fn asked(&self) {
+    pub(crate) async fn requested(&self) {
         self.signal.wait().await;
     }
 }
@@ -73,6 +73,6 @@ fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // The first of the signals is the hangup.
+    // SIGHUP is signal 1, the lowest bit.
     ignored.is_none_or(|mask| mask & 1 == 1)
 }

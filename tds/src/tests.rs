@@ -1,4 +1,5 @@
-//! The parsers of the program read any text without a panic, and what they accept is within their bounds.
+//! The parsers of the program read any text without a panic, and what they accept is within their
+//! bounds.
 //!
 //! Each text is an example with a few random changes. The seed is fixed, so a failure repeats.
 
@@ -18,7 +19,8 @@ impl Random {
         usize::try_from(self.0 >> 33).expect("31 bits") % end
     }
 
-    /// One of the examples with pieces of all examples, numbers and odd characters in random places.
+    /// One of the examples with pieces of all examples, numbers and odd characters in random
+    /// places.
     fn text(&mut self, examples: &[&str]) -> String {
         let mut text: Vec<char> = examples[self.below(examples.len())].chars().collect();
         for _ in 0..self.below(5) {

@@ -1,4 +1,4 @@
-//! A signed statement in place of a secret (RFC 7521, section 4.2; RFC 7523, section 2.2).
+//! A signed assertion in place of a secret (RFC 7521, section 4.2; RFC 7523, section 2.2).
 
 use std::{
     fmt,
@@ -14,14 +14,14 @@ use crate::ConfigError;
 #[cfg(test)]
 mod tests;
 
-/// Signs the statements by which a client proves that it holds a private key.
+/// Signs the assertions (JWTs) by which a client proves that it holds a private key.
 ///
-/// Each token request carries a new one: it names the client and the token endpoint, lives a
-/// minute, and has a number that is never used twice. The private key is never sent: the server has
-/// the public key.
+/// Each token request carries a new assertion. It names the client and the token endpoint, expires
+/// after a minute, and has an id (`jti`) that is never used twice. The private key is never sent: the
+/// server has the public key.
 ///
-/// A statement is signed before the HTTP client is ready. If that client is not ready within a
-/// minute, the statement has expired when it is sent.
+/// An assertion is signed before the HTTP client is ready. If the HTTP client is not ready within a
+/// minute, the assertion has expired when it is sent.
 ///
 /// | key | algorithm |
 /// |---|---|
@@ -52,7 +52,7 @@ pub struct Assertion {
 struct Claims<'a> {
     iss: &'a str,
     sub: &'a str,
-    /// One text and no list: Keycloak 26.5.0 answers "Multiple audiences not allowed" to a list.
+    /// A string, not a list: Keycloak 26.5.0 answers "Multiple audiences not allowed" to a list.
     aud: &'a str,
     jti: String,
     iat: u64,
@@ -62,10 +62,10 @@ struct Claims<'a> {
 // === impl Assertion ===
 
 impl Assertion {
-    /// Takes the first private key of a PEM file, which may hold certificates as well. The type of the
-    /// key decides the algorithm.
+    /// Takes the first private key of a PEM file, which may also contain certificates.
     ///
-    /// The key is in PKCS #8 form (`BEGIN PRIVATE KEY`), or in PKCS #1 form if it is an RSA key.
+    /// The type of the key determines the algorithm. The key is in PKCS #8 form (`BEGIN PRIVATE
+    /// KEY`), or in PKCS #1 form if it is an RSA key.
     ///
     /// # Errors
     ///
@@ -96,30 +96,29 @@ impl Assertion {
                 audience: None,
             })
         });
-        // A key that cannot sign is found here, and not by the first call of the day.
+        // A test signature detects a key that cannot sign before the first call.
         let mut signing = assertions.filter(|assertion| assertion.signature(b"").is_some());
         signing.next().ok_or(UNUSABLE)
     }
 
-    /// Names the key in the header of each statement (`kid`), for servers that hold several.
+    /// Sets the key id (`kid`) in the header of each assertion, for servers with several keys.
     #[must_use]
     pub fn key_id(mut self, key_id: impl Into<String>) -> Self {
         self.key_id = Some(key_id.into());
         self
     }
 
-    /// Sets the audience of each statement, in place of the address of the token endpoint.
+    /// Sets the audience of each assertion, in place of the address of the token endpoint.
     ///
-    /// The default is the address as configured, without its query and a default port. Servers that
-    /// follow the successor of RFC 7523 require their issuer as the audience. Keycloak 26.5.0
-    /// accepts either.
+    /// The default is the configured address, without its query and a default port. Servers that follow
+    /// the successor of RFC 7523 require their issuer as the audience. Keycloak 26.5.0 accepts both.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
         self
     }
 
-    /// Signs a new statement at `now`, or returns none if the key cannot.
+    /// Signs a new assertion at `now`; `None` if the key cannot sign.
     pub(crate) fn sign_at(
         &self,
         now: SystemTime,
@@ -131,7 +130,7 @@ impl Assertion {
             iss: client_id,
             sub: client_id,
             aud: self.audience.as_deref().unwrap_or(endpoint),
-            // With the time, because processes restored from one snapshot draw the same number.
+            // With the time, because processes that are restored from one snapshot draw equal numbers.
             jti: format!("{:x}-{:032x}", now.as_nanos(), fastrand::u128(..)),
             iat: now.as_secs(),
             exp: now.as_secs() + LIFE,
@@ -145,8 +144,8 @@ impl Assertion {
         Some(format!("{message}.{}", encode(&signature)))
     }
 
-    /// Signs by this provider. `jsonwebtoken::encode` panics in a program that enables two of its
-    /// backends.
+    /// Signs with aws-lc. `jsonwebtoken::encode` is not used, because it panics in a program that
+    /// enables two of its backends.
     fn signature(&self, message: &[u8]) -> Option<Vec<u8>> {
         let signer = (DEFAULT_PROVIDER.signer_factory)(&self.algorithm, &self.key).ok()?;
         signer.try_sign(message).ok()
@@ -172,8 +171,9 @@ const SEC1: ConfigError = ConfigError::new(
     "the private key is in SEC 1 form: convert it with `openssl pkcs8 -topk8 -nocrypt`",
 );
 const UNUSABLE: ConfigError = ConfigError::new(
-    "the private key makes no signature: it is damaged, an RSA key of less than 2048 bits, or none of \
-     RSA, P-256, P-384 and Ed25519",
+    "the private key cannot sign: it is damaged, is an RSA key of less than 2048 bits, or is not an RSA, \
+     P-256, P-384 or Ed25519 key",
 );
-/// Time for one request over a slow network, and for clocks that differ by less than a minute.
+/// The life of an assertion in seconds: time for a slow network, and for clocks that differ by less
+/// than a minute.
 const LIFE: u64 = 60;

@@ -1,4 +1,4 @@
-//! The two clocks, and a point in time on both. No other module reads them.
+//! The two clocks, and a timestamp of both. No other module reads a clock.
 
 #![cfg_attr(
     not(test),
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// Both clocks: the steady one is tokio's, the wall clock may be read through a function.
+/// Both clocks. The steady clock is tokio's. The wall clock is the system's, or a function.
 #[derive(Clone, Default)]
 pub(crate) struct Clock {
     wall: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
@@ -24,8 +24,8 @@ pub(crate) struct Clock {
 /// A moment on both clocks.
 ///
 /// The steady clock may stop while a machine is suspended, and the wall clock may be set. A timestamp
-/// has come when either clock has reached it. So a token is dropped too early at worst, which costs
-/// one token request.
+/// has come when one of the clocks has reached it. The worst case is a token that is dropped too early,
+/// which costs one token request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timestamp {
     pub(crate) steady: Instant,
@@ -50,8 +50,8 @@ impl Clock {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "a steady clock stops with a suspended machine, and tokens do not; a step of this \
-                  one costs a token request at most, since the earlier of both counts"
+        reason = "tokens expire while a machine is suspended, and a steady clock may stop then; a step \
+                  of the wall clock costs one token request at most, because the earlier clock counts"
     )]
     #[inline]
     pub(crate) fn wall(&self) -> SystemTime {

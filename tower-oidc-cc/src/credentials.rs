@@ -1,4 +1,4 @@
-//! The client's id, and its secret or its key (RFC 6749, section 2.3); their providers.
+//! The client id with its secret or its key (RFC 6749, section 2.3), and providers of credentials.
 
 use std::{
     env,
@@ -33,11 +33,11 @@ mod tests;
 /// |---|---|---|
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
-/// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed statement each time |
+/// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed assertion for each request |
 ///
 /// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows
-/// neither the secret nor its length. This copy of the secret is wiped on drop; those in the buffers of
-/// an HTTP client are not.
+/// neither the secret nor its length. The secret of [`new`](Self::new) is wiped on drop. The header of
+/// [`basic`](Self::basic) is not, and neither are copies in the buffers of an HTTP client.
 ///
 /// # Examples
 ///
@@ -60,16 +60,16 @@ enum Proof {
     Post(Zeroizing<String>),
     /// `client_secret_basic`: the header, made once.
     Basic(HeaderValue),
-    /// `private_key_jwt`: the signer of a new statement for each attempt.
+    /// `private_key_jwt`: the key that signs a new assertion for each attempt.
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
 }
 
 /// Provides credentials: fixed ones, or the current ones from outside the program.
 ///
-/// It is called before each token request, so a secret can be rotated without a restart. After
-/// refused credentials the next token request follows within two minutes, and the token in use
-/// serves meanwhile.
+/// It is called before each token request, so a secret can be rotated without a restart. If the
+/// credentials are refused, the backoff lasts two minutes at most. The token in use is sent
+/// meanwhile.
 #[derive(Clone)]
 pub struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
 
@@ -77,20 +77,20 @@ pub struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
 pub(crate) type Form = Serializer<'static, String>;
 /// Credentials, or why there are none.
 pub(crate) type Provided = Result<Arc<Credentials>, Box<dyn Error + Send + Sync>>;
-/// Credentials on their way.
+/// The future of a provider.
 pub(crate) type Providing = BoxFuture<'static, Provided>;
 
 // === impl Credentials ===
 
 impl Credentials {
-    /// Checks and takes a client id, and a client secret that travels in the form.
+    /// Checks a client id and a client secret, which is sent in the form.
     ///
     /// RFC 6749 prefers the header, but Keycloak up to 18 and some later releases do not decode its
-    /// form-encoding. Use this one where the server takes both.
+    /// form-encoding. Use this method where the server accepts both.
     ///
     /// # Errors
     ///
-    /// If either is empty, or has a tab, a line end or another control character inside. Spaces inside
+    /// If either is empty or contains a control character, such as a tab or a line end. Spaces inside
     /// are allowed (RFC 6749, appendix A).
     pub fn new(
         client_id: impl Into<String>,
@@ -103,10 +103,10 @@ impl Credentials {
         })
     }
 
-    /// Checks and takes a client id, and a client secret that travels in a Basic header.
+    /// Checks a client id and a client secret, which is sent in a Basic header.
     ///
-    /// Both are form-encoded first (RFC 6749, section 2.3.1), so each character that is accepted
-    /// arrives unchanged.
+    /// Both are form-encoded first (RFC 6749, section 2.3.1), so every accepted character arrives
+    /// unchanged.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Credentials {
     ) -> Result<Self, ConfigError> {
         let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
         let header = basic(&client_id, &secret).ok_or(ConfigError::new(
-            "the client id and the secret make no header",
+            "the client id and the secret do not form a header",
         ))?;
         Ok(Self {
             client_id,
@@ -125,11 +125,11 @@ impl Credentials {
         })
     }
 
-    /// Checks and takes a client id, and what signs its statements.
+    /// Checks a client id, and takes the key that signs its assertions.
     ///
     /// # Errors
     ///
-    /// If the id is empty, or has control characters inside.
+    /// If the id is empty or contains a control character.
     #[cfg(feature = "private-key-jwt")]
     pub fn private_key_jwt(
         client_id: impl Into<String>,
@@ -145,12 +145,12 @@ impl Credentials {
         &self.client_id
     }
 
-    /// Puts the proof for one request to `endpoint` into its form, or returns the header with it.
+    /// Adds the proof for one request to `endpoint` to its form, or returns the header with the proof.
     #[cfg_attr(
         not(feature = "private-key-jwt"),
         expect(
             unused_variables,
-            reason = "only a statement says when it was made and whom it is for"
+            reason = "only an assertion contains its time and its audience"
         )
     )]
     pub(crate) fn prove_at(
@@ -167,13 +167,13 @@ impl Credentials {
             }
             #[cfg(feature = "private-key-jwt")]
             Proof::Assertion(assertion) => {
-                let statement = assertion
+                let signed = assertion
                     .sign_at(now, &self.client_id, &endpoint.audience())
                     .ok_or_else(|| TokenError::no_credentials(&UNSIGNED))?;
-                // The statement names the client, but some servers read this field first.
+                // The assertion names the client, but some servers read this field first.
                 form.append_pair("client_id", &self.client_id);
                 form.append_pair("client_assertion_type", ASSERTION_TYPE);
-                form.append_pair("client_assertion", &statement);
+                form.append_pair("client_assertion", &signed);
             }
         }
         Ok(None)
@@ -189,7 +189,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The method alone: no secret, and not the length of one.
+/// Only the method: neither the secret nor its length.
 impl fmt::Debug for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -213,24 +213,25 @@ impl Provider {
 
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
-    /// A file that was replaced is read by the next token request. One that is half written,
-    /// unreadable, too large or gone leaves the last good secret in use. It must be a regular file of
-    /// 16 KiB at most. On unix a file is refused if its group may write it, or if other users may
-    /// read or write it. Its group may read it, as Kubernetes mounts a secret with `fsGroup`.
+    /// The file is read before each token request. If it is half written, unreadable, too large or
+    /// gone, the last good secret stays in use. It must be a regular file of 16 KiB at most. On unix
+    /// it is refused if its group can write it, or if other users can access it. Its group can read
+    /// it, as in Kubernetes, which mounts a secret with `fsGroup`.
     ///
     /// The file is read on a blocking thread of the runtime. A network file system that hangs keeps
     /// that thread.
     #[must_use]
     pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
         let (client_id, path) = (client_id.into(), client_secret.into());
-        // The last good credentials. A read holds the lock, so that reads that hang keep one thread.
+        // The last good credentials. A read holds the lock, so that hanging reads block one thread
+        // only.
         let good = Arc::default();
         Self::new(move || from_file(client_id.clone(), path.clone(), Arc::clone(&good)))
     }
 
     /// Calls an async function, such as the client of a vault.
     ///
-    /// It has the timeout of a token request. Only the text of its error is kept, without parts
+    /// The call has the timeout of a token request. Only the text of an error is kept, without parts
     /// that may be a secret: queries of URLs, values after `=`, long words.
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
@@ -249,7 +250,7 @@ impl Provider {
         Self(Arc::new(move || function().boxed()))
     }
 
-    /// The current credentials. A function may panic when it is called and when this is polled.
+    /// Returns the current credentials. The function of a provider may panic in this call.
     pub(crate) async fn provide(&self) -> Provided {
         (self.0)().await
     }
@@ -289,7 +290,8 @@ fn blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}' | '\u{2060}')
 }
 
-/// Makes the sensitive header of a client, form-encoded first (RFC 6749, section 2.3.1).
+/// The Basic header of a client, marked as sensitive. Id and secret are form-encoded first (RFC 6749,
+/// section 2.3.1).
 fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
     let pair: String = byte_serialize(id.as_bytes())
         .chain([":"])
@@ -319,7 +321,7 @@ async fn from_file(
             (Err(error), Some(last)) => {
                 tracing::warn!(
                     error,
-                    "the secret's file is not usable, the last secret stays in use"
+                    "the secret's file is not usable; the last good secret stays in use"
                 );
                 Ok(Arc::clone(last))
             }
@@ -335,18 +337,20 @@ fn from_env(client_id: &str, client_secret: &str) -> Provided {
     Ok(Arc::new(Credentials::new(client_id, secret.as_str())?))
 }
 
-/// `VarError` quotes a value that is not Unicode, which may be the secret.
+/// Replaces `VarError`, which quotes a value that is not Unicode: it may be the secret.
 fn variable(name: &str) -> Result<String, String> {
     env::var(name).map_err(|error| match error {
         env::VarError::NotPresent => format!("the environment variable {name} is not set"),
-        env::VarError::NotUnicode(_) => format!("the environment variable {name} is not Unicode"),
+        env::VarError::NotUnicode(_) => {
+            format!("the environment variable {name} is not valid Unicode")
+        }
     })
 }
 
 fn read(path: &Path) -> Result<Zeroizing<String>, Box<dyn Error + Send + Sync>> {
     let refused = |reason: &str| format!("{}: {reason}", path.display());
     let named = |error: io::Error| refused(&error.to_string());
-    // Before it is opened, because opening a pipe waits for its writer.
+    // The file is checked before it is opened, because opening a pipe waits for its writer.
     let metadata = fs::metadata(path).map_err(named)?;
     if !metadata.is_file() {
         return Err(refused("it is not a regular file").into());
@@ -354,36 +358,36 @@ fn read(path: &Path) -> Result<Zeroizing<String>, Box<dyn Error + Send + Sync>> 
     if metadata.len() > LARGEST {
         return Err(refused("it is larger than 16 KiB").into());
     }
-    if is_shared(&metadata) {
-        return Err(refused(SHARED).into());
+    if is_open_to_others(&metadata) {
+        return Err(refused(OPEN_TO_OTHERS).into());
     }
     Ok(fs::read_to_string(path).map_err(named)?.into())
 }
 
 #[cfg(unix)]
-fn is_shared(metadata: &fs::Metadata) -> bool {
+fn is_open_to_others(metadata: &fs::Metadata) -> bool {
     std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o027 != 0
 }
 
 #[cfg(not(unix))]
-fn is_shared(_: &fs::Metadata) -> bool {
+fn is_open_to_others(_: &fs::Metadata) -> bool {
     false
 }
 
 const ID: ConfigError = ConfigError::new(
-    "the client id is empty, or has a line end or another control character inside: set the one that \
-     the server issued and nothing else",
+    "the client id is empty, or contains a line end or another control character: set only the id that \
+     the server issued",
 );
 const SECRET: ConfigError = ConfigError::new(
-    "the client secret is empty, or has a line end or another control character inside: set the one \
-     that the server issued and nothing else",
+    "the client secret is empty, or contains a line end or another control character: set only the \
+     secret that the server issued",
 );
 /// RFC 7523, section 2.2.
 #[cfg(feature = "private-key-jwt")]
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 #[cfg(feature = "private-key-jwt")]
-const UNSIGNED: ConfigError = ConfigError::new("the private key made no signature");
-/// A secret of a Keycloak has 32 characters.
+const UNSIGNED: ConfigError = ConfigError::new("the private key cannot sign");
+/// The largest file of a secret. A secret of Keycloak has 32 characters.
 const LARGEST: u64 = 16 * 1024;
-const SHARED: &str =
+const OPEN_TO_OTHERS: &str =
     "other users may read the secret's file, or its group may write it: chmod 600 it";

@@ -15,8 +15,8 @@ mod tests;
 
 /// The token endpoint of an authorization server.
 ///
-/// Its address is https; plain http is for a server on this machine, in development and tests:
-/// `localhost`, `127.0.0.0/8` and `[::1]`.
+/// Its address is https. Plain http is accepted only for a server on this machine (`localhost`,
+/// `127.0.0.0/8` and `[::1]`), in development and tests.
 ///
 /// # Replies
 ///
@@ -25,11 +25,11 @@ mod tests;
 /// | a byte-order mark before the object | skipped |
 /// | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
 /// | `expires_in` absent or null | five minutes |
-/// | a member twice | transient: tried again |
+/// | a known member twice | transient: tried again |
 /// | `error` with any value, beside a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
 /// | `token_type` Bearer, in any letter case | accepted |
-/// | another `token_type`, or none | refused |
+/// | another `token_type`, or none | an error that is not transient |
 /// | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
 ///
 /// # Examples
@@ -54,7 +54,7 @@ pub struct TokenEndpoint {
     issuer: Option<String>,
 }
 
-/// The members of the document that count (OpenID Connect Discovery 1.0, section 3).
+/// The members of the document that are read (OpenID Connect Discovery 1.0, section 3).
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
@@ -64,7 +64,7 @@ struct Document {
 // === impl TokenEndpoint ===
 
 impl TokenEndpoint {
-    /// Takes the address of any token endpoint; its query, if it has one, is kept.
+    /// Takes the address of any token endpoint. A query is kept.
     ///
     /// # Errors
     ///
@@ -79,24 +79,27 @@ impl TokenEndpoint {
 
     /// Builds `{auth_url}/auth/realms/{realm}/protocol/openid-connect/token`.
     ///
-    /// Servers without the `/auth` prefix (Keycloak 17 and later, by default) take
+    /// For servers without the `/auth` prefix (Keycloak 17 and later, by default), use
     /// [`new`](Self::new) with the whole address.
     ///
     /// # Errors
     ///
-    /// If `auth_url` is plain http on another machine, or already has what is appended here, or if `realm` is
-    /// not made of unreserved characters (RFC 3986, section 2.3).
+    /// If `auth_url` is plain http on another machine, is not absolute, has a query, or already
+    /// contains a part of this path. If `realm` is empty, or has characters that are not unreserved
+    /// (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
         Self::new(keycloak(auth_url, realm)?)
     }
 
-    /// Discovers the endpoint in the issuer's configuration. Takes the address of the issuer, or that
-    /// of the document, which ends in `/.well-known/openid-configuration`.
+    /// Takes the address of an issuer, whose discovery document names the endpoint.
     ///
-    /// The document is read before the first token request, and again after a failed one, unless the
-    /// credentials were refused. It must name this issuer and a `token_endpoint` over https. The
-    /// `token_endpoint` may be plain http on this machine if the document was read like that. A
-    /// failure is retried like that of a token request.
+    /// The address of the document, which ends in `/.well-known/openid-configuration`, is accepted as
+    /// well.
+    ///
+    /// The document is read before the first token request. After a failed token request it is read
+    /// again, unless the credentials were refused. It must name this issuer and a `token_endpoint`
+    /// over https. If the document was read over plain http on this machine, the `token_endpoint` may
+    /// also be plain http on this machine. A failure is retried like that of a token request.
     ///
     /// # Errors
     ///
@@ -113,7 +116,7 @@ impl TokenEndpoint {
         let document = format!("{}{WELL_KNOWN}", issuer.trim_end_matches('/'));
         let document = document.parse();
         let document =
-            document.map_err(|_| ConfigError::new("the issuer is no URL: use https://host"))?;
+            document.map_err(|_| ConfigError::new("the issuer is not a URL: use https://host"))?;
         Ok(Self {
             issuer: Some(issuer.to_owned()),
             ..Self::new(document)?
@@ -124,7 +127,7 @@ impl TokenEndpoint {
         self.issuer.is_some()
     }
 
-    /// The endpoint in the discovery document.
+    /// Reads the endpoint from the reply with the discovery document.
     pub(crate) fn found(
         &self,
         head: &Parts,
@@ -136,20 +139,20 @@ impl TokenEndpoint {
             return Err(reply::failure(head, None, now));
         }
         let document: Document = serde_json::from_slice(&body?)
-            .map_err(|_| malformed("it names no issuer and token_endpoint"))?;
+            .map_err(|_| malformed("it does not have both an issuer and a token_endpoint"))?;
         let same = self
             .issuer
             .as_deref()
             .map(|issuer| issuer.trim_end_matches('/'));
         if same != Some(document.issuer.trim_end_matches('/')) {
-            return Err(malformed("it is another issuer's"));
+            return Err(malformed("it names another issuer"));
         }
         let uri = document.token_endpoint.parse().ok();
         let endpoint = uri.and_then(|uri| Self::new(uri).ok());
-        // A document that came over https names no endpoint on this machine.
+        // A document that came over https must not name a plain http endpoint.
         let secure = |found: &Self| found.uri.scheme() != Some(&Scheme::HTTP);
         let endpoint = endpoint.filter(|found| secure(found) || !secure(self));
-        endpoint.ok_or_else(|| malformed("its token_endpoint is no https address"))
+        endpoint.ok_or_else(|| malformed("its token_endpoint is not an https address"))
     }
 
     /// The address of token requests, or of the discovery document.
@@ -158,8 +161,8 @@ impl TokenEndpoint {
         &self.uri
     }
 
-    /// The audience of a signed statement: the address without query and default port. Servers compare
-    /// it, letter by letter, with their own (RFC 7523, section 3; RFC 3986, section 6.2.1).
+    /// The audience of an assertion: the address without query and default port. Servers compare it
+    /// with their own address, letter by letter (RFC 7523, section 3; RFC 3986, section 6.2.1).
     #[cfg(feature = "private-key-jwt")]
     pub(crate) fn audience(&self) -> String {
         let scheme = self.uri.scheme().unwrap_or(&Scheme::HTTPS);
@@ -188,7 +191,7 @@ fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
             "the auth URL has a query or a fragment: use the part before it",
         ));
     }
-    // A host may have that name.
+    // Only the part after the scheme is read: a host may be called `auth`.
     let named = base.split_once("://").map_or(base, |(_, named)| named);
     if named.ends_with("/auth") || named.contains("/realms/") {
         return Err(ConfigError::new(
@@ -204,7 +207,7 @@ fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
     }
     format!("{base}/auth/realms/{realm}/protocol/openid-connect/token")
         .parse()
-        .map_err(|_| ConfigError::new("the auth URL is no URL: use https://host"))
+        .map_err(|_| ConfigError::new("the auth URL is not a URL: use https://host"))
 }
 
 /// OpenID Connect Discovery 1.0, section 4.

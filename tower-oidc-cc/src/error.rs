@@ -1,4 +1,4 @@
-//! The layer's errors, each with its caller's next move.
+//! The errors of the layer and of its settings, each with the next step.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ mod token;
 /// The enum is exhaustive, because a [`BearerAuth`](crate::BearerAuth) service fails in no other
 /// way. The error of the inner service needs no downcast.
 ///
-/// `?` and `Into` convert it into a `Box<dyn Error + Send + Sync>`, also if the inner error is such
-/// a box (of a `Buffer`, `LoadShed` or `Timeout`). That is why it does not implement
-/// [`std::error::Error`]: a box does not implement that trait.
+/// `?` and `Into` convert it into a `Box<dyn Error + Send + Sync>`, even if the inner error is such a
+/// box (as with `Buffer`, `LoadShed` or `Timeout`). So this type does not implement
+/// [`std::error::Error`], which would rule that conversion out.
 ///
 /// # Errors
 ///
@@ -25,8 +25,8 @@ mod token;
 /// | [`TokenError::oauth_error`](crate::TokenError::oauth_error) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
 /// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | correct the file, the variable or the vault that the text names |
 /// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
-/// | [`Error::Inner`] | it is the HTTP client's own |
-/// | [`Error::Refused`], or a response with a [`Rejection`] | see its `Display`; call again once if [`Rejection::is_worth_a_resend`] |
+/// | [`Error::Inner`] | handle it as an error of the HTTP client |
+/// | [`Error::Refused`], or a response with a [`Rejection`] | read the `Display` of the rejection; call again once if [`Rejection::is_worth_a_resend`] |
 ///
 /// # Examples
 ///
@@ -50,12 +50,12 @@ pub enum Error<E> {
     Token(TokenError),
     /// The inner service failed.
     Inner(E),
-    /// The inner service failed because the service refused the call, for the reason in the
-    /// [`Rejection`].
+    /// The inner service failed because the remote service refused the call. The [`Rejection`] has
+    /// the reason.
     Refused(E, Rejection),
 }
 
-/// The reason why credentials, an endpoint or an origin are not usable, and the correction.
+/// The fault of credentials, an endpoint or an origin, and its correction.
 ///
 /// It never repeats the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

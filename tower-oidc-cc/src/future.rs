@@ -23,14 +23,14 @@ pin_project! {
     /// Resolves to the response of the inner service, or to an error. After [`Error::Token`]
     /// nothing was sent.
     ///
-    /// A refused call whose token is being replaced is held until the token request has a result,
-    /// until its deadline ([`deadline_from`](crate::BearerAuthLayer::deadline_from)), or for ten
-    /// seconds. A resend then sends the new token. If the timeout of an outer layer ends before the
-    /// token endpoint answers, that timeout ends the call.
+    /// A refused call is held while its token is being replaced: until the token request has a result,
+    /// for ten seconds at most, and not beyond its deadline
+    /// ([`deadline_from`](crate::BearerAuthLayer::deadline_from)). A resend then has the new token. An
+    /// outer timeout that is shorter ends the call as a timeout.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the call below. A token request goes on.
+    /// Dropping the future drops the call of the inner service. A token request continues.
     pub struct ResponseFuture<F, J = Challenge>
     where
         F: Future,
@@ -62,7 +62,7 @@ pin_project! {
     }
 }
 
-/// The state of a call until its answer.
+/// The source, the token and the deadline of a sent call.
 #[derive(Clone)]
 pub(crate) struct Sent {
     pub(crate) shared: Arc<Shared>,
@@ -109,7 +109,7 @@ where
             match this.state.as_mut().project() {
                 // ## Sent => (Held | done)
                 StateProj::Sent { inner, sent, judge } => {
-                    // Kept whole, because each move of a response is a copy of it.
+                    // `polled` is matched by reference, because each move of a response copies it.
                     let polled = inner.poll(cx);
                     let Poll::Ready(outcome) = &polled else {
                         return Poll::Pending;
@@ -159,11 +159,11 @@ impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
 // === impl Sent ===
 
 impl Sent {
-    /// Holds a refused call whose token is being replaced, or returns its outcome.
+    /// Holds a refused call while its token is being replaced, or returns its outcome at once.
     #[cold]
     #[expect(
         clippy::type_complexity,
-        reason = "the outcome of a call, and the same when held"
+        reason = "the two forms of an outcome: held and returned"
     )]
     fn reject<R, E>(
         &self,
@@ -229,8 +229,8 @@ fn rejected<R, E>(
     }
 }
 
-/// A refusal is held for as long as a token request may take by default.
+/// The longest time that a refusal is held: the default timeout of a token request.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A refusal is returned this long before the deadline: the timer of the deadline, in a layer above,
-/// may fire first otherwise. A timer of tokio is exact to one millisecond.
+/// The time from the return of a held refusal to the deadline. Without it, the timer of a layer above
+/// might fire first. Timers of tokio are exact to one millisecond.
 const HEADROOM: Duration = Duration::from_millis(10);

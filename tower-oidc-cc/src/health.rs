@@ -6,8 +6,8 @@ use crate::TokenError;
 
 /// The condition of the token, for a health endpoint or a metric.
 ///
-/// A snapshot by [`TokenSource::health`](crate::TokenSource::health). Making one takes a lock and
-/// reads the clocks, so make one a second and not one a request. `Display` is one line for people.
+/// [`TokenSource::health`](crate::TokenSource::health) returns a snapshot. It takes a lock and reads
+/// the clocks, so call it once a second rather than once a request. `Display` is one line for people.
 ///
 /// # Examples
 ///
@@ -16,23 +16,23 @@ use crate::TokenError;
 #[non_exhaustive]
 pub struct Health {
     pub(crate) phase: Phase,
-    /// The number of tokens that came.
+    /// The number of tokens received so far, which is also the number of the newest token.
     pub generation: u64,
-    /// The rest of the life of the token in use; `None` if calls have to wait for one.
+    /// The time until the token in use expires; `None` if calls have to wait for a token.
     pub life_left: Option<Duration>,
-    /// The last failure of a token request, if none has succeeded since.
+    /// The last failure of a token request, if no token request has succeeded since.
     ///
     /// While [`is_ready`](Self::is_ready) is true, calls do not fail because of it.
     pub last_error: Option<TokenError>,
-    /// How long it is until the next token request: the renewal, or the end of the backoff.
+    /// The time until the next token request: the renewal, or the end of the backoff.
     pub next_attempt: Duration,
-    /// For how long the token request under way has been running, if there is one.
+    /// The age of the token request in flight, if there is one.
     pub waiting_for: Option<Duration>,
-    /// For how long the service has refused tokens, if the token in use is one of them.
+    /// The time since the service began to refuse tokens, if the token in use is doubted.
     ///
     /// `None` if the token in use was not refused, or was accepted since.
     pub refused_for: Option<Duration>,
-    /// How long ago the last token came; `None` before the first.
+    /// The time since the last token was received; `None` before the first.
     pub last_success: Option<Duration>,
     /// The address of the token endpoint, or of the document that names it.
     pub endpoint: String,
@@ -80,7 +80,7 @@ impl fmt::Display for Health {
         match self.waiting_for {
             Some(time) => write!(
                 f,
-                "; waiting for {} since {:.1} s",
+                "; waiting for {} for {:.1} s",
                 self.endpoint,
                 time.as_secs_f64()
             )?,

@@ -1,4 +1,4 @@
-//! The judge: whether an answer refuses the token that was sent.
+//! The judge of outcomes: whether a response or an error refuses the token that was sent.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ mod tests;
 /// Decides whether an outcome of the inner service accepts or refuses the token.
 ///
 /// The default, [`Challenge`], reads the status and the headers of responses. Implement this trait
-/// for a service that refuses tokens in another way, or over a layer that turns responses into
-/// errors. [`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge) takes it.
+/// for a service that refuses tokens in another way, or above a layer that turns responses into
+/// errors. [`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge) takes the implementation.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ mod tests;
     note = "or check the order of the layers: `{Self}` reads what the layer right below returns"
 )]
 pub trait Judge<Res, E> {
-    /// Returns the meaning of one outcome. It is called once per call and must not block.
+    /// Returns the meaning of one outcome. The layer calls it once for each call. It must not block.
     fn judge(&self, outcome: Result<&Res, &E>) -> Judgement;
 }
 
@@ -56,29 +56,30 @@ pub trait Judge<Res, E> {
 pub enum Judgement {
     /// The service accepted the token, whatever else it answered.
     Accepted,
-    /// The outcome is not about the token: a 503 of a gateway, or no answer.
+    /// The outcome shows nothing about the token, like a 503 of a gateway or a lost connection.
     Nothing,
     /// The service refused the token. The token is doubted, and may be replaced.
     Refused,
-    /// The token is good and lacks a role. It stays in use.
+    /// The token is valid but lacks a role. It stays in use.
     MissingRole,
-    /// The service saw no `Authorization` header, though one was sent. No token can help.
+    /// The service received no `Authorization` header, although the layer sent one. A new token cannot
+    /// help.
     NoHeader,
 }
 
-/// Reads the status and the `WWW-Authenticate` header of responses, the default.
+/// Reads the status and the `WWW-Authenticate` header of responses. It is the default [`Judge`].
 ///
 /// | answer | judgement |
 /// |---|---|
-/// | 401 whose challenge has the error `insufficient_scope`, or `Missing required realm role` in it | missing role |
+/// | 401 whose challenge contains the error `insufficient_scope`, or the text `Missing required realm role` | missing role |
 /// | 401 whose challenge names a missing header or token | no header |
 /// | any other 401, whatever its text | refused |
-/// | 403 with one of the errors for a missing role | missing role |
-/// | 408, 416, 423, 429, 500 and above: a gateway may answer so before it looks at a token | nothing |
+/// | 403 with one of these two challenges | missing role |
+/// | 408, 416, 423, 429, 500 and above: a gateway can send them before it checks a token | nothing |
 /// | anything else | accepted |
 ///
-/// It reads no error of the inner service: over a layer that turns responses into errors, give the
-/// token layer a [`Judge`] of those errors.
+/// It does not read errors of the inner service. If a layer below turns responses into errors, give
+/// the token layer a [`Judge`] for those errors.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Challenge;
@@ -86,7 +87,7 @@ pub struct Challenge;
 /// The meaning of a refused call, and whether a resend can help.
 ///
 /// It is in the extensions of a refused response, and in [`Error::Refused`](crate::Error::Refused).
-/// `Display` is advice for a log.
+/// `Display` is one line for a log, with the next step.
 ///
 /// # Examples
 ///
@@ -163,16 +164,16 @@ impl fmt::Display for Rejection {
                 "the service refused the token, and no newer one has come yet: call again once"
             }
             (Judgement::Refused, Refresh::None) => {
-                "the service refused the token, and refused others before it: check that it trusts \
-                 this authorization server, and its clock"
+                "the service refused the token, and no new one is requested now: if this persists, \
+                 check the service's clock, and that it trusts this authorization server"
             }
             (Judgement::MissingRole, _) => {
                 "the token lacks a role that this call needs: ask an administrator for it; tokens \
                  issued from then on carry it"
             }
             (Judgement::NoHeader, _) => {
-                "the service saw no Authorization header though one was sent: look for a layer \
-                 below the token layer, a redirect, or a proxy that drops it"
+                "the service received no Authorization header, although one was sent: look for a layer \
+                 below the token layer, a redirect or a proxy that removes it"
             }
             (Judgement::Accepted | Judgement::Nothing, _) => "the token was not refused",
         })
@@ -194,7 +195,7 @@ fn read(status: StatusCode, headers: &HeaderMap) -> Judgement {
     }
 }
 
-/// The texts that no new token can help.
+/// The meaning of a challenge for which a new token cannot help.
 fn meaning(challenge: &HeaderValue) -> Option<Judgement> {
     let challenge = String::from_utf8_lossy(challenge.as_bytes()).to_ascii_lowercase();
     let has = |text: &&str| challenge.contains(*text);
@@ -213,7 +214,7 @@ const NO_HEADER: [&str; 3] = [
     "error=\"no bearer authorization header value found",
     "error=\"no bearer access token value found",
 ];
-/// RFC 6750, section 3.1, and the text of the service in its contract, which a plugin of Kong writes.
+/// The error of RFC 6750, section 3.1, and the text of a Kong plugin, from the service's contract.
 const MISSING_ROLE: [&str; 3] = [
     "error=\"insufficient_scope",
     "error=insufficient_scope",

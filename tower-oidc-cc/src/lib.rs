@@ -4,9 +4,9 @@
 //! request ---> BearerAuth -------------------------------> your HTTP client ---> service
 //!                |  poll_ready: a valid token first,             ^
 //!                |              then the service below           |
-//!                |  call:       one load, one header             |
+//!                |  call:       adds the header                   |
 //!              TokenSource (shared) <--- one flight ------> token endpoint
-//!                                        first token, renewal, successor of a refused token
+//!                                        first token, renewal, replacement of a refused token
 //! ```
 //!
 //! [`BearerAuthLayer`] wraps any `Service<http::Request<_>>`. [`TokenSource`] keeps the token for
@@ -53,7 +53,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `file-store` | no | `FileStore`: one token for programs that start often |
-//! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt`; aws-lc-rs signs |
+//! | `private-key-jwt` | no | client authentication by a signed JWT: `Assertion`, `Credentials::private_key_jwt`; signed by aws-lc-rs |
 //!
 //! # Guarantees
 //!
@@ -61,34 +61,36 @@
 //!   caller never cancels it.
 //! - **Outages.** While a token is valid, no fault of the token endpoint fails a call. A token that
 //!   the service has refused delays other calls by one second at most.
-//! - **Refused tokens.** A token that dies early is replaced after any 401 that names no missing
-//!   role or header. The refused call is held until then, so that a retry layer outside sends it
-//!   again with the new token. Refusals cause 16 token requests an hour at most.
-//! - **No end state.** After any errors, a healthy endpoint gives a token within one backoff: at
-//!   most 30 s, or two minutes if the credentials were refused, or the `Retry-After` up to five
-//!   minutes.
-//! - **Fail closed.** No request is sent without a token, and none with a token that had expired when
-//!   the service became ready. A token goes only to the listed origins. Plain http is allowed only
-//!   to loopback addresses. A redirect of the token request is an error.
-//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of this crate.
+//! - **Refused tokens.** A token that the service refuses before its expiry is replaced. One 401 that
+//!   names no missing role or header is enough, unless tokens were refused shortly before
+//!   ([the rule](TokenSource#refused-tokens)). The refused call is held meanwhile, so that a retry
+//!   layer outside sends it again with the new token. Refusals cause at most 16 refreshes an hour.
+//! - **Recovery.** After any errors, a healthy endpoint returns a token within one backoff: at most
+//!   30 s, two minutes after an error that is not [transient](TokenError::is_transient), or the
+//!   `Retry-After` up to five minutes.
+//! - **Fail closed.** Every request that is sent carries a token that was valid when the service became
+//!   ready. A token goes only to the listed origins. Plain http is allowed only to loopback addresses.
+//!   A redirect of the token request is an error.
+//! - **Secrecy.** No secret and no token is in any `Debug`, error, event or panic of this crate.
 //!
 //! # Errors
 //!
-//! [`Error`] lists the errors with the next step for each, [`TokenSource`] the load on the token
-//! endpoint, [`TokenEndpoint`] the replies that are read. [`TokenSource::health`] returns the
-//! condition of the token. Changes are logged by `tracing` at info or warn, each once.
+//! [`Error`] lists the errors with the next step for each. [`TokenSource`] lists the load on the
+//! token endpoint, and [`TokenEndpoint`] the accepted replies. [`TokenSource::health`] returns the
+//! condition of the token. Each change is logged by `tracing` at info or warn. A failure that goes
+//! on is logged once a minute.
 //!
 //! # Non-goals
 //!
-//! - A resend of refused requests: a retry layer outside does that.
-//! - One source for several runtimes. Its task runs on the runtime of its first use. If that
-//!   runtime ends, the next use spawns another task. A token request that was interrupted by the
-//!   end may fail.
-//! - A machine that is suspended between the readiness of a service and its call. That call may
-//!   send an expired token; the refusal causes a request of a new one.
-//! - Tokens that die more often than every five minutes.
-//! - Grants with a user, and refresh tokens.
-//! - The content of tokens: they are opaque to a client (RFC 9068, section 6).
+//! - Resending refused requests: a retry layer outside does that.
+//! - One source for several runtimes. The task of a source runs on the runtime of its first use. If
+//!   that runtime ends, the next use spawns another task. A token request in flight at that time may
+//!   fail.
+//! - A machine that is suspended between `poll_ready` and `call`. That call may send an expired
+//!   token, which its refusal then replaces.
+//! - Tokens that are revoked more often than every five minutes.
+//! - Grants that involve a user, and refresh tokens.
+//! - Reading the content of tokens: they are opaque to a client (RFC 9068, section 6).
 //! - Compressed token replies, secrets from a pipe, and runtimes other than tokio.
 
 #[cfg(feature = "private-key-jwt")]

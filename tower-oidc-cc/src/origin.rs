@@ -13,12 +13,12 @@ use crate::{ConfigError, error::Kind};
 #[cfg(test)]
 mod tests;
 
-/// A server that may see the token: a scheme, a host and a port.
+/// A server that may receive the token: a scheme, a host and a port.
 ///
-/// A request is let through only if all three are equal. The letter case of the host does not
-/// matter, and a missing port is the scheme's default. Nothing is normalised beyond that: a
-/// trailing dot, user information or another spelling of an address make it another origin, and the
-/// request is refused.
+/// A request gets the token only if all three are equal. The letter case of the host does not matter,
+/// and a missing port is the default port of the scheme. There is no other normalisation: a trailing
+/// dot, user information or another spelling of the host makes another origin, and the request is
+/// refused.
 ///
 /// # Examples
 ///
@@ -42,17 +42,19 @@ pub struct Origin {
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     pub(crate) origins: Box<[Origin]>,
-    /// The origin of requests that carry a path alone.
-    pub(crate) of_paths: Option<Origin>,
+    /// The origin of requests that have only a path.
+    pub(crate) default_origin: Option<Origin>,
 }
 
 // === impl Places ===
 
 impl Places {
-    /// Whether a request may carry the token; `false` also for one that has to be looked at closer.
+    /// Whether a request may carry the token, by the fast path. If `false`, [`check`](Self::check)
+    /// decides.
     #[inline]
     pub(crate) fn contain(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        // Most clients write the `Host` below. A scan of a few names takes less time than a hash.
+        // Most clients add the `Host` header below this layer. A scan of a few names is faster than a
+        // hash.
         self.origins.iter().any(|origin| origin.contains(uri))
             && !headers.keys().any(|name| name == HOST)
     }
@@ -61,7 +63,7 @@ impl Places {
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
         let is_path = uri.authority().is_none();
         let named = self.origins.iter().find(|origin| origin.contains(uri));
-        match named.or(self.of_paths.as_ref().filter(|_| is_path)) {
+        match named.or(self.default_origin.as_ref().filter(|_| is_path)) {
             Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
             Some(_) => Err(Kind::OtherHost),
             None if is_path => Err(Kind::NoOrigin),
@@ -82,8 +84,8 @@ impl Origin {
         let origin = Self::parse(uri)?;
         if origin.scheme != Scheme::HTTPS {
             return Err(ConfigError::new(
-                "only https keeps a token secret: use an https address (plain http is for this \
-                 machine alone, by `loopback`)",
+                "only https keeps a token secret: use an https address (or `Origin::loopback`, for \
+                 plain http on this machine)",
             ));
         }
         Ok(origin)
@@ -100,7 +102,7 @@ impl Origin {
         let origin = Self::parse(uri)?;
         if origin.scheme == Scheme::HTTP && !uri.host().is_some_and(is_loopback) {
             return Err(ConfigError::new(
-                "plain http is for this machine alone: use an https address, or a loopback host",
+                "plain http is only for this machine: use an https address, or a loopback host",
             ));
         }
         Ok(origin)
@@ -119,7 +121,7 @@ impl Origin {
         }
         let Some(authority) = normal(scheme, authority) else {
             return Err(ConfigError::new(
-                "the address has no host, user information or a broken port: use https://host or \
+                "the address has a malformed port, user information or no host: use https://host or \
                  https://host:port",
             ));
         };
@@ -135,7 +137,7 @@ impl Origin {
         uri.scheme() == Some(&self.scheme) && uri.authority().is_some_and(|it| self.is_spelt(it))
     }
 
-    /// Whether `authority` is this one, in any case, with or without a default port.
+    /// Whether `authority` is that of this origin, in any letter case, with or without a default port.
     #[inline]
     fn is_spelt(&self, authority: &Authority) -> bool {
         *authority.as_str() == *self.authority || self.is_alike(authority)
@@ -146,7 +148,7 @@ impl Origin {
         normal(&self.scheme, authority).as_deref() == Some(&*self.authority)
     }
 
-    /// Whether a `Host` header names this one (RFC 9110, section 7.2).
+    /// Whether a `Host` header names this origin (RFC 9110, section 7.2).
     fn is_named(&self, host: &HeaderValue) -> bool {
         let authority = Authority::try_from(host.as_bytes());
         authority.is_ok_and(|authority| self.is_spelt(&authority))
@@ -178,11 +180,10 @@ pub(crate) fn default_port(scheme: &Scheme) -> Option<u16> {
     }
 }
 
-/// The authority in lower case and without a default port, if it is `host` or `host:port` and nothing
-/// else.
+/// The authority in lower case and without a default port, if it is only `host` or `host:port`.
 ///
-/// `Authority::port` is `None` for a port that is no number as well as for none at all, and `host`
-/// skips user information. A comparison of lengths finds both.
+/// `Authority::port` is `None` both for a malformed port and for a missing one, and `host` skips user
+/// information. A comparison of lengths detects a malformed port and user information.
 fn normal(scheme: &Scheme, authority: &Authority) -> Option<String> {
     let (host, port) = (authority.host(), authority.port());
     let length = host.len() + port.as_ref().map_or(0, |port| 1 + port.as_str().len());

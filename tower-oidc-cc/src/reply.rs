@@ -29,15 +29,15 @@ pub struct AccessToken {
     header: HeaderValue,
 }
 
-/// A token on its way into the slot.
+/// A token that was just fetched, with its times.
 #[derive(Clone, Debug)]
 pub(crate) struct Issued {
     pub(crate) token: AccessToken,
     pub(crate) fetched: Fetched,
 }
 
-/// The members that count. Unknown ones are ignored, `refresh_token` among them: this grant needs
-/// none (RFC 6749, section 4.4.3).
+/// The members that are read. Unknown members are ignored, and so is `refresh_token`: this grant does
+/// not need it (RFC 6749, section 4.4.3).
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Reply {
@@ -50,18 +50,18 @@ struct Reply {
 // === impl AccessToken ===
 
 impl AccessToken {
-    /// Makes the header of a token, or returns why it cannot be one.
+    /// Builds the header of a token, or returns the fault of the token.
     pub(crate) fn new(token: &str) -> Result<Self, &'static str> {
         if token.is_empty() {
             return Err("it is empty");
         }
-        // RFC 6750, section 2.1, allows less still. A space or a line end would end the header for some
-        // readers.
+        // RFC 6750, section 2.1, allows even fewer characters. Some servers would end the header at a
+        // space or a line end.
         if !token.bytes().all(|b| b.is_ascii_graphic()) {
             return Err("it is not visible ASCII");
         }
         let header = HeaderValue::try_from(format!("{SCHEME}{token}"));
-        let mut header = header.map_err(|_| "it is no header value")?;
+        let mut header = header.map_err(|_| "it is not a header value")?;
         header.set_sensitive(true);
         Ok(Self { header })
     }
@@ -88,8 +88,8 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// Reads a whole reply to a request of `sent`. An error of the body only matters where the body is
-/// needed.
+/// Reads the reply to a token request that was sent at `sent`. An error of the body is ignored where
+/// the body is not needed.
 pub(crate) fn read(
     head: &Parts,
     body: Result<Bytes, TokenError>,
@@ -102,7 +102,7 @@ pub(crate) fn read(
         let code = reply.and_then(|reply| known(reply.error.as_str()?));
         return Err(failure(head, code, now));
     }
-    let reply = parse(&body?).ok_or(Kind::Malformed("it is no JSON object"))?;
+    let reply = parse(&body?).ok_or(Kind::Malformed("it is not a JSON object"))?;
     let Value::String(value) = reply.access_token else {
         let code = reply.error.as_str().and_then(known);
         let kind = code.map(|code| Kind::Rejected(status, code));
@@ -120,16 +120,16 @@ pub(crate) fn read(
         token: AccessToken::new(&value).map_err(Kind::Unusable)?,
         fetched: Fetched {
             sent,
-            life: life.unwrap_or(UNSAID),
+            life: life.unwrap_or(DEFAULT_LIFE),
             is_own: true,
         },
     })
 }
 
-/// The error of an answer that is no success, with its `Retry-After`.
+/// The error of a response that is no success, with its `Retry-After`.
 ///
-/// Its kind follows from its code, or from its status where there is no code, or where the server
-/// did not look at the credentials.
+/// The OAuth code determines the kind. The status does so if there is no code, or if the server did not
+/// check the credentials.
 pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime) -> TokenError {
     let status = head.status;
     let busy = [
@@ -152,9 +152,9 @@ pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime)
 
 /// `None` unless it is a JSON object. The parser's own error is dropped, because it quotes the input.
 fn parse(body: &[u8]) -> Option<Reply> {
-    // RFC 8259, section 8.1, lets a parser skip it.
+    // RFC 8259, section 8.1, allows a parser to skip a byte-order mark.
     let text = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
-    // A list would be read by position.
+    // Serde would read the members of a list by position.
     let object = text.starts_with(b"{").then_some(text)?;
     serde_json::from_slice(object).ok()
 }
@@ -172,10 +172,10 @@ fn life(expires_in: &Value) -> Result<Option<Duration>, &'static str> {
         Value::String(text) => seconds(text),
         _ => None,
     };
-    let secs = secs.ok_or("its expires_in is no number")?;
+    let secs = secs.ok_or("its expires_in is not a number")?;
     if secs < 1.0 {
         // Keycloak sends this when the session ends before the token (keycloak #24936).
-        return Err("its token was expired from the start");
+        return Err("its expires_in is less than one second");
     }
     Ok(Some(duration(secs.trunc())))
 }
@@ -205,11 +205,12 @@ fn duration(secs: f64) -> Duration {
     Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(u64::MAX))
 }
 
-/// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
-/// "Access Token Lifespan": too short costs a request, too long a 401.
-const UNSAID: Duration = Duration::from_secs(5 * 60);
+/// The life of a token without `expires_in`, which RFC 6749 only recommends. Five minutes is the
+/// default of Keycloak's realm setting "Access Token Lifespan". A shorter value would cost token
+/// requests, a longer one a 401.
+const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
 const SCHEME: &str = "Bearer ";
-/// U+FEFF, which some servers put before the text.
+/// The byte-order mark (U+FEFF), which some servers send before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 /// The codes that need a person: RFC 6749, section 5.2, and `access_denied`, which Keycloak sends for
 /// a disabled realm. Any other code is transient, such as `temporarily_unavailable`,

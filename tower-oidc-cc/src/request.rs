@@ -20,18 +20,18 @@ use crate::{
     credentials::Form,
     error::Kind,
     reply::{self, Issued},
-    store::{BOUND, Erased, Leases, PATIENCE},
+    store::{Erased, LONGEST_WAIT, Leases, OPERATION_TIMEOUT},
 };
 
 #[cfg(test)]
 mod tests;
 
-/// Fetches tokens: from a store, or by a token request with the credentials of the moment.
+/// Fetches tokens: from a store, or by a token request with the current credentials.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
     settings: Settings,
     leases: Option<AsyncMutex<Leases>>,
-    /// Guards the endpoint that was discovered; nothing else happens under it.
+    /// The endpoint that was discovered. The mutex guards only this field.
     discovered: Mutex<Option<TokenEndpoint>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
 }
 
-/// Sends one request and reads its answer: the HTTP client without its type.
+/// The HTTP client without its type: sends one request and reads the response.
 pub(crate) type Exchange =
     dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
 /// A head, and a body or its error.
@@ -61,9 +61,8 @@ impl Grant {
         store: Option<Box<dyn Erased>>,
     ) -> Self {
         let leases = store.map(|store| {
-            let term = settings.longest().min(LONGEST_TERM);
             let (endpoint, parameters) = (&settings.endpoint, &settings.parameters);
-            let leases = Leases::new(store, settings.clock.clone(), term, endpoint, parameters);
+            let leases = Leases::new(store, settings.clock.clone(), TERM, endpoint, parameters);
             AsyncMutex::new(leases)
         });
         Self {
@@ -79,17 +78,17 @@ impl Grant {
         self.settings.endpoint.uri()
     }
 
-    /// The time in which [`fetch`](Self::fetch) and [`save`](Self::save) end.
-    pub(crate) fn patience(&self) -> Duration {
+    /// The longest time that [`fetch`](Self::fetch) and [`save`](Self::save) take together.
+    pub(crate) fn longest_flight(&self) -> Duration {
         let provider = self.settings.timeout;
-        let longest = self.settings.longest().saturating_add(provider);
-        longest.saturating_add(PATIENCE)
+        let longest = self.settings.longest_request().saturating_add(provider);
+        longest.saturating_add(LONGEST_WAIT)
     }
 
-    /// Takes the token of another process if it is wanted, or requests one.
+    /// Takes the token of another process if `prefers` accepts it. If not, requests a token.
     pub(crate) async fn fetch(
         &self,
-        wants: impl Fn(&Issued) -> bool + Send,
+        prefers: impl Fn(&Issued) -> bool + Send,
     ) -> Result<Issued, TokenError> {
         let provided = timeout(self.settings.timeout, self.settings.provider.provide());
         let credentials = match AssertUnwindSafe(provided).catch_unwind().await {
@@ -99,14 +98,14 @@ impl Grant {
         };
         let credentials = credentials.map_err(|error| TokenError::no_credentials(&*error))?;
         if let Some(leases) = &self.leases
-            && let Some(issued) = leases.lock().await.find(&credentials, wants).await
+            && let Some(issued) = leases.lock().await.find(&credentials, prefers).await
         {
             return Ok(issued);
         }
         let endpoint = self.endpoint().await?;
         self.ask(&endpoint, &credentials).await.map_err(|error| {
             if error.oauth_error().is_none() {
-                // It may have moved.
+                // The endpoint may have moved, so the next fetch reads the document again.
                 *self.discovered() = None;
             }
             error.at(endpoint.uri())
@@ -122,7 +121,7 @@ impl Grant {
         }
     }
 
-    /// The endpoint, which may have to be discovered first.
+    /// Returns the endpoint. Reads the discovery document if there is one.
     async fn endpoint(&self) -> Result<TokenEndpoint, TokenError> {
         let endpoint = &self.settings.endpoint;
         if !endpoint.is_discovered() {
@@ -174,16 +173,16 @@ impl Grant {
 // === impl Settings ===
 
 impl Settings {
-    /// The time for a token request, with a discovery if there is one, and for three operations of a
-    /// store.
-    fn longest(&self) -> Duration {
+    /// The longest time for a token request, with a discovery if there is one, and for three operations
+    /// of a store.
+    fn longest_request(&self) -> Duration {
         let requests = if self.endpoint.is_discovered() { 2 } else { 1 };
         let request = self.timeout.saturating_mul(requests);
-        request.saturating_add(BOUND.saturating_mul(3))
+        request.saturating_add(OPERATION_TIMEOUT.saturating_mul(3))
     }
 }
 
-/// The request as it is sent. Each attempt makes its own, because a signed statement is valid once.
+/// Builds a token request. Each attempt builds its own, because an assertion is valid once.
 fn request_at(
     now: SystemTime,
     endpoint: &TokenEndpoint,
@@ -200,7 +199,7 @@ fn request_at(
     *request.uri_mut() = endpoint.uri().clone();
     let headers = request.headers_mut();
     headers.insert(header::CONTENT_TYPE, FORM);
-    // Without it, a Keycloak in trouble may answer with a page for a browser.
+    // Without this header, Keycloak may answer an internal error with an HTML page.
     headers.insert(header::ACCEPT, JSON);
     if let Some(proof) = proof {
         headers.insert(header::AUTHORIZATION, proof);
@@ -231,9 +230,9 @@ pub(crate) fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Token
 
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// The longest lease. A healthy endpoint answers sooner, and a process that was stopped with the lease
-/// delays the others by this much. A slower endpoint gets one request each five seconds.
-const LONGEST_TERM: Duration = Duration::from_secs(5);
-/// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
-/// and 64 KiB is more than a proxy on the way would let through as a header.
+/// The term of a lease. A healthy endpoint answers sooner. A process that is stopped while it holds the
+/// lease delays the others by this time. A slower endpoint gets one request every five seconds.
+const TERM: Duration = Duration::from_secs(5);
+/// The largest reply. A token of Keycloak 26.5.0 has 959 to 1,405 bytes, and several times that with
+/// many roles. Proxies accept no header of 64 KiB.
 const LARGEST: usize = 64 * 1024;

@@ -21,11 +21,11 @@ use crate::{
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
 ///
-/// An empty list refuses everything. A request must carry an absolute address, as those of the
-/// usual HTTP clients do.
+/// With an empty list, all requests are refused. A request must have an absolute address, as most HTTP
+/// clients require.
 ///
-/// Follow redirects above this layer, where each hop is a request of its own and is compared with
-/// the list. The redirects of a client below are not compared.
+/// Follow redirects above this layer: each redirect is then a new request, which is compared with the
+/// list. Redirects that a client below this layer follows are not compared.
 ///
 /// # Examples
 ///
@@ -40,16 +40,15 @@ pub struct BearerAuthLayer<J = Challenge> {
 ///
 /// # Backpressure
 ///
-/// A valid token is part of readiness and comes first: without one, the inner service is not
-/// polled. With a valid token `poll_ready` only forwards. A token that the service has refused
-/// delays readiness by one second at most, while its successor is requested.
+/// `poll_ready` first waits for a valid token, and then polls the inner service. A token that the
+/// remote service has refused delays readiness by at most one second, while a new one is requested.
 ///
-/// `poll_ready` never fails for want of a token. A failed token request is kept and returned by the
-/// future of the next `call`, which then does not call the inner service.
+/// `poll_ready` does not fail if there is no token. The error of the token request is kept. The future
+/// of the next `call` returns it, and the inner service is not called.
 ///
 /// # Cancel safety
 ///
-/// Dropping the service or the future of a call leaves the token request to the other callers.
+/// Dropping the service or the future of a call does not cancel the token request.
 ///
 /// # Clone
 ///
@@ -57,9 +56,9 @@ pub struct BearerAuthLayer<J = Challenge> {
 ///
 /// # Errors
 ///
-/// [`Error::Token`]: there was no token, or the request may not carry it. It was not sent.
-/// [`Error::Inner`]: the inner service failed, in `poll_ready` or in its response.
-/// [`Error::Refused`]: the error of the inner service stands for a refused token.
+/// - [`Error::Token`]: there was no token, or the request must not carry it. The request was not sent.
+/// - [`Error::Inner`]: the inner service failed, in `poll_ready` or in its response.
+/// - [`Error::Refused`]: the inner service failed, and the [`Judge`] found a refusal in its error.
 #[derive(Debug)]
 pub struct BearerAuth<S, J = Challenge> {
     inner: S,
@@ -82,9 +81,9 @@ enum Readiness {
     #[default]
     Unready,
     Waiting(Box<Wait>),
-    /// There is no way back to waiting, because the inner service may hold a permit by now.
+    /// This state never returns to `Waiting`, because the inner service may hold a permit.
     Ready(Arc<Bearer>),
-    /// There was no token at that time, and the next call returns the error.
+    /// There was no token. The next call returns this error.
     Failed(TokenError),
 }
 
@@ -93,28 +92,30 @@ enum Readiness {
 impl BearerAuthLayer {
     /// Sends tokens of `source` to `origins` and nowhere else.
     ///
-    /// Requests must carry an absolute address. For clients whose requests carry a path alone there
-    /// is [`for_origin`](Self::for_origin).
+    /// Requests must have an absolute address. If a client sends requests with only a path, use
+    /// [`for_origin`](Self::for_origin).
     #[must_use]
     pub fn new(source: TokenSource, origins: impl IntoIterator<Item = Origin>) -> Self {
         Self::with(source, origins.into_iter().collect(), None)
     }
 
-    /// Sends tokens of `source` to `origin`, the destination of requests that carry a path alone.
+    /// Sends tokens of `source` to `origin`, also in requests that have only a path.
     ///
-    /// For connections that lead to one place: those of hyper's `client::conn`, and the channels of
-    /// tonic's generated clients. An absolute address must have this origin, and a `Host` header
-    /// must name it.
+    /// Use it for a connection to one server: hyper's `client::conn`, or a channel of tonic's generated
+    /// clients. An absolute address must have this origin, and a `Host` header must name it.
     #[must_use]
     pub fn for_origin(source: TokenSource, origin: Origin) -> Self {
         Self::with(source, [origin.clone()].into(), Some(origin))
     }
 
-    fn with(source: TokenSource, origins: Box<[Origin]>, of_paths: Option<Origin>) -> Self {
+    fn with(source: TokenSource, origins: Box<[Origin]>, default_origin: Option<Origin>) -> Self {
         Self {
             rules: Arc::new(Rules {
                 shared: source.shared,
-                places: Places { origins, of_paths },
+                places: Places {
+                    origins,
+                    default_origin,
+                },
                 deadline: None,
             }),
             judge: Challenge,
@@ -123,7 +124,7 @@ impl BearerAuthLayer {
 }
 
 impl<J> BearerAuthLayer<J> {
-    /// Replaces the judge of outcomes; [`Challenge`] by default.
+    /// Replaces the [`Judge`] of outcomes; [`Challenge`] by default.
     #[must_use]
     pub fn judge<K>(self, judge: K) -> BearerAuthLayer<K> {
         BearerAuthLayer {
@@ -134,8 +135,9 @@ impl<J> BearerAuthLayer<J> {
 
     /// Reads the deadline of a call from the extensions of its request; none by default.
     ///
-    /// A refused call is held until a newer token has come, for ten seconds at most. At the deadline
-    /// it returns the refusal, so that the caller gets that and no timeout.
+    /// A refused call is held until the token request has a result, for ten seconds at most. Just
+    /// before the deadline it returns the refusal, so that the caller gets the refusal and not a
+    /// timeout.
     ///
     /// # Examples
     ///
@@ -175,8 +177,8 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
 // === impl BearerAuth ===
 
 impl<S, J> BearerAuth<S, J> {
-    /// Finds the token, or waits for the first one, the next one after an expiry, or the successor of
-    /// a refused one. Resolves to whether there is a token.
+    /// Polls for a token: the one in use, or the result of a token request. Resolves to whether
+    /// there is a token.
     #[inline]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if let Readiness::Ready(_) = self.readiness {
@@ -210,7 +212,7 @@ impl<S, J> BearerAuth<S, J> {
         }
     }
 
-    /// Returns the token for one request, if that may carry it.
+    /// Inserts the header into a request that may carry the token.
     #[inline]
     fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
         let (uri, headers) = (request.uri(), request.headers());
@@ -225,7 +227,7 @@ impl<S, J> BearerAuth<S, J> {
         };
         let deadline = self.rules.deadline;
         let deadline = deadline.and_then(|read| read(request.extensions()));
-        // Insert replaces every value there was: a server that sees two takes either.
+        // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         Ok(Sent {
@@ -245,7 +247,8 @@ impl<S, J> BearerAuth<S, J> {
         let Rules { shared, places, .. } = &*self.rules;
         match readiness {
             Readiness::Failed(error) if shared.settled().is_none() => return Err(error),
-            // A token has come since. The inner service is not ready, so this call cannot be made.
+            // The inner service was not polled to readiness, so it cannot be called. There may be a
+            // token now.
             Readiness::Failed(_) | Readiness::Waiting(_) => return Err(Kind::Expired.into()),
             Readiness::Ready(_) | Readiness::Unready => places.check(uri, headers)?,
         }

@@ -1,4 +1,4 @@
-//! The handle that every layer, service and probe shares.
+//! The token source: the handle that layers, services and programs share, and its builder.
 
 use std::{
     error::Error,
@@ -29,11 +29,12 @@ use crate::{
 mod shared;
 mod wait;
 
-/// Keeps one valid token for everyone who holds a clone of this handle.
+/// Keeps one valid token for all clones of this handle.
 ///
-/// The first use spawns a task on the current runtime. The task renews the token at 70 to 80 % of
-/// its life. It ends when the last handle is dropped, or after the token request in progress at
-/// that time. One source has one credential: give a second credential a second source.
+/// The first use spawns a task on the current runtime. By default, the task renews the token at 70
+/// to 80 % of its life. It ends when the last handle is dropped (sources, layers, services and
+/// calls hold one), or after the token request in progress at that time. Each set of credentials
+/// needs its own source.
 ///
 /// # Load
 ///
@@ -44,7 +45,7 @@ mod wait;
 /// | a day under [`RefreshPolicy::Ahead`](crate::RefreshPolicy::Ahead), the default; under [`RefreshPolicy::OnExpiry`](crate::RefreshPolicy::OnExpiry) | 2 |
 /// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours, of 6 | 7, 5 at most |
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
-/// | a day of any number of processes with one [`TokenStore`](crate::TokenStore) | 2 |
+/// | a day, with any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
 /// | wrong credentials | 1 in one to two minutes |
 /// | an hour in which the service refuses all tokens, whatever the text of its 401 | 16 at most |
@@ -52,22 +53,23 @@ mod wait;
 ///
 /// # Refused tokens
 ///
-/// A 401 casts doubt on the token. Its cause may be a revoked token, a route that refuses all
-/// tokens, or an error of the service. A refresh draws on a bucket of four that regains one every
-/// five minutes. With four left, one refusal is enough; with three, two or one left, a refresh
-/// needs 2, 4 or 16 refusals in a row, and at least 20, 40 or 80 seconds since the last refresh. A
-/// failed refresh is repeated at the next refusal after the backoff, and draws nothing more.
+/// After a 401 the token is *doubted*. The cause may be a revoked token, a route that refuses all
+/// tokens, or an error of the service. Each refresh of a doubted token takes one unit from a bucket of
+/// four, which regains one unit every five minutes. With four units left, one refusal causes a
+/// refresh. With three, two or one left, it takes 2, 4 or 16 refusals in a row, and at least 20, 40 or
+/// 80 seconds since the last refresh. A failed refresh is repeated at the next refusal after the
+/// backoff, at no further cost.
 ///
 /// The refused call is held until the refresh has a result, so that a resend sends the new token.
 /// Other calls wait for one second at most and then send the doubted token.
 ///
-/// This rule does not help if tokens die more often than every five minutes, or if the nodes of a
-/// service refuse each new token for a minute.
+/// This rule does not help if tokens are revoked more often than every five minutes, or if the nodes
+/// of a service refuse each new token for a minute.
 ///
 /// # Cancel safety
 ///
-/// Every waiting caller polls the token request, and so does a task of the source. A caller that is
-/// dropped ends its own wait, and not the request.
+/// Every waiting caller polls the token request, and so does the task of the source. Dropping a
+/// caller ends only its own wait.
 ///
 /// # Clone
 ///
@@ -117,7 +119,7 @@ pub struct TokenSourceBuilder {
 impl TokenSource {
     /// Starts with the token endpoint and the credentials.
     ///
-    /// [`Credentials`](crate::Credentials) are a provider that never changes.
+    /// [`Credentials`](crate::Credentials) convert into a provider that always returns them.
     #[must_use]
     pub fn builder(
         endpoint: TokenEndpoint,
@@ -144,7 +146,7 @@ impl TokenSource {
     ///
     /// # Errors
     ///
-    /// The error of the token request, or of the last one during its backoff: see
+    /// The error of the token request. During a backoff, the error of the last token request: see
     /// [`TokenError::retry_after`].
     pub async fn ready(&self) -> Result<(), TokenError> {
         let mut wait = Wait::default();
@@ -153,13 +155,13 @@ impl TokenSource {
 
     /// Returns the token in use, and waits for one if there is none.
     ///
-    /// Like the token of the layer, it is never expired and is renewed before its expiry. Call this
-    /// method again for each request. A service's refusals are not seen here: report them by
-    /// [`invalidate`](Self::invalidate).
+    /// The token is valid at that time, and the source renews it before its expiry. Call this method
+    /// again for each request. Report refusals by the service with [`invalidate`](Self::invalidate),
+    /// because the source does not see the responses.
     ///
-    /// An interceptor that cannot wait polls it once, for example by `now_or_never` of futures-util.
-    /// There is no result without a valid token, and for up to a second while a refused one is
-    /// replaced. The poll starts a token request if there is none.
+    /// An interceptor that cannot wait polls the future once, for example with `now_or_never` of
+    /// futures-util. The result is `None` if there is no valid token, and for up to a second while a
+    /// refused token is replaced. The poll starts a token request if there is no token.
     ///
     /// # Cancel safety
     ///
@@ -177,11 +179,11 @@ impl TokenSource {
         }
     }
 
-    /// Reports that a call was refused for this token.
+    /// Reports that the service refused a call because of this token.
     ///
-    /// For calls without the layer. It counts as a 401 does there, see
-    /// [Refused tokens](Self#refused-tokens). A token that was replaced since, or is that of another
-    /// source, changes nothing.
+    /// Use it for calls without the layer. It has the effect of a 401 to a call of the layer: see
+    /// [Refused tokens](Self#refused-tokens). It has no effect if the token was replaced since, or came
+    /// from another source.
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.shared.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
@@ -189,11 +191,11 @@ impl TokenSource {
         }
     }
 
-    /// Waits until no token request is under way, for a program that is about to end.
+    /// Waits until no token request is in flight, for a program that is about to end.
     ///
-    /// If a token request is cut off, its token may be lost, and the other processes of a
-    /// [`TokenStore`](crate::TokenStore) wait until its lease is over. After this call the token is
-    /// in the store. New calls may start another request, so stop them first.
+    /// If a program ends during a token request, the token may be lost, and the other processes of a
+    /// [`TokenStore`](crate::TokenStore) wait until the lease ends. After this call the token is in the
+    /// store. New calls may start another request, so stop them first.
     ///
     /// # Cancel safety
     ///
@@ -218,7 +220,7 @@ impl TokenSource {
         }
     }
 
-    /// Returns the condition of the token. It requests none, and waits for nothing.
+    /// Returns the condition of the token, without a wait and without a token request.
     ///
     /// # Examples
     ///
@@ -253,8 +255,8 @@ impl TokenSourceBuilder {
     /// Adds a field to the form of each token request: a `scope` (RFC 6749, section 3.3), a `resource`
     /// (RFC 8707), or the `audience` that some servers read; none by default.
     ///
-    /// One source has one kind of token. Do not add the fields of the grant and the client: they
-    /// are sent already, and servers refuse a field that occurs twice.
+    /// All tokens of a source have these fields. Do not add the fields of the grant and the client:
+    /// they are sent already, and servers refuse a field that occurs twice.
     #[must_use]
     pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.parameters.push((name.into(), value.into()));
@@ -263,8 +265,8 @@ impl TokenSourceBuilder {
 
     /// Bounds one token request, from the wait for the HTTP client to the last byte; 10 s by default.
     ///
-    /// Set a longer timeout if the HTTP client limits requests, because its wait for a permit
-    /// counts. The deadline of a caller bounds that caller's wait, and not the request.
+    /// Set a longer timeout if the HTTP client limits requests, because its wait for a permit is
+    /// included. The deadline of a caller ends only that caller's wait, not the request.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
@@ -280,10 +282,10 @@ impl TokenSourceBuilder {
 
     /// Shares the token with other processes that use the same store; none by default.
     ///
-    /// A process without a token waits for twelve seconds at most while another one requests it. If
-    /// that one has saved no token after five seconds, one of the waiting processes takes over. In
-    /// the process that requested the token, callers also wait until it is saved, for two seconds
-    /// at most.
+    /// A process without a token waits while another process requests one, for twelve seconds at most.
+    /// If the other process has saved no token after five seconds, one of the waiting processes
+    /// requests it. In the process that requested the token, callers wait until it is saved, for two
+    /// seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Box::new(store));
@@ -292,8 +294,8 @@ impl TokenSourceBuilder {
 
     /// Reads the wall clock through `now`, for tests that move it; the system's by default.
     ///
-    /// A token expires by the first of two clocks: tokio's, which stops while a machine is
-    /// suspended, and this one, which can be set.
+    /// A token expires when the first of two clocks reaches its expiry: tokio's clock, which may stop
+    /// while a machine is suspended, or this one, which can be set.
     #[must_use]
     pub fn wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.settings.clock = Clock::with_wall(now);
@@ -302,9 +304,9 @@ impl TokenSourceBuilder {
 
     /// Builds the source over the HTTP client that carries the token requests.
     ///
-    /// Any `Service` over `http` types is a client. It must not follow redirects, which would take
-    /// the secret to another place. It must not log bodies, which hold the secret. Nothing is sent
-    /// yet. The first use needs a tokio runtime with its timer enabled.
+    /// Any `Service` over `http` types can be the client. It must not follow redirects, because the
+    /// secret would go to another server. It must not log bodies, which hold the secret. This method
+    /// sends nothing. The first use needs a tokio runtime with its timer enabled.
     #[must_use]
     pub fn build<S, B, R>(self, client: S) -> TokenSource
     where
@@ -316,7 +318,7 @@ impl TokenSourceBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        // Guards the cloning only: it makes the client shareable where `S` is not `Sync`.
+        // Held only while the client is cloned. It makes the closure `Sync` where `S` is not.
         let client = Mutex::new(client);
         let exchange = move |request: Request<Bytes>| {
             let client = client.lock();
@@ -344,6 +346,6 @@ impl fmt::Debug for TokenSourceBuilder {
     }
 }
 
-/// A Keycloak 26.5.0 answers in 5 ms. Ten seconds leave room for a TLS handshake with a lost packet
-/// or two, and for a queue at the server.
+/// The default timeout of a token request. Keycloak 26.5.0 answers in 5 ms. Ten seconds leave time for
+/// a TLS handshake with a few lost packets, and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);

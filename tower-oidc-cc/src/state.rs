@@ -1,11 +1,12 @@
-//! The state of one token source, as a value: the token, the request under way, the last failure.
+//! The state of one token source, as a value: the token, the request in flight, the last failure.
 //!
 //! Events go in, actions come out. There is no I/O, no clock and no task in here.
 //!
-//! A token is *fresh* while it is valid and *stale* when its renewal is due. It is *doubted* while
-//! the service has refused it and has not accepted it since. A doubted token stays in use. Its
-//! *generation* is its number in this process, and a refusal of one generation never touches
-//! another. It is *settled* while calls may send it without a look at this state.
+//! A token is *valid* until its expiry. A valid token is *fresh* until its renewal is due, and then
+//! *stale*. It is *doubted* if the service has refused it and has not accepted it since. A doubted
+//! token stays in use. The *generation* of a token is its number in this process. A refusal of one
+//! generation has no effect on another. A token is *settled* while calls may send it without a read of
+//! this state.
 
 use std::time::Duration;
 
@@ -25,14 +26,14 @@ mod throttle;
 #[derive(Debug)]
 pub(crate) struct State {
     policy: RefreshPolicy,
-    /// Numbers in `0.0..1.0`, for jitter.
+    /// Draws a number in `0.0..1.0`, for jitter.
     draw: fn() -> f64,
     /// The newest token, until its expiry is noticed.
     token: Option<Token>,
     /// The number of the newest token; zero before the first.
     generation: u64,
-    /// The request under way: its reason and its start.
-    under_way: Option<(Reason, Timestamp)>,
+    /// The request in flight: its reason and its start.
+    in_flight: Option<(Reason, Timestamp)>,
     failure: Option<Failure>,
     backoff: Backoff,
     refusals: Refusals,
@@ -65,7 +66,7 @@ struct Failure {
 /// A line for the log, emitted outside of the lock.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// The last member: whether this process requested it.
+    /// Generation, reason, remaining life, and whether this process requested the token.
     Renewed(u64, Reason, Duration, bool),
     Recovered(Duration),
     Failed(TokenError, Reason),
@@ -86,10 +87,10 @@ pub(crate) enum Reason {
     Refused,
 }
 
-/// A token on its way into use.
+/// The times and the origin of a token that was just fetched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched {
-    /// When it was requested. Its life counts from here, because the server began to count later.
+    /// The time of the token request. The life counts from it, because the server's count began later.
     pub(crate) sent: Timestamp,
     pub(crate) life: Duration,
     /// Whether this process requested it; otherwise it comes from a store.
@@ -100,7 +101,7 @@ pub(crate) struct Fetched {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A call needs a token.
-    Asked,
+    Needed,
     /// Time has passed.
     Timer,
     /// A request has brought a token.
@@ -120,9 +121,9 @@ pub(crate) enum Action {
     Send,
     /// Start a request.
     Request,
-    /// Wait for the request under way.
+    /// Wait for the request in flight.
     Join,
-    /// Wait for the request under way until this moment, then send the token in use.
+    /// Wait for the request in flight until this instant, then send the token in use.
     JoinUntil(Instant),
     /// Report this error: there is no token, and the endpoint is in its backoff.
     Fail(TokenError),
@@ -171,7 +172,7 @@ impl State {
             draw,
             token: None,
             generation: 0,
-            under_way: None,
+            in_flight: None,
             failure: None,
             backoff: Backoff::default(),
             refusals: Refusals::default(),
@@ -183,7 +184,7 @@ impl State {
     /// Applies an event and returns what follows from it.
     pub(crate) fn on(&mut self, event: Event, now: Timestamp) -> Action {
         match event {
-            Event::Asked => self.asked(now),
+            Event::Needed => self.needed(now),
             Event::Timer => self.timer(now),
             Event::Fetched(token) => self.fetched(token, now),
             Event::Failed(error) => self.failed(&error, now),
@@ -202,10 +203,10 @@ impl State {
     }
 
     /// The number and the life of the token that may be sent.
-    pub(crate) fn fresh_at(&self, now: Timestamp) -> Option<(u64, Lifetime)> {
+    pub(crate) fn valid_at(&self, now: Timestamp) -> Option<(u64, Lifetime)> {
         let token = self.token.as_ref()?;
-        let is_fresh = token.lifetime.is_fresh_at(now);
-        is_fresh.then_some((token.generation, token.lifetime))
+        let is_valid = token.lifetime.is_valid_at(now);
+        is_valid.then_some((token.generation, token.lifetime))
     }
 
     /// The number of the token, if calls may send it without a look at this state.
@@ -215,11 +216,11 @@ impl State {
         (!is_due && !self.refusals.awaits_acceptance()).then_some(token.generation)
     }
 
-    /// Whether a token from a store is better than the one in use.
+    /// Whether a token from a store is preferred to the token in use.
     ///
-    /// A refused token gives way to one that was requested no earlier, so a store cannot bring back
-    /// an older one.
-    pub(crate) fn wants_at(&self, now: Timestamp, other: &Fetched) -> bool {
+    /// A doubted token is replaced only by a token that was requested at the same time or later, so
+    /// that a store cannot bring back an older token.
+    pub(crate) fn prefers_at(&self, now: Timestamp, other: &Fetched) -> bool {
         let Some(expires_at) = other.sent.checked_add(other.life) else {
             return false;
         };
@@ -227,7 +228,7 @@ impl State {
         match self
             .token
             .as_ref()
-            .filter(|it| it.lifetime.is_fresh_at(now))
+            .filter(|it| it.lifetime.is_valid_at(now))
         {
             None => !left.is_zero(),
             Some(token) if self.refusals.is_doubted() => {
@@ -239,7 +240,7 @@ impl State {
 
     pub(crate) fn phase_at(&self, now: Timestamp) -> Phase {
         match &self.token {
-            Some(token) if token.lifetime.is_fresh_at(now) => {
+            Some(token) if token.lifetime.is_valid_at(now) => {
                 if self.refusals.is_doubted() {
                     Phase::Doubted
                 } else if token.lifetime.renew_at.has_come_at(now) {
@@ -254,30 +255,30 @@ impl State {
     }
 
     pub(crate) fn health_at(&self, now: Timestamp) -> Health {
-        let token = self.fresh_at(now);
+        let token = self.valid_at(now);
         let due = token.map_or(Duration::ZERO, |(_, life)| life.renew_at.left_at(now));
         Health {
             phase: self.phase_at(now),
             generation: self.generation,
             life_left: token.map(|(_, life)| life.expires_at.left_at(now)),
             last_error: self.failure.as_ref().map(|failure| failure.error.clone()),
-            next_attempt: due.max(self.quiet_at(now)),
-            waiting_for: self.under_way.map(|(_, began)| began.age_at(now)),
+            next_attempt: due.max(self.backoff_left_at(now)),
+            waiting_for: self.in_flight.map(|(_, began)| began.age_at(now)),
             refused_for: token.and(self.refusals.doubted_for_at(now)),
             last_success: self.succeeded_at.map(|at| at.age_at(now)),
             endpoint: String::new(),
         }
     }
 
-    fn asked(&mut self, now: Timestamp) -> Action {
+    fn needed(&mut self, now: Timestamp) -> Action {
         self.expire(now);
         if self.token.is_none() {
             return self.request_at(now);
         }
-        let Some((Reason::Refused, began)) = self.under_way else {
+        let Some((Reason::Refused, began)) = self.in_flight else {
             return Action::Send;
         };
-        let until = began.checked_add(PATIENCE);
+        let until = began.checked_add(LONGEST_DELAY);
         match until.filter(|until| self.refusals.is_doubted() && !until.has_come_at(now)) {
             Some(until) => Action::JoinUntil(until.steady),
             None => Action::Send,
@@ -286,7 +287,7 @@ impl State {
 
     /// Starts or joins a request for a call that has no token.
     fn request_at(&mut self, now: Timestamp) -> Action {
-        if self.under_way.is_some() {
+        if self.in_flight.is_some() {
             return Action::Join;
         }
         if let Some(error) = self.backoff_error_at(now) {
@@ -294,13 +295,13 @@ impl State {
         }
         let first = self.generation == 0;
         let reason = if first { Reason::Start } else { Reason::Expiry };
-        self.under_way = Some((reason, now));
+        self.in_flight = Some((reason, now));
         Action::Request
     }
 
     fn timer(&mut self, now: Timestamp) -> Action {
         self.expire(now);
-        let (None, Some(token)) = (self.under_way, &self.token) else {
+        let (None, Some(token)) = (self.in_flight, &self.token) else {
             return Action::Rest;
         };
         let Lifetime {
@@ -311,11 +312,11 @@ impl State {
         if renew_at == expires_at {
             return Action::Sleep(expires_at.left_at(now));
         }
-        let wait = renew_at.left_at(now).max(self.quiet_at(now));
+        let wait = renew_at.left_at(now).max(self.backoff_left_at(now));
         if !wait.is_zero() {
             return Action::Sleep(wait);
         }
-        self.under_way = Some((Reason::Schedule, now));
+        self.in_flight = Some((Reason::Schedule, now));
         Action::Request
     }
 
@@ -326,8 +327,8 @@ impl State {
             let reason = "its token was expired on arrival, by the clock of this machine";
             return self.failed(&TokenError::new(Kind::Malformed(reason)), now);
         };
-        let under_way = self.under_way.take();
-        let reason = under_way.map_or(Reason::Start, |(reason, _)| reason);
+        let in_flight = self.in_flight.take();
+        let reason = in_flight.map_or(Reason::Start, |(reason, _)| reason);
         if let Some(failure) = self.failure.take() {
             let down = failure.since.age_at(now);
             self.notices.push(Notice::Recovered(down));
@@ -349,10 +350,10 @@ impl State {
     }
 
     fn failed(&mut self, error: &TokenError, now: Timestamp) -> Action {
-        let under_way = self.under_way.take();
-        let reason = under_way.map_or(Reason::Start, |(reason, _)| reason);
+        let in_flight = self.in_flight.take();
+        let reason = in_flight.map_or(Reason::Start, |(reason, _)| reason);
         let before = self.failure.take();
-        // Without credentials nothing was sent, and they may be there soon.
+        // Without credentials nothing was sent, and the provider may return them soon.
         let is_short = error.is_transient() || error.is_missing_credentials();
         let wait = self
             .backoff
@@ -393,7 +394,7 @@ impl State {
     fn refused(&mut self, generation: u64, now: Timestamp) -> Action {
         self.expire(now);
         match &self.token {
-            // The refused token has expired since: a resend needs another one.
+            // The refused token has expired since. A resend needs a new token.
             None => {
                 return match self.request_at(now) {
                     Action::Fail(_) => Action::Rest,
@@ -407,19 +408,19 @@ impl State {
             self.notices.push(Notice::Refused(generation));
         }
         let may_refresh = self.refusals.refused_at(now);
-        if self.under_way.is_some() {
+        if self.in_flight.is_some() {
             return Action::Join;
         }
-        if !may_refresh || !self.quiet_at(now).is_zero() {
+        if !may_refresh || !self.backoff_left_at(now).is_zero() {
             return Action::Rest;
         }
         self.refusals.charge_at(now);
-        self.under_way = Some((Reason::Refused, now));
+        self.in_flight = Some((Reason::Refused, now));
         Action::Request
     }
 
     /// The rest of the backoff.
-    fn quiet_at(&self, now: Timestamp) -> Duration {
+    fn backoff_left_at(&self, now: Timestamp) -> Duration {
         let failure = self.failure.as_ref();
         failure.map_or(Duration::ZERO, |failure| {
             failure.until.saturating_duration_since(now.steady)
@@ -435,14 +436,13 @@ impl State {
     }
 
     fn expire(&mut self, now: Timestamp) {
-        if self.token.is_some() && self.fresh_at(now).is_none() {
+        if self.token.is_some() && self.valid_at(now).is_none() {
             self.token = None;
         }
     }
 }
 
-/// A doubted token delays the calls of others by this much at most, counted from the start of the
-/// refresh.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// A failure that goes on is logged this often.
+/// The longest delay of a call by a doubted token, counted from the start of the refresh.
+const LONGEST_DELAY: Duration = Duration::from_secs(1);
+/// The time between two log lines of a failure that continues.
 const LOG_EVERY: Duration = Duration::from_secs(60);

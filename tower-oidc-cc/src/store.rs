@@ -30,23 +30,24 @@ pub(crate) mod file;
 #[cfg(test)]
 mod tests;
 
-/// Keeps a token for other processes, so that a fleet makes one token request and not one each.
+/// Shares a token between processes, so that all of them together make one token request.
 ///
-/// Use it where many processes share one client: a file for those of one machine, Redis or Valkey
-/// for those of several. [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store) takes it.
-/// It is read before each token request and written after one that succeeded. A call that finds a
-/// valid token never waits for it.
+/// Use it where many processes share one client: a file for processes on one machine, Redis or Valkey
+/// for several machines. [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store) takes it. The
+/// store is read before each token request, and written after a successful one. A call that finds a
+/// valid token does not wait for the store.
 ///
 /// A store that fails, takes longer than two seconds, or holds no usable token is skipped: the
 /// process requests a token itself. A store holds the token in clear: restrict its readers, or
 /// encrypt the bytes of [`StoredToken::as_bytes`].
 ///
-/// A key names the endpoint, the client id and all parameters, each with its length. The secret is
-/// not in it, but the values of [`TokenSourceBuilder::parameter`](crate::TokenSourceBuilder::parameter) are.
+/// A key contains the address of the endpoint, the client id and all values of
+/// [`TokenSourceBuilder::parameter`](crate::TokenSourceBuilder::parameter), each with its length. It
+/// does not contain the secret.
 ///
 /// # Cancel safety
 ///
-/// Each future is dropped if it takes too long. A write that is interrupted must leave the old
+/// Each future is dropped after two seconds. A write that is interrupted must leave the old
 /// entry or no entry: write a file beside the old one, and rename it.
 ///
 /// # Examples
@@ -107,7 +108,7 @@ pub trait TokenStore: Send + Sync + 'static {
 
     /// Saves a token under this key, and ends the lease of the key.
     ///
-    /// The token is worthless after [`StoredToken::expires_at`], by the wall clock.
+    /// The entry can be removed after [`StoredToken::expires_at`], by the wall clock.
     ///
     /// # Errors
     ///
@@ -120,24 +121,24 @@ pub trait TokenStore: Send + Sync + 'static {
 
     /// Takes the lease of this key for `term`, and returns whether it was free.
     ///
-    /// It ends by itself, so that another process takes over when this one dies. If two processes
-    /// hold it, both request a token, and nothing else goes wrong.
+    /// The lease must end after `term`, so that another process can request a token if this one ends.
+    /// If two processes hold the lease, both request a token, and there is no other harm.
     ///
     /// # Errors
     ///
-    /// Any failure of the store. It is no error if another process holds the lease: return `false`.
+    /// Any failure of the store. If another process holds the lease, return `false` and no error.
     fn lease(
         &self,
         key: &str,
         term: Duration,
     ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send;
 
-    /// Gives back the lease before the end of its term, and returns whether it was given back. By
-    /// default this process keeps it for its next attempt.
+    /// Gives back the lease before the end of its term, and returns whether it was given back.
     ///
-    /// A process that was suspended may call it after its term, when the lease belongs to another
-    /// one. Mark each lease with its owner, such as a random value in Redis, and compare it. It is
-    /// also called from a `drop`, so spawn work that takes time.
+    /// The default does nothing and returns `false`: this process keeps the lease for its next attempt.
+    /// A process that was suspended may call this method after the term, when another process holds
+    /// the lease. So mark each lease with its owner, such as a random value in Redis, and compare the
+    /// mark. The method is also called from a `drop`, so spawn work that takes time.
     fn release(&self, key: &str) -> bool {
         let _ = key;
         false
@@ -146,8 +147,7 @@ pub trait TokenStore: Send + Sync + 'static {
 
 /// A token for a [`TokenStore`]: its bytes and its expiry.
 ///
-/// `Debug` shows no token. Times are those of the wall clock, the
-/// only one that two machines share.
+/// `Debug` shows no token. Times are times of the wall clock, the only clock that two machines share.
 #[derive(Clone)]
 pub struct StoredToken {
     bytes: Vec<u8>,
@@ -157,17 +157,18 @@ pub struct StoredToken {
 /// The content of the bytes. Times are milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
 struct Entry<'a> {
-    /// The key that it was saved under, against a store that mixes its entries up.
+    /// The key of the entry, to detect a store that returns another entry.
     #[serde(borrow)]
     key: Cow<'a, str>,
     #[serde(borrow)]
     token: Cow<'a, str>,
     issued: u64,
-    /// As the endpoint returned it.
+    /// The life as the endpoint returned it.
     life: u64,
 }
 
-/// Looks for a token of another process before a token request, and saves the own one after it.
+/// The store of one source: finds a token of another process, and saves one of this process. It takes
+/// the lease before a token request.
 pub(crate) struct Leases {
     store: Box<dyn Erased>,
     clock: Clock,
@@ -184,7 +185,7 @@ pub(crate) struct Leases {
 /// One operation.
 type Work<'a, T> = BoxFuture<'a, Result<T, Box<dyn Error + Send + Sync>>>;
 
-/// A [`TokenStore`] without its type.
+/// The object-safe form of a [`TokenStore`].
 pub(crate) trait Erased: Send + Sync {
     fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>>;
     fn save<'a>(&'a self, key: &'a str, token: &'a StoredToken) -> Work<'a, ()>;
@@ -213,9 +214,9 @@ impl<S: TokenStore> Erased for S {
 // === impl StoredToken ===
 
 impl StoredToken {
-    /// Takes the bytes that a store was given earlier.
+    /// Takes bytes that an earlier [`as_bytes`](Self::as_bytes) returned.
     ///
-    /// They are parsed when they are used, so this does not fail.
+    /// This does not fail: a token of malformed bytes is skipped when it is used.
     #[must_use]
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
@@ -231,7 +232,7 @@ impl StoredToken {
         &self.bytes
     }
 
-    /// The expiry of the token on the wall clock; 1970 if these bytes are not this crate's.
+    /// The expiry of the token on the wall clock; 1970 if the bytes are malformed.
     #[must_use]
     pub fn expires_at(&self) -> SystemTime {
         self.expires_at
@@ -242,7 +243,7 @@ impl StoredToken {
         entry(&self.bytes).is_some_and(|entry| entry.key == key)
     }
 
-    /// `None` for times that no clock can show.
+    /// `None` for times outside of the clock's range.
     pub(crate) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
         let life = life.min(LONGEST);
         let entry = Entry {
@@ -257,7 +258,8 @@ impl StoredToken {
         })
     }
 
-    /// `None` if it is no entry of this key, has expired, or is dated far in the future.
+    /// `None` if the bytes are no entry of this key, or if the token has expired or is dated far in the
+    /// future.
     pub(crate) fn read_at(&self, now: Timestamp, key: &str) -> Option<Issued> {
         let entry = entry(&self.bytes).filter(|entry| entry.key == key)?;
         let age = match now.wall.duration_since(time(entry.issued)?) {
@@ -267,7 +269,8 @@ impl StoredToken {
         };
         let life = Duration::from_millis(entry.life).min(LONGEST);
         let left = life.checked_sub(age).filter(|left| !left.is_zero())?;
-        // A machine that was started after the token was issued counts what is left of it.
+        // The steady clock of a machine that started after the token was issued cannot show that time.
+        // The life that is left then counts from now.
         let (sent, life) = now
             .checked_sub(age)
             .map_or((now, left), |sent| (sent, life));
@@ -311,26 +314,27 @@ impl Leases {
         }
     }
 
-    /// A token of another process that is wanted; `None` if this process has to request one.
+    /// Returns a token of another process that this process prefers; `None` if it must request one.
     ///
-    /// While another process holds the lease, this one waits for its token for `PATIENCE`.
+    /// While another process holds the lease, this process waits for its token, for `LONGEST_WAIT` at
+    /// most.
     pub(crate) async fn find(
         &mut self,
         credentials: &Credentials,
-        wants: impl Fn(&Issued) -> bool + Send,
+        prefers: impl Fn(&Issued) -> bool + Send,
     ) -> Option<Issued> {
         let key = push(self.kind.clone(), credentials.client_id());
         if key != self.key {
             self.release();
             (self.key, self.leased) = (key, None);
         }
-        let give_up = self.clock.now().steady.checked_add(PATIENCE)?;
+        let give_up = self.clock.now().steady.checked_add(LONGEST_WAIT)?;
         loop {
             let found = bounded("load", self.store.load(&self.key)).await?;
-            // Read after the answer, because a slow store makes no token younger.
+            // The clock is read after the store has answered, because a token ages meanwhile.
             let now = self.clock.now();
             let issued = found.and_then(|stored| stored.read_at(now, &self.key));
-            if let Some(issued) = issued.filter(&wants) {
+            if let Some(issued) = issued.filter(&prefers) {
                 self.release();
                 return Some(issued);
             }
@@ -339,11 +343,11 @@ impl Leases {
                 return None;
             }
             if bounded("lease", self.store.lease(&self.key, self.term)).await? {
-                // Counted from before the request, so that it is not thought to last longer than it
-                // does. The loop looks again, because the last holder may have saved a token since.
+                // Counted from before the request, so that this process never assumes a lease that has
+                // ended. The loop reads again, because the last holder may have saved a token since.
                 self.leased = now.checked_add(self.term);
             } else {
-                sleep(LOOK).await;
+                sleep(LOAD_EVERY).await;
             }
         }
     }
@@ -376,9 +380,9 @@ impl Drop for Leases {
     }
 }
 
-/// `None` if the store failed, which is logged.
+/// Runs one operation with a timeout. Logs a failure and returns `None`.
 async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Option<T> {
-    match timeout(BOUND, work).await {
+    match timeout(OPERATION_TIMEOUT, work).await {
         Ok(Ok(done)) => return Some(done),
         Ok(Err(error)) => {
             let error = redacted(&error.to_string());
@@ -389,7 +393,7 @@ async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Option<T> {
     None
 }
 
-/// Names a kind of token: everything that makes one differ from another, but for the client id.
+/// Returns the key without the client id: the endpoint and the parameters.
 fn kind(endpoint: &TokenEndpoint, parameters: &[(String, String)]) -> String {
     let uri = endpoint.uri().to_string();
     let fields = parameters
@@ -399,7 +403,7 @@ fn kind(endpoint: &TokenEndpoint, parameters: &[(String, String)]) -> String {
     parts.fold(String::from("tower-oidc-cc"), push)
 }
 
-/// Appends a part of a name behind its length, so that no two kinds of tokens share a name.
+/// Appends a part to a key, after its length, so that different parts never make the same key.
 fn push(name: String, part: &str) -> String {
     format!("{name} {}:{part}", part.len())
 }
@@ -416,16 +420,16 @@ fn time(millis: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
-/// Between two looks for the token of another process: fifty waiting processes make two hundred
-/// reads a second, which a Redis does not notice.
-const LOOK: Duration = Duration::from_millis(250);
-/// The time for one operation. A slower store costs more than the token request that it saves.
-pub(crate) const BOUND: Duration = Duration::from_secs(2);
-/// The wait for a token of another process: two leases and a healthy answer. When a process that was
-/// stopped with the lease loses it, one other process takes over.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
-/// Two machines that keep time agree within milliseconds. The clock of one whose token comes from
-/// further in the future is wrong.
+/// The time between two reads of the store while another process holds the lease. Fifty waiting
+/// processes make two hundred reads a second, a small load for Redis.
+const LOAD_EVERY: Duration = Duration::from_millis(250);
+/// The timeout of one operation. A slower store costs more than the token request that it saves.
+pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
+/// The wait for a token of another process: two leases and one healthy token request. If a process is
+/// stopped while it holds the lease, another one can take the next lease within this time.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(12);
+/// The clocks of two synchronised machines agree within milliseconds. A token that is dated further in
+/// the future than this comes from a wrong clock.
 const SKEW: Duration = Duration::from_secs(60);
-/// An entry that claims a longer life costs a request a day.
+/// The longest life of an entry. A token that lives longer is requested once a day.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -22,32 +22,31 @@ mod message;
 pub(crate) mod service;
 
 /// The properties of a request that change the meaning of its response.
-///
-/// A 416 depends on `Range`, and a page on `Accept`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    /// Whether the request has a `Range`, which a 416 may refuse.
-    part: bool,
-    /// Whether the request accepts data only, so that a page is an error.
-    data: bool,
+pub(crate) struct Expected {
+    /// Whether the request has a `Range`, which can be the reason for a 416.
+    has_range: bool,
+    /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
+    is_data_only: bool,
 }
 
 /// The hint of a response's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hint {
-    /// The least wait before another attempt.
+    /// The minimum wait before another attempt.
     wait: Option<Duration>,
-    /// Whether a quota of longer than a minute is used up, which is too long to sleep.
+    /// Whether the quota is used up for longer than a minute.
     is_long: bool,
 }
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
 ///
-/// A success is `Ok`: 2xx and 304.
+/// A success is `Ok`: a 304, or a 2xx that is not an HTML page in place of the JSON or XML that the
+/// request accepts.
 ///
-/// `request` has the headers that were sent: `Range` and `Accept` change the meaning of a response.
-/// `body` is the part that was read, complete or not. A compressed body
-/// gives no message: decompress it first.
+/// `request` holds the headers of the request: `Range` and `Accept` change the meaning of a response.
+/// `body` is the part of the body that was read. A compressed body yields no message: decompress it
+/// first.
 ///
 /// # Errors
 ///
@@ -72,18 +71,18 @@ pub fn classify(
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let error = error_of(Asked::of(request), status, headers, body.as_ref());
+    let error = error_of(Expected::of(request), status, headers, body.as_ref());
     error.map_or(Ok(()), Err)
 }
 
 /// Returns the error of a response, or `None` for a success.
 pub(crate) fn error_of(
-    asked: Asked,
+    expected: Expected,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Error> {
-    let kind = by_head(status, headers, asked)?;
+    let kind = by_head(status, headers, expected)?;
     let Hint { wait, is_long } = hint(status, headers, clock::wall);
     let kind = if kind == Kind::Throttled && is_long {
         Kind::QuotaExhausted
@@ -103,8 +102,8 @@ pub(crate) fn error_of(
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    // A 407 counts as answered: a tunnel's 407 does not reach this code, and a service may also
-    // send one.
+    // A 407 counts as answered, because a service may send one. The 407 of a proxy's tunnel is a
+    // connect error and does not reach this code.
     facts.sent = Sent::Answered;
     facts.status = Some(status);
     facts.message = message.and_then(|message| {
@@ -119,7 +118,8 @@ pub(crate) fn error_of(
         .filter(|_| text.is_none() && !body.is_empty())
         .and_then(shown);
     facts.request_id = request_id(headers);
-    // The same bound as for reads from the wire, because an error may live through a long wait.
+    // The same bound as for a read from the connection, because an error may be kept for a long
+    // wait.
     let kept = body.get(..MOST_BYTES).unwrap_or(body);
     facts.is_cut = kept.len() < body.len();
     facts.body = kept.to_vec().into();
@@ -134,9 +134,9 @@ pub(crate) fn error_of(
 /// The kind of a response head, or `None` for a success.
 ///
 /// An unregistered status is read as the first of its class (RFC 9110, section 15).
-fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind> {
+fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Option<Kind> {
     if is_success(status) {
-        return is_page(status, headers, asked).then_some(Kind::UnexpectedAnswer);
+        return is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
     }
     let ranged = headers.contains_key(CONTENT_RANGE);
     Some(match status.as_u16() {
@@ -148,14 +148,14 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
         // A hint means that the condition is temporary (RFC 9110, section 15.5.14).
         413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
         // The service gives 416 and 423 meanings of its own, unlike RFC 9110 and RFC 4918.
-        // With a `Content-Range` it is about a range, which a layer below may have requested.
+        // A 416 with `Content-Range` is about a range, which a layer below may have requested.
         416 if ranged => Kind::Rejected,
-        416 if asked.part => Kind::RangeUnclear,
+        416 if expected.has_range => Kind::RangeUnclear,
         416 => Kind::ConnectionLimit,
         421 => Kind::Misdirected,
         423 => Kind::RateExceeded,
         429 => Kind::Throttled,
-        // Not implemented, wrong version, misconfigured, out of room, loop, extension.
+        // The server cannot process the request, and a retry does not change that.
         501 | 505..=508 | 510 => Kind::Rejected,
         // Section 15 of RFC 9110: an invalid status is a server's error.
         500..=999 => Kind::Unavailable,
@@ -163,7 +163,7 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
     })
 }
 
-/// Whether the response passes unchanged, if it is no [page](is_page): 2xx and 304.
+/// Whether the status is a success: 2xx or 304. A success may still be a [page](is_page).
 #[inline]
 pub(crate) fn is_success(status: StatusCode) -> bool {
     status.is_success() || status == StatusCode::NOT_MODIFIED
@@ -171,8 +171,8 @@ pub(crate) fn is_success(status: StatusCode) -> bool {
 
 /// Whether a success is an HTML page in place of data. A response without content is never a page.
 #[inline]
-pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, asked: Asked) -> bool {
-    asked.data && status.is_success() && is_html(headers) && !is_empty(status, headers)
+pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expected) -> bool {
+    expected.is_data_only && status.is_success() && is_html(headers) && !is_empty(status, headers)
 }
 
 fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -198,8 +198,8 @@ fn coding(headers: &HeaderMap) -> Option<&str> {
     codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
 }
 
-/// Whether a body is plain text. Some servers declare codings that they did not apply. A coded body
-/// has control characters.
+/// Whether a body is plain text although a coding is declared: some servers declare a coding and do
+/// not apply it. A coded body has control characters.
 fn is_plain(text: &str) -> bool {
     !text.contains(|c: char| c.is_control() && !c.is_whitespace())
 }
@@ -207,7 +207,7 @@ fn is_plain(text: &str) -> bool {
 /// Reads `Retry-After`, and for a 429 without one the reset of Kong's limit.
 ///
 /// Kong sends `RateLimit-Remaining`, `RateLimit-Reset` and `X-RateLimit-Remaining-Day` with every
-/// status. They are a reason to wait only if the limit caused the response.
+/// status. They matter only in a 429.
 fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> SystemTime) -> Hint {
     // Dates count from the server's `Date`, so that a skewed clock changes nothing.
     let sent = || {
@@ -215,14 +215,14 @@ fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> SystemTime) 
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         date.unwrap_or_else(&wall)
     };
-    let asked = retry_after(headers, sent);
+    let requested = retry_after(headers, sent);
     if status != StatusCode::TOO_MANY_REQUESTS {
         return Hint {
-            wait: asked,
+            wait: requested,
             is_long: false,
         };
     }
-    let wait = asked.or_else(|| reset(headers));
+    let wait = requested.or_else(|| reset(headers));
     Hint {
         wait,
         is_long: has_long_window(headers) || wait > Some(Duration::from_secs(MINUTE)),
@@ -288,25 +288,25 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-// === impl Asked ===
+// === impl Expected ===
 
-impl Asked {
+impl Expected {
     /// Reads the headers of a request.
     #[inline]
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
-        let mut asked = Self::default();
+        let mut expected = Self::default();
         let mut data = None;
         for (name, value) in headers {
             if *name == ACCEPT {
-                // As most requests have it.
+                // The value of most requests, compared first.
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
             }
-            asked.part |= *name == RANGE;
+            expected.has_range |= *name == RANGE;
         }
-        asked.data = data == Some(true);
-        asked
+        expected.is_data_only = data == Some(true);
+        expected
     }
 }
 
@@ -324,8 +324,8 @@ fn is_data(accepted: &[u8]) -> bool {
     })
 }
 
-/// Bytes of an error body that are read. The largest known error page of the gateways has 4 KiB.
-/// Reading more costs more than a new connection.
+/// The most bytes of an error body that are read. The largest known error page of a gateway has
+/// 4 KiB. Reading more costs more than a new connection.
 const MOST_BYTES: usize = 16 * 1024;
 
 /// The longest window that is worth a wait. Kong's next longer window is an hour.

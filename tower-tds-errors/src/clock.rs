@@ -11,9 +11,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The deadline of a call: an extension of its request, for the layers below a retry layer.
 ///
-/// At the deadline, a layer that reads this extension returns an error, with the cause of the wait
-/// or the status of the response. A [`Retry`](crate::Retry) layer keeps the deadline that its
-/// caller set, and sets its own on each attempt.
+/// At the deadline, a layer that reads this extension returns an error with the cause of the wait
+/// or with the status of the response. A [`Retry`](crate::Retry) uses the earlier of the caller's
+/// deadline and its own, and sets it on each attempt.
 ///
 /// # Examples
 ///
@@ -28,9 +28,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadlineAt(pub Instant);
 
-/// A timer that is created when a wait begins, so an immediate response costs none.
+/// A timer that is created when a wait begins, so an immediate response needs none.
 ///
-/// Outside a runtime there is none, and each poll compares the time with the clock.
+/// Outside a runtime no timer is created, and each poll compares the deadline with the clock.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 
@@ -48,12 +48,12 @@ impl DeadlineAt {
 // === impl Timer ===
 
 impl Timer {
-    /// Whether the timer wakes the task that polls it.
+    /// Whether there is a timer that wakes the polling task.
     pub(crate) const fn has_clock(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Waits until `at`, and for ever if there is no such time.
+    /// Waits until `at`, or forever if it is `None`.
     pub(crate) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else {
             return Poll::Pending;

@@ -1,4 +1,4 @@
-//! The crate's error: one word wide, with what is known of a failed call, and its caller's next move.
+//! The crate's error: a pointer to the facts of a failed call.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -51,12 +51,12 @@ struct Inner {
 #[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
-    /// A change of the kind does not change it.
+    /// [`set_kind`](Self::set_kind) does not change it.
     pub(crate) sent: Sent,
     pub(crate) status: Option<StatusCode>,
-    /// The service's words, scrubbed.
+    /// The message of the service, without possible secrets.
     pub(crate) message: Option<Box<str>>,
-    /// The coding in which the body was left.
+    /// The content coding of a body that was not decoded.
     pub(crate) coding: Option<Box<str>>,
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
@@ -70,7 +70,7 @@ pub(crate) struct Facts {
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
     pub(crate) gave_up: Option<GiveUp>,
-    /// The wait that the deadline ended.
+    /// The cause of the wait at the deadline.
     pub(crate) waited_for: Option<Cow<'static, str>>,
     /// The received and the announced bytes of a success that ended early.
     pub(crate) received: Option<u64>,
@@ -88,9 +88,9 @@ pub(crate) struct Facts {
 impl Error {
     /// Creates an error of `kind`, caused by `source`.
     ///
-    /// If `source` wraps an error of this type, this one keeps its status, hint and attempts. It
-    /// keeps [`sent`](Self::sent) too, if that is [`Sent::Answered`] or [`Sent::Unknown`]. In all
-    /// other cases `kind` decides: after [`Kind::Connect`], for example, nothing was sent.
+    /// If `source` wraps an error of this type, the new error keeps its status, hint and attempts.
+    /// It also keeps [`sent`](Self::sent), if that is [`Sent::Answered`] or [`Sent::Unknown`].
+    /// Otherwise `kind` decides: with [`Kind::Connect`], for example, nothing was sent.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
@@ -109,14 +109,15 @@ impl Error {
         Self::build(facts, Some(source))
     }
 
-    /// Sets the least wait before another attempt.
+    /// Sets the minimum wait before another attempt.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.facts_mut().retry_after = Some(wait);
         self
     }
 
-    /// Sets the request that failed, if it is not the caller's own, such as a token request.
+    /// Sets the request that failed, if it is not the request of the caller, for example a token
+    /// request.
     #[must_use]
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
         let facts = self.facts_mut();
@@ -156,7 +157,7 @@ impl Error {
         self
     }
 
-    /// Marks a refused call that a newer token may help.
+    /// Marks a refused call that may succeed with a newer token.
     ///
     /// A retry layer sends it once more, at once and without a charge to its budget.
     #[must_use]
@@ -176,8 +177,8 @@ impl Error {
 
     /// Sets why there is no further attempt, so that a retry layer makes none.
     ///
-    /// Use [`GiveUp::Forbidden`] in a layer where the next attempt would fail in the same way, for
-    /// example with the same token.
+    /// Use [`GiveUp::Forbidden`] in a layer that can foresee that the next attempt fails in the
+    /// same way, for example because it would carry the same token.
     pub fn set_gave_up(&mut self, reason: GiveUp) {
         self.facts_mut().gave_up = Some(reason);
     }
@@ -200,9 +201,9 @@ impl Error {
     /// });
     /// let stack = ServiceBuilder::new()
     ///     .layer(RetryLayer::new())
-    ///     // This service says 404 while it is deployed.
+    ///     // This service returns 404 while it is being deployed.
     ///     .map_err(|mut error: Error| {
-    ///         if error.message().is_some_and(|said| said.starts_with("no Route")) {
+    ///         if error.message().is_some_and(|text| text.starts_with("no Route")) {
     ///             error.set_kind(Kind::Unavailable);
     ///         }
     ///         error
@@ -231,9 +232,9 @@ impl Error {
 
     /// Whether a retry of the same request may succeed.
     ///
-    /// It stays true when the attempts are used up, which [`gave_up`](Self::gave_up) shows. It is
-    /// false if a layer forbids a retry, and for a [`Kind::Unauthorized`] whose body was cut,
-    /// because the rest may hold the reason.
+    /// It stays true when the attempts are used up: see [`gave_up`](Self::gave_up). It is false if
+    /// a layer forbids a retry. It is also false for a [`Kind::Unauthorized`] whose body was cut,
+    /// because the missing part may contain the reason.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
@@ -242,7 +243,7 @@ impl Error {
     /// Whether all other calls of the same job will fail for the same reason.
     ///
     /// The reasons are a quota that is used up for longer than a minute, wrong credentials, and a
-    /// wrong certificate.
+    /// failed TLS handshake.
     ///
     /// # Examples
     ///
@@ -271,7 +272,8 @@ impl Error {
         self.kind() == Kind::Tls && self.causes().any(unknown)
     }
 
-    /// Whether something took too long: an attempt, a limit, the service, or the call as a whole.
+    /// Whether a timeout ended an attempt, a wait for a limit, the service's work, or the whole
+    /// call.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         let late = [408, 504, 522, 524];
@@ -281,13 +283,13 @@ impl Error {
             || self.inner.source.as_deref().is_some_and(chain::is_late)
     }
 
-    /// Whether the request can have reached the service, by any of its attempts.
+    /// Whether any attempt of the request can have reached the service.
     #[must_use]
     pub fn sent(&self) -> Sent {
         self.facts().sent
     }
 
-    /// The status, if the service answered.
+    /// The status, if the service responded.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         self.facts().status
@@ -308,9 +310,9 @@ impl Error {
         &self.facts().body
     }
 
-    /// The least wait before another attempt, counted from the error.
+    /// The minimum wait before another attempt, counted from the error.
     ///
-    /// It is the wait that the service requests, and at least a second after
+    /// It is the wait that the service requests, and at least one second after
     /// [`Kind::RateExceeded`](crate::Kind::RateExceeded).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -335,7 +337,7 @@ impl Error {
         self.facts().attempts
     }
 
-    /// The length of the call with all attempts and waits, if there was a retry layer.
+    /// The duration of the call with all attempts and waits, if there was a retry layer.
     #[must_use]
     pub fn elapsed(&self) -> Option<Duration> {
         self.facts().elapsed
@@ -343,14 +345,14 @@ impl Error {
 
     /// Why the retry layer gave up, if there was one.
     ///
-    /// An outer retry layer does not retry an error with a reason, so nested layers do not multiply
-    /// requests.
+    /// An outer retry layer does not retry an error that has a reason, so nested retry layers do
+    /// not multiply requests.
     #[must_use]
     pub fn gave_up(&self) -> Option<GiveUp> {
         self.facts().gave_up
     }
 
-    /// The wait that the deadline ended.
+    /// The cause of the wait at the deadline.
     #[must_use]
     pub fn waited_for(&self) -> Option<&str> {
         self.facts().waited_for.as_deref()
@@ -403,7 +405,7 @@ impl Facts {
         }
     }
 
-    /// Changes the kind, and raises the wait to the kind's least.
+    /// Changes the kind, and raises the wait to the minimum of the kind.
     pub(crate) fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
         if kind.row().advice == Advice::Silence && self.retry_after < Some(SILENCE) {

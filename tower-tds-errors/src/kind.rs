@@ -6,15 +6,14 @@ use std::time::Duration;
 /// Whether a failed request can have reached the service.
 ///
 /// A limiter uses it to return unused permits at once. The retry layer uses it to decide whether to
-/// resend a request that is not idempotent. [`Error::new`](crate::Error::new) keeps `Answered` and
-/// `Unknown` of an error of this crate in its source; otherwise the given kind decides.
+/// resend a request that is not idempotent. [`Error::new`](crate::Error::new) describes the value
+/// of an error that wraps another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sent {
     /// The service responded, so it has received and counted the request.
     Answered,
-    /// Nothing of the request reached the service, or the server reports that it processed none of
-    /// it.
+    /// The request did not reach the service, or the server reported that it did not process it.
     Never,
     /// The request may have arrived, and there is no response.
     #[default]
@@ -26,15 +25,15 @@ pub enum Sent {
 pub(crate) enum Advice {
     /// A retry cannot help.
     Never,
-    /// Once and at once: a layer below gets a new token or another connection.
+    /// Once, without a wait: a layer below gets a new token or another connection.
     Once,
     /// Once, with full jitter.
     OnceLater,
     /// With full jitter.
     Backoff,
-    /// With full jitter after a second of silence.
+    /// After a second, with full jitter.
     Silence,
-    /// With full jitter after the requested wait, or after a second of silence if there is none.
+    /// After the requested wait, or after a second if there is none, with full jitter.
     Quota,
 }
 
@@ -44,7 +43,8 @@ pub(crate) enum Advice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GiveUp {
-    /// Another attempt cannot help, or the one remedy failed: a second refused token.
+    /// Another attempt cannot help, or the only allowed retry failed, for example with a second
+    /// refused token.
     Fatal,
     /// The attempts are used up.
     Attempts,
@@ -57,7 +57,7 @@ pub enum GiveUp {
     Budget,
     /// The body cannot be sent twice.
     NotReplayable,
-    /// The request may have arrived, and its method may not run twice; see
+    /// The request may have arrived, and its method is not idempotent; see
     /// [`Repeat`](crate::Repeat).
     NotIdempotent,
     /// The service below failed to become ready again, or there is no runtime to wait in.
@@ -78,7 +78,7 @@ pub(crate) struct Row {
     pub(crate) next: &'static str,
 }
 
-/// One table makes the type, the list and the rows.
+/// Generates `Kind`, `Kind::ALL` and `Kind::row` from one table.
 macro_rules! kinds {
     ($(#[$about:meta])* pub enum Kind { $(
         $(#[$doc:meta])+
@@ -92,7 +92,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// Every kind, for tables and metrics that are set up ahead.
+            /// All kinds, for example to register metrics in advance.
             pub const ALL: &'static [Self] = &[$(Self::$kind),+];
 
             pub(crate) const fn row(self) -> Row {
@@ -125,7 +125,7 @@ kinds! {
     /// assert_eq!(Kind::RateExceeded.to_string(), "rate_exceeded");
     /// ```
     pub enum Kind {
-        /// The request arrived without its token. No token is invalidated.
+        /// The request arrived without its token. The token layer keeps the token.
         MissingCredentials: "missing_credentials", Never, Answered,
             "request arrived without a token",
             "check whether a proxy removes the Authorization header; if none was sent, send a token";
@@ -133,7 +133,7 @@ kinds! {
         InvalidToken: "invalid_token", Once, Answered,
             "token invalid or expired",
             "get a new token; if that fails too, check realm and clock";
-        /// A 401 without a reason. The token layer treats it as it treats an invalid token.
+        /// A 401 without a known reason. The token layer treats it like an invalid token.
         Unauthorized: "unauthorized", Once, Answered,
             "token refused without a reason",
             "get a new token; if that fails too, check the key on the service's site";
@@ -141,56 +141,58 @@ kinds! {
         MissingRole: "missing_role", Never, Answered,
             "token lacks the role for this data",
             "request the role for the member that owns the key";
-        /// No token is available at the moment. The token endpoint is at fault, not the service.
+        /// No token is available at the moment. The failure is at the token endpoint, not at the
+        /// service.
         TokenUnavailable: "token_unavailable", Backoff, Never,
             "no token available",
             "retry later";
         /// No token is available until the configuration changes: the client credentials or the
-        /// token endpoint are wrong. That ends a job.
+        /// address of the token endpoint are wrong. It [ends a job](crate::Error::ends_the_job).
         TokenRefused: "token_refused", Never, Never,
             "token request refused",
             "check client id and secret";
-        /// More calls than the key may make (429). The limiter pauses this key.
+        /// More calls than the quota of the API key allows (429). The limiter pauses the key.
         Throttled: "throttled", Quota, Answered,
             "quota used up",
             "wait until the quota resets";
-        /// The key has used up its calls for longer than a minute (429). That ends a job.
+        /// The quota of the key is used up for longer than a minute (429). It
+        /// [ends a job](crate::Error::ends_the_job).
         QuotaExhausted: "quota_exhausted", Quota, Answered,
             "quota used up for more than a minute",
             "retry when the quota resets";
-        /// More requests a second than the address may send (423). The limiter slows the address.
+        /// More requests per second than the IP address may send (423). The limiter slows down.
         RateExceeded: "rate_exceeded", Silence, Answered,
             "too many requests per second from this IP address",
-            "send nothing for a second, then more slowly; share one limiter";
-        /// More connections than the address may hold (416 without `Range`). The limiter opens fewer
-        /// for a while.
+            "send nothing for a second, then fewer requests; share one limiter";
+        /// More connections than the IP address may hold (416 without `Range`). The limiter opens
+        /// fewer for a while.
         ConnectionLimit: "connection_limit", Backoff, Answered,
             "too many connections from this IP address",
-            "close some, or share one client; another key does not help";
-        /// A range outside the resource, or too many connections: a 416 to a request with `Range`,
-        /// without a `Content-Range`. It is retried once, because it may be either.
+            "close connections, or share one client; another key does not help";
+        /// A range outside the resource, or too many connections: a 416 without `Content-Range` to
+        /// a request with `Range`. It is retried once, because the cause is unknown.
         RangeUnclear: "range_unclear", OnceLater, Answered,
             "range outside the resource, or too many connections",
-            "check the range; share one client";
-        /// A limit of this process gave no permit in time, or shed the request. This program is too
-        /// fast.
+            "check the range, or share one client";
+        /// A limit of this process gave no permit in time, or shed the request. The program sends
+        /// too many requests.
         LimitTimeout: "limit_timeout", Backoff, Never,
             "no permit in time",
             "send fewer requests at once, or allow a longer wait";
-        /// The service or its gateway fails, or takes too long (5xx, 408, 425; a gateway that
-        /// cannot check tokens). The failure is transient.
+        /// The service or its gateway failed or took too long (5xx, 408, 425), or the gateway could
+        /// not check the token. The failure is transient.
         Unavailable: "unavailable", Backoff, Answered,
             "service unavailable",
             "retry later";
-        /// The connection led to a server that is not responsible (421).
+        /// The connection led to a server that does not serve this origin (421).
         Misdirected: "misdirected", Once, Answered,
             "connection led to the wrong server",
             "retry on a new connection";
-        /// A redirect, a page or a network's login in place of data. An address is wrong.
+        /// A redirect, an HTML page or the login page of a captive portal in place of data.
         UnexpectedAnswer: "unexpected_answer", Never, Answered,
             "redirect or HTML page instead of data",
-            "check the base URL; a login page means a missing token, or a network with a login";
-        /// There is no such resource (404, 410). Programs skip it.
+            "check the base URL; a login page means a missing token or a captive portal";
+        /// There is no such resource (404, 410).
         NotFound: "not_found", Never, Answered,
             "no such resource",
             "check the path";
@@ -207,7 +209,8 @@ kinds! {
         Connect: "connect", Backoff, Never,
             "connection failed",
             "check host and network, then retry";
-        /// The TLS handshake failed: a certificate, a version, a name. A retry cannot help.
+        /// The TLS handshake failed, for example by a wrong certificate, version or host name. A
+        /// retry cannot help.
         Tls: "tls", Never, Never,
             "TLS handshake failed",
             "check certificates, clock and host name, and that the server speaks https";
@@ -220,11 +223,11 @@ kinds! {
         Reset: "reset", Backoff, Unknown,
             "connection closed before the response",
             "retry if the request may run twice";
-        /// The response ended early, or stalled, after its head. The caller has a part of the body.
+        /// The body of the response ended early or stalled. The caller has a part of it.
         Truncated: "truncated", Backoff, Unknown,
             "response ended early",
-            "fetch it again, and discard the part";
-        /// The response is not HTTP, or not in the coding that it declares.
+            "discard the partial body and fetch it again";
+        /// The response is not valid HTTP, or its body is not in the declared content coding.
         Malformed: "malformed", Never, Unknown,
             "malformed response",
             "check scheme, host, port and coding";
@@ -264,7 +267,7 @@ impl Advice {
 // === impl GiveUp ===
 
 impl GiveUp {
-    /// The phrase of a message; empty for a fatal failure.
+    /// The end of an error's text. It is empty for a fatal failure.
     pub(crate) const fn phrase(self) -> &'static str {
         self.row().1
     }
@@ -273,25 +276,28 @@ impl GiveUp {
         match self {
             Self::Fatal => ("fatal", ""),
             Self::Attempts => ("attempts", "; all attempts are used up"),
-            Self::Deadline => ("deadline", "; the deadline leaves no time for more"),
+            Self::Deadline => ("deadline", "; the deadline leaves no time for a retry"),
             Self::HintTooLong => (
                 "hint_too_long",
-                "; the asked wait is too long to sleep through",
+                "; not retried because the requested wait is too long",
             ),
-            Self::Budget => ("budget", "; not retried as too many requests fail"),
+            Self::Budget => (
+                "budget",
+                "; not retried because the retry budget is used up",
+            ),
             Self::NotReplayable => (
                 "not_replayable",
-                "; not retried as the body cannot be sent twice",
+                "; not retried because the body cannot be sent twice",
             ),
             Self::NotIdempotent => (
                 "not_idempotent",
-                "; not retried as the method may not run twice",
+                "; not retried because the method is not idempotent",
             ),
             Self::NotReady => (
                 "not_ready",
                 "; the service below did not become ready again",
             ),
-            Self::Forbidden => ("forbidden", "; not retried as that is forbidden"),
+            Self::Forbidden => ("forbidden", "; not retried because a retry is forbidden"),
         }
     }
 }
@@ -302,8 +308,8 @@ impl fmt::Display for GiveUp {
     }
 }
 
-/// The least wait after a 423. Each counter of the service forgets within a second. A request in
-/// that second may count, even if it is refused.
+/// The minimum wait after a 423: the interval of the service's limit. A request within it may
+/// count, even if it is refused.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

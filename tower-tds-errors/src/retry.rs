@@ -30,8 +30,8 @@ mod trace;
 ///
 /// The wait before a retry is the one that the service requests, or a random one.
 ///
-/// Use it outermost: each attempt then takes the current token, a new permit and, if necessary, a
-/// new connection. The crate's front page has the table of retried failures.
+/// Put it outermost, so that each attempt takes the current token, a new permit and, if necessary,
+/// a new connection. The [crate's front page](crate) has the table of retried failures.
 ///
 /// The error of the service below must convert into [`Error`]: put a
 /// [`ClassifyLayer`](crate::ClassifyLayer) below, and convert the errors of layers in between with
@@ -44,7 +44,7 @@ mod trace;
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
 /// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
-/// | [`budget`](Self::budget), for all calls together | over ten seconds: one retry for ten requests, and one more each second |
+/// | [`budget`](Self::budget), for all calls together | one retry for ten requests, and one more each second, counted over ten seconds |
 ///
 /// # Spans and metrics
 ///
@@ -52,7 +52,7 @@ mod trace;
 /// `http.request.method`, `server.address`, `server.port` and `url.path`, and at the end
 /// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). A call with
 /// retries, and each attempt after the first, have `http.request.resend_count`, the number of
-/// attempts before. If a deadline or the caller drops a call or an attempt, its `error.type` is
+/// attempts before. If the caller drops a call, or a deadline ends an attempt, `error.type` is
 /// `cancelled`. No span has a query, a header or a body. `url.path` is the unredacted path: filter it
 /// if a path contains a secret.
 ///
@@ -61,8 +61,8 @@ mod trace;
 ///
 /// # Allocations
 ///
-/// A first attempt that succeeds allocates for the copy of the request's head, and for its
-/// deadline. A pending call has a timer.
+/// A first attempt that succeeds allocates a copy of the request's head, and an extension for its
+/// deadline. A pending call also allocates a timer.
 ///
 /// # Examples
 ///
@@ -101,25 +101,25 @@ pub struct RetryLayer<P = CloneBody> {
 /// above it. A `LoadShed` belongs below this layer, where a shed call is retried within the
 /// deadline. A `Buffer` belongs below it too, because above this layer it never fills.
 ///
-/// Nothing is sent before the first poll of the future. `call` itself deposits into the budget.
-/// Each call uses a clone of the inner service, which is polled ready for each attempt.
+/// `call` adds the request to the budget. Nothing is sent before the first poll of the future. Each
+/// call clones the inner service, and polls the clone ready for each attempt.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future drops the wait or the attempt in flight, and nothing is sent after it.
-/// During a wait it holds the request's copy and the last error, and no response or permit of a
-/// layer below.
+/// During a wait the future holds a copy of the request and the last error. It holds no response,
+/// and no permit of a layer below.
 ///
 /// # Clone
 ///
-/// Clones share settings.
+/// Clones share the settings and the budget.
 ///
 /// # Errors
 ///
 /// The last attempt's error, with [`attempts`](Error::attempts), [`elapsed`](Error::elapsed) and
 /// [`gave_up`](Error::gave_up). The error of a call that reached its deadline has
-/// [`waited_for`](Error::waited_for), and the kind of the last response, if there was one. If the
-/// service below is not classified, a response without success becomes an error by its status.
+/// [`waited_for`](Error::waited_for), and the kind of the last response, if there was one. Without
+/// a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
 #[derive(Clone)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
@@ -129,7 +129,8 @@ pub struct Retry<S, P = CloneBody> {
 // === impl RetryLayer ===
 
 impl RetryLayer {
-    /// Allows three attempts, two minutes in total and waits of up to 30 s, and clones bodies.
+    /// Creates a layer with three attempts, two minutes in total and waits of up to 30 s. It clones
+    /// request bodies.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -146,7 +147,7 @@ impl Default for RetryLayer {
 }
 
 impl<P> RetryLayer<P> {
-    /// Sets the most attempts, the first one included.
+    /// Sets the maximum number of attempts, including the first.
     ///
     /// One retry is not counted: the first after a [`Reset`](crate::Kind::Reset) of a safe method,
     /// because the server may have closed an idle connection. If only one attempt is allowed, there
@@ -169,12 +170,13 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets the waits before retries of transient failures. The default is 100 ms and 10 s.
+    /// Sets the backoff: its `base`, 100 ms by default, and its longest wait `cap`, 10 s by
+    /// default.
     ///
-    /// The wait before retry `n`, counted from 0, is drawn evenly from nothing to `base * 2^n`, and
-    /// never above the cap: full jitter, so that the first retries of many requests that failed
-    /// together spread. The waits come from the thread's [`fastrand`] generator: after
-    /// `fastrand::seed`, a test gets the same ones.
+    /// The wait before retry `n`, counted from 0, is uniformly random between zero and
+    /// `base * 2^n`, and never above `cap`. This full jitter spreads the retries of requests that
+    /// failed together. The waits come from the thread's [`fastrand`] generator: a test that calls
+    /// `fastrand::seed` gets the same waits each time.
     #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         self.settings.backoff = Backoff::new(base, cap);
@@ -184,8 +186,9 @@ impl<P> RetryLayer<P> {
     /// Sets the longest wait, jitter included.
     ///
     /// If the service requests a longer wait, the call fails at once with
-    /// [`retry_after`](crate::Error::retry_after), because a retry after a shorter wait would fail. The
-    /// second after a 423, or after a 429 without a hint, is kept even if this bound is shorter.
+    /// [`retry_after`](crate::Error::retry_after), because a retry after a shorter wait would fail.
+    /// After a 423, and after a 429 without a hint, the wait is at least a second even if this
+    /// bound is shorter.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
         self.settings.longest_wait = longest;
@@ -194,14 +197,13 @@ impl<P> RetryLayer<P> {
 
     /// Sets the budget of retries.
     ///
-    /// All services of this layer and of its clones share it, for all hosts: one failing host may
-    /// use up the retries of another. Several layers share a budget if they get the same one.
+    /// All services of this layer and of its clones share the budget, for all hosts: one failing
+    /// host may use up the retries of another. Several layers can share one budget.
     ///
-    /// `None` retries without a bound on the load: for a service with this one client, or for
-    /// tests.
+    /// `None` sets no bound on the load of retries. Use it for a service that has only this client,
+    /// or in tests.
     ///
-    /// [`TpsBudget::new`] panics unless its time is between 1 and 60 s. The budget reads tokio's
-    /// clock at each request and at each retry.
+    /// [`TpsBudget::new`] panics if its first argument is not between 1 and 60 s.
     ///
     /// # Examples
     ///
@@ -222,16 +224,18 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Names the calls, in the field `tds.client` of their spans and the label `client` of their
-    /// metrics.
+    /// Sets the name of the client: the field `tds.client` of its spans and the label `client` of
+    /// its metrics.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.settings.name = Some(name.into());
         self
     }
 
-    /// Sets how bodies are copied: by a closure with an explicit body type, as in `|body:
-    /// &Full<Bytes>| ..`, or `|_: &Incoming| None` for streams; see [`Replay`](crate::Replay).
+    /// Sets how request bodies are copied for a retry; see [`Replay`](crate::Replay).
+    ///
+    /// A closure needs an explicit body type, for example `|body: &Full<Bytes>| ..`, or
+    /// `|_: &Incoming| None` for a body that is sent once.
     #[must_use]
     pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
         RetryLayer {

@@ -2,12 +2,13 @@
 --
 -- KEYS[1]  the hash of the fleet
 -- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
---          ARGV[5] the run that answered its last question, while its share goes on
+--          ARGV[5] the run that answered its last question, while its share lasts
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
 --          memory, silence, pause, leaves, share (requests, places, sockets)
 --
--- The hash is decimal text: run (of the server), began (its memory), quotas, silent, paused, and a field for each member,
--- "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since. Later versions only add numbers.
+-- The hash is decimal text: run (of the server), began (since when it has data), quotas, silent, paused, and a field for
+-- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since. Later versions only
+-- add numbers.
 -- Times are milliseconds of the server's clock.
 
 local ENDS, SOCKETS, TURN, WEEK = 5000, 75000, 4000, 604800000
@@ -42,12 +43,12 @@ end
 if before and me.number <= before.number then
   return redis.error_reply('LATE a later question was answered')
 end
--- Another server may have answered since: then its members have what this one does not remember.
+-- If another server answered last, members have shares that this server does not have on record.
 local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run)
 local began, memory = is_known and tonumber(hash.began) or now, me.memory
 
--- What the others have, or may still have. The silent ones count until nothing of theirs can; `frees` is the rest of that
--- time, for requests and for sockets.
+-- What the others have, or may still have. Silent members count until nothing of theirs can be in use. `frees` is the time
+-- until then, for requests and for sockets.
 local taken, abandoned, frees = {0, 0, 0}, 0, {0, 0}
 local total, members, unit, live = three(me.total, 1), {me}, me.unit, 1
 for _, other in ipairs(others) do
@@ -69,17 +70,17 @@ for _, other in ipairs(others) do
     if record[3] > 0 then frees[2] = math.max(frees[2], ends + SOCKETS - now) end
   end
 end
-if live > 1 and hash.quotas ~= ARGV[4] then 
+if live > 1 and hash.quotas ~= ARGV[4] then
   return redis.error_reply('QUOTAS the other members have ' .. hash.quotas)
 end
--- The first of new members waits until older ones, if this server is theirs again, have asked.
+-- The first new member waits two seconds, so that members of an earlier time who are still there can send their questions.
 if not before and live == 1 and #others > 0 then began = math.max(began, now + 2000 - ENDS - memory) end
 local grows_at = began + ENDS + memory
 taken[3] = taken[3] + math.min(abandoned, math.floor(total[3] / 2))
 local most = {}
 for k = 1, 3 do most[k] = total[k] - math.min(2, math.floor(total[k] / 10)) end
 
--- Who may hold a share now, in turns. With two places each, a holder need not wait for one request to end.
+-- The members that hold a share now, in turns. With two places each, a holder does not wait for one request to end.
 local function is_active(member) return member.wanted[1] > 0 end
 local function turn(member)
   if member.state ~= HOLDS then return member.since end
@@ -116,7 +117,7 @@ local function fair(list, k, all)
   for i, member in ipairs(list) do
     level = math.floor(left / (#list - i + 1))
     if member.wanted[k] > level then
-      -- All from here on get the level; the first of them by their ids get one more.
+      -- All members from here on get the level. The first of them, by id, get one more.
       local more, rank = left - level * (#list - i + 1), 0
       if me.wanted[k] <= level then return mine, 0 end
       for j = i, #list do
@@ -140,10 +141,11 @@ for k = 1, 3 do
   end
 end
 
--- Places go first, because a bucket drains at the rate of the requests.
+-- Places are given up before requests, because a bucket drains at the rate of the requests.
 if total[2] < total[1] and me.claim[2] > target[2] then target[1] = math.max(target[1], me.claim[1]) end
 
--- Growth comes from what is free alone, and what is only held never becomes a share again. A new holder may take one unit from the reserve.
+-- Growth comes only from what is free. What is held beyond the share never becomes a share again. A new holder may take one
+-- unit from the reserve.
 local share, record = {}, {}
 for k = 1, 3 do
   local free = most[k] - taken[k]

@@ -6,7 +6,7 @@ use redis::RedisError;
 
 /// A fault of a fleet's store, or of the fleet's settings.
 ///
-/// Its text names the next step, and includes the store's own message. It holds no password.
+/// Its text names the fault, and contains the store's own message. It contains no password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetError {
     kind: StoreFault,
@@ -17,7 +17,7 @@ pub struct FleetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// No answer in time: no such host, no server, a cut network.
+    /// No answer in time: unknown host, no server, or a cut network.
     Unreachable,
     /// Wrong user or password.
     Credentials,
@@ -29,7 +29,7 @@ pub enum StoreFault {
     ReadOnly,
     /// The server is at its limit of memory.
     OutOfMemory,
-    /// A node of a cluster without the fleet's slot.
+    /// The node of a cluster does not have the fleet's slot.
     WrongNode,
     /// The other members have quotas with other intervals.
     OtherQuotas,
@@ -85,7 +85,7 @@ impl FleetError {
         }
     }
 
-    /// A question that waited too long for its connection: the next one has it.
+    /// A question that waited too long for its connection. The next one uses that connection.
     pub(crate) fn late() -> Self {
         Self {
             kind: StoreFault::Unreachable,
@@ -93,7 +93,7 @@ impl FleetError {
         }
     }
 
-    /// Whether the next question makes up for this one.
+    /// Whether the question was only late, so that the next one replaces it.
     pub(crate) fn is_late(&self) -> bool {
         self.detail.contains("LATE")
     }
@@ -102,8 +102,7 @@ impl FleetError {
 impl From<RedisError> for FleetError {
     fn from(error: RedisError) -> Self {
         let detail = error.to_string();
-        // A script passes on errors of its commands inside a message of its own, so codes are not
-        // enough.
+        // A script wraps the errors of its commands in its own message, so codes are not enough.
         let text = detail.to_lowercase();
         let named = KINDS.iter().find(|(part, _)| text.contains(part));
         let kind = match named {

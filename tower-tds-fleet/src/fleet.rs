@@ -24,18 +24,18 @@ use crate::{
     store::{Ask, FleetStatus, Link, Reply, Store, Terms},
 };
 
-/// One member of a fleet: processes behind one address that keep one set of limits together.
+/// A member of a fleet, a set of processes behind one address that keep one set of limits.
 ///
 /// The limiter that joins keeps within a share of its limits. A task on the current runtime renews
 /// it about once a second, and no call of a busy member waits for the store. Give the limiter the
 /// limits of the whole fleet; all members need the same intervals.
 ///
-/// Calls wait from `join` until there is a share. If the store has no memory of the fleet, because it
-/// is new or was restarted, that takes 17 s at the limits of the default.
+/// Calls wait from `join` until there is a share. With the default limits that takes 17 s if the
+/// store is new or was restarted, because it has no memory of the fleet.
 ///
 /// # Cancel safety
-/// After the drop of the last clone, the member leaves in the background as with
-/// [`leave`](Self::leave), if the runtime goes on.
+/// Dropping the last clone leaves the fleet in the background, as [`leave`](Self::leave) does, if
+/// the runtime goes on.
 ///
 /// # Examples
 /// ```no_run
@@ -139,7 +139,7 @@ impl Fleet {
     /// Leaves the fleet, and returns when the store has freed the share.
     ///
     /// No further request is sent. Requests in flight have five seconds; then their sockets are
-    /// closed. What is proven by then is free for the others at once.
+    /// closed. The part of the share that is no longer held by then is free for the others at once.
     ///
     /// # Cancel safety
     /// The departure goes on if this is dropped.
@@ -197,7 +197,7 @@ impl Driver {
                         let asked = link.ask(question);
                         asking = Some((question.number, Box::pin(asked)));
                     } else {
-                        // The one before is still connecting.
+                        // The previous question still owns the connection.
                         self.member.on(Event::Failed(question.number), now);
                     }
                 }
@@ -246,7 +246,7 @@ impl Driver {
         let before = self.status.borrow().fault.as_ref().map(FleetError::kind);
         match fault {
             Some(error) if kind != before => {
-                tracing::warn!(error = %error, "no share of the fleet's limits")
+                tracing::warn!(error = %error, "fleet share not renewed")
             }
             None if before.is_some() => tracing::info!("the fleet's store answers again"),
             _ => {}
@@ -283,7 +283,7 @@ impl Driver {
 
     /// Closes idle sockets beyond the share, while no request is in flight.
     fn close_idle(&self, share: Share, until: Instant, now: Instant) {
-        // No request begins between the look and the close.
+        // Without permits, no request begins between the look and the close.
         let none = Share {
             requests: 0,
             ..share

@@ -12,15 +12,15 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `ring`, `aws-lc-rs` | no | `rediss://`, with this cryptography; with both it is aws-lc |
-//! | `tls` | no | `rediss://`, with the `CryptoProvider` that the program has installed |
+//! | `ring`, `aws-lc-rs` | no | `rediss://` with this cryptography; with both, `aws-lc-rs` |
+//! | `tls` | no | `rediss://` with the `CryptoProvider` of the program |
 //! | `metrics` | no | gauges of the share, and a count of requests to the store |
 //!
 //! # Guarantees
 //! - The sum over all members of what they may use or still have in use is at most the limit: of
 //!   requests, of a bucket's places, and of sockets.
 //! - A busy member never waits for the store. If the store is unreachable, a member sends until its
-//!   share ends, after five seconds.
+//!   share ends, five seconds after its last answered question.
 //! - A token store that is unreachable costs each process a token request, and fails no call.
 //! - A reader of the store learns neither the token nor the secret. A writer cannot inject a token
 //!   of its own.

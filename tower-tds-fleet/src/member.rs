@@ -17,17 +17,18 @@ pub(crate) struct Member {
     share: Share,
     /// The end of the share.
     until: Instant,
-    /// Until when nothing is sent, because another member was refused.
+    /// The end of the silence or pause after a refusal of any member.
     silent_until: Instant,
-    was: Was,
+    earlier: Earlier,
+    /// Whether the end of the share was applied.
     is_over: bool,
     /// When it began to leave.
     leaves_at: Option<Instant>,
 }
 
-/// The state at the last question.
+/// Earlier states, which show what has changed since.
 #[derive(Debug, Default)]
-struct Was {
+struct Earlier {
     waiting: bool,
     shrinking: bool,
     refused: bool,
@@ -43,12 +44,12 @@ pub(crate) struct Load {
     pub(crate) waiting: u32,
     /// Calls that wait for a socket.
     pub(crate) without_socket: u32,
-    /// The rests of the silence after a 423, and of the pause after a 429.
+    /// The remaining silence after a 423, and the remaining pause after a 429.
     pub(crate) silence: Duration,
     pub(crate) pause: Duration,
     /// All of the limits, on the rung of this member.
     pub(crate) whole: Share,
-    /// The fewest requests of which each quota gets one.
+    /// The smallest number of requests of which each quota gets at least one.
     pub(crate) unit: u32,
     /// Whether the machine was suspended since the share was applied.
     pub(crate) suspended: bool,
@@ -58,9 +59,9 @@ pub(crate) struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) number: u64,
-    /// The larger one of share and held.
+    /// The larger one of share and held, for each of the three numbers.
     pub(crate) claim: Share,
-    /// The share that the member may still use.
+    /// The share that the member still has.
     pub(crate) share: Share,
     pub(crate) wanted: Share,
     pub(crate) whole: Share,
@@ -74,13 +75,13 @@ pub(crate) struct Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) share: Share,
-    /// The rest of a silence or a pause of any member.
+    /// The remaining silence or pause of any member.
     pub(crate) silence: Duration,
 }
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A look at the limiter.
+    /// The state of the limiter.
     Seen(Load),
     /// The answer to the question with this number.
     Answered(u64, Answer),
@@ -90,9 +91,9 @@ pub(crate) enum Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Apply this share, until then. A time that has passed also closes all sockets.
+    /// Apply this share until that time. A time that has passed also closes all sockets.
     Apply(Share, Instant),
-    /// The same, and close all sockets before, if no request is in flight.
+    /// Close all sockets if no request is in flight, then apply this share.
     CloseIdle(Share, Instant),
     Ask(Question),
     /// Look again after [`LOOK`].
@@ -110,7 +111,7 @@ impl Member {
             share: Share::default(),
             until: now,
             silent_until: now,
-            was: Was::default(),
+            earlier: Earlier::default(),
             is_over: true,
             leaves_at: None,
         }
@@ -145,32 +146,32 @@ impl Member {
         }
     }
 
-    /// Whether a member that leaves may go: it holds nothing, or its time is over. From the first
-    /// call on it wants nothing.
+    /// Whether a member that leaves can go: it holds nothing, or has waited five seconds. The first
+    /// call begins the departure.
     pub(crate) fn has_left(&mut self, load: Load, now: Instant) -> bool {
         let since = *self.leaves_at.get_or_insert(now);
         load.held == Share::default() || since + ENDS <= now
     }
 
-    /// The last question of a member that leaves, with what it still holds.
+    /// Returns the last question of a member that leaves, with what it still holds.
     pub(crate) fn leave(&mut self, load: Load, now: Instant) -> Question {
         self.until = now;
         self.question(load, now, true)
     }
 
-    /// Whether the answer to this question still counts: the last one, within its time.
+    /// Whether the answer to this question still counts: it is the last one, and not too old.
     fn is_awaited(&self, number: u64, now: Instant) -> bool {
         number == self.number && self.asked.is_some_and(|asked| now < asked + GIVE_UP)
     }
 
     fn apply(&mut self, now: Instant) -> Action {
-        self.was.silenced = now < self.silent_until;
+        self.earlier.silenced = now < self.silent_until;
         Action::Apply(self.usable(), self.until)
     }
 
-    /// The share, without requests while it is silent or leaves.
+    /// Returns the share, without requests during a silence or a departure.
     fn usable(&self) -> Share {
-        let is_usable = !self.was.silenced && self.leaves_at.is_none();
+        let is_usable = !self.earlier.silenced && self.leaves_at.is_none();
         Share {
             requests: if is_usable { self.share.requests } else { 0 },
             ..self.share
@@ -179,7 +180,7 @@ impl Member {
 
     fn look(&mut self, load: Load, now: Instant) -> Action {
         if load.suspended {
-            // The clock of the end stood still.
+            // The clock that measures the share's end stood still.
             (self.until, self.asked, self.is_over) = (now, None, false);
         }
         if !self.is_over && self.until <= now {
@@ -187,13 +188,13 @@ impl Member {
             self.share = Share::default();
             return Action::Apply(self.share, now);
         }
-        if !self.is_over && self.was.silenced && self.silent_until <= now {
+        if !self.is_over && self.earlier.silenced && self.silent_until <= now {
             return self.apply(now);
         }
         let share = self.share(now);
         let closing = load.in_flight == 0 && load.held.connections > share.connections;
-        if closing != self.was.closing && !self.is_over {
-            self.was.closing = closing;
+        if closing != self.earlier.closing && !self.is_over {
+            self.earlier.closing = closing;
             if closing {
                 return Action::CloseIdle(self.usable(), self.until);
             }
@@ -203,9 +204,9 @@ impl Member {
         }
         let shrinking = larger(load.held, share) != share;
         let refused = !load.silence.is_zero() || !load.pause.is_zero();
-        let at_once = (self.was.waiting && load.waiting == 0)
-            || (self.was.shrinking && !shrinking)
-            || (!self.was.refused && refused);
+        let at_once = (self.earlier.waiting && load.waiting == 0)
+            || (self.earlier.shrinking && !shrinking)
+            || (!self.earlier.refused && refused);
         let cadence = if at_once {
             AT_LEAST
         } else if load.waiting > 0 || self.leaves_at.is_some() {
@@ -218,9 +219,9 @@ impl Member {
             // The state of the last question stays, so that the next one follows a change at once.
             return Action::Wait;
         }
-        self.was.waiting = load.waiting > 0;
-        self.was.shrinking = shrinking;
-        self.was.refused = refused;
+        self.earlier.waiting = load.waiting > 0;
+        self.earlier.shrinking = shrinking;
+        self.earlier.refused = refused;
         Action::Ask(self.question(load, now, false))
     }
 
@@ -269,7 +270,7 @@ impl Member {
     }
 }
 
-/// The larger one of each.
+/// Returns the larger one of each number.
 pub(crate) fn larger(one: Share, other: Share) -> Share {
     Share {
         requests: one.requests.max(other.requests),
@@ -285,17 +286,17 @@ pub(crate) const ENDS: Duration = Duration::from_secs(5);
 /// An answer that comes later than this does not count.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 
-/// How often a member looks at its limiter. A tenth of a second is the least time between questions,
-/// and the first call after an idle time waits for a look.
+/// The time between two looks of a member at its limiter. A quarter of [`AT_LEAST`], so a look adds
+/// little to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
-/// The time between two questions, at least.
+/// The shortest time between two questions.
 const AT_LEAST: Duration = Duration::from_millis(100);
 
 /// The time between two questions while calls wait.
 const WAITING: Duration = Duration::from_millis(250);
 
-/// The time between two questions otherwise.
+/// The time between two questions of a member without waiting calls.
 const USUAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

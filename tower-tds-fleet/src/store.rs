@@ -17,7 +17,7 @@ use crate::{
 
 /// The server or servers of a fleet's store, as clients of the `redis` crate.
 ///
-/// Addresses, users, certificates and time bounds are the client's. Each converts into a store.
+/// Addresses, users and certificates are the client's. Each client converts into a store.
 #[non_exhaustive]
 pub enum Store {
     /// One server.
@@ -34,17 +34,17 @@ pub enum Store {
 pub struct FleetStatus {
     /// This member's share of the limits.
     pub share: Share,
-    /// The smallest share that holds this member's requests and sockets.
+    /// The smallest share that covers this member's requests and sockets.
     pub held: Share,
     /// Calls of this member that wait.
     pub waiting: u32,
-    /// Members with a share or a wish for one, this one included.
+    /// Members whose last question is at most five seconds old, this one included.
     pub members: u32,
-    /// Members that call or have calls that wait.
+    /// Members with calls in flight or waiting, or with requests that still count.
     pub active: u32,
     /// The limits that the members divide.
     pub total: Share,
-    /// The sum of what the members have or may still have in use.
+    /// The sum over all members of what they have, or may still have, in use.
     pub recorded: Share,
     /// How long until the requests of silent members are free. A member is silent if it was killed,
     /// has left with requests in flight, or does not reach the store.
@@ -57,7 +57,7 @@ pub struct FleetStatus {
     pub silent_for: Duration,
     /// The time of the last answer.
     pub answered: Option<Instant>,
-    /// The error of the last request to the store, if it failed.
+    /// The error of the last question to the store, if it failed.
     pub fault: Option<FleetError>,
     /// Whether this member has left.
     pub has_left: bool,
@@ -70,9 +70,10 @@ pub(crate) struct Reply {
     pub(crate) status: FleetStatus,
 }
 
-/// Answers questions. In tests it is a model.
+/// Sends questions to the store. Tests have a model of it.
 pub(crate) trait Ask: Send + Sized + 'static {
-    /// Sends a question, and returns the link with the reply. A question without an answer ends after [`GIVE_UP`].
+    /// Sends a question, and returns the link with the reply. A question without an answer ends
+    /// after [`GIVE_UP`].
     fn ask(
         self,
         question: Question,
@@ -240,7 +241,7 @@ impl Ask for Link {
                 return (self, Err(error));
             }
         }
-        // A share ends by the time of its question, so one that waited for a connection is late.
+        // The life of a share begins with its question, so a question that waited is not sent.
         if began.elapsed() > GIVE_UP / 4 {
             return (self, Err(FleetError::late()));
         }
@@ -250,7 +251,7 @@ impl Ask for Link {
             Ok(Err(error)) => Err(error.into()),
             Err(_elapsed) => Err(FleetError::unanswered()),
         };
-        // A connection without an answer may be one to a server that is gone, or the wrong one.
+        // A connection without an answer may lead to a server that is gone, or to the wrong one.
         if answer.is_err() {
             self.open = None;
         }
@@ -299,7 +300,7 @@ pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
     all.join(",")
 }
 
-/// The reply in the script's numbers.
+/// Reads the script's numbers. Returns `None` if they are malformed.
 pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
     let count = |at: usize| u32::try_from(*values.get(at)?).ok();
     let time = |at: usize| values.get(at).copied().map(Duration::from_millis);
@@ -339,10 +340,11 @@ pub(crate) fn millis(time: Duration) -> u64 {
 
 pub(crate) const DIVISION: &str = include_str!("division.lua");
 
-/// For the handshakes of a connection, which are several round trips.
+/// The bound of a connect, whose handshakes are several round trips.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Longer ones hold a dead member's permits for too long, and need no division by the second.
+/// The longest interval of a quota. A longer one withholds a dead member's permits for too long,
+/// and needs no division every second.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -37,19 +37,19 @@ mod seal;
 /// | `{fleet}:token:NAME` | the token, sealed | it expires |
 /// | `{fleet}:token:NAME:lease` | 16 random bytes of the member with the lease | the lease ends |
 ///
-/// `NAME` is 32 hexadecimal digits, derived from the client secret, the endpoint, the client id and
-/// the token parameters. Another secret gives another name, so members before and after a rotation
-/// of the secret do not disturb each other. The value is sealed by XChaCha20-Poly1305, under a key
-/// that is also derived with HKDF-SHA256. A reader of the store, its dumps or its replicas learns
-/// neither the token nor its purpose, and the seal is as hard to open as the secret is to guess. A
-/// writer can stop the sharing, and can restore an earlier token, but cannot inject a token of its
-/// own.
+/// `{fleet}` is the fleet's name in braces. `NAME` is 32 hexadecimal digits, derived from the
+/// client secret, the endpoint, the client id and the token parameters. Another secret gives
+/// another name, so members before and after a rotation of the secret do not disturb each other.
+/// The value is sealed by XChaCha20-Poly1305, under a key that is also derived with HKDF-SHA256. A
+/// reader of the store, its dumps or its replicas learns neither the token nor its purpose, and
+/// opening the seal is as hard as guessing the secret. A writer can stop the sharing, and can
+/// restore an earlier token, but cannot inject a token of its own.
 ///
 /// # Times
 ///
 /// The store deletes a token at its expiry, by its own clock. A member also checks the sealed
-/// expiry, by its own clock. An operation takes at most 900 ms for a connection and as long for
-/// each reply. A connection is reused for a second after its last reply, long enough for one token
+/// expiry, by its own clock. An operation takes at most 900 ms to connect and 900 ms for each
+/// reply. A connection is reused for a second after its last reply, long enough for one token
 /// request. The next one, hours later, does not depend on a connection that a firewall or a restart
 /// may have cut.
 ///
@@ -60,12 +60,13 @@ mod seal;
 /// of one source. The same holds for an empty secret, with which nothing is stored. A value that
 /// does not open counts as missing, with a warning.
 ///
-/// An ACL for it is `~{fleet}:token:* +getrange +set +get +del +evalsha +script|load`.
+/// The user needs these rights for a fleet `buses`:
+/// `~{buses}:token:* +getrange +set +get +del +evalsha +script|load`.
 ///
 /// # Cancel safety
 ///
-/// Each operation is one command or one script, so a dropped future leaves all of it done or
-/// nothing. A lease whose reply was not read expires.
+/// Each operation is one command or one script, so a dropped future leaves it done or not begun. A
+/// lease whose reply was not read expires.
 ///
 /// # Examples
 ///
@@ -111,7 +112,7 @@ struct Connection {
     kept: Mutex<Option<(MultiplexedConnection, Instant)>>,
 }
 
-/// The mark of one member's lease in one flight.
+/// Random bytes that mark the lease of one member for one token request.
 type Mark = [u8; 16];
 
 // === impl RedisTokens ===
@@ -145,8 +146,8 @@ impl RedisTokens {
         seal.ok_or("there is no client secret to seal the token with")
     }
 
-    /// The keys of the token and of its lease. The braces are Redis' hash tag: all keys of a fleet
-    /// are in one slot.
+    /// Returns the keys of the token and of its lease. The braces are the hash tag of Redis, so all
+    /// keys of a fleet are in one slot.
     fn names(&self, seal: &Seal, key: &str) -> (String, String) {
         let token = format!("{{{}}}:token:{}", self.fleet, seal.name(key));
         let lease = format!("{token}:lease");
@@ -175,7 +176,7 @@ impl TokenStore for RedisTokens {
         }
         let Some(mut opened) = seal.open(key, &found) else {
             if !self.warned.swap(true, Ordering::Relaxed) {
-                tracing::warn!(token, "the stored token does not open, and is as none");
+                tracing::warn!(token, "the stored token does not open; treated as missing");
             }
             return Ok(None);
         };
@@ -237,7 +238,7 @@ impl TokenStore for RedisTokens {
             });
             if let Err(error) = ended.await {
                 let error: &dyn Error = &error;
-                tracing::debug!(error, "the lease of the token ends by itself");
+                tracing::debug!(error, "the lease of the token was not released; it expires");
             }
         }));
         true
@@ -258,9 +259,9 @@ impl Connection {
     /// Runs an operation on a recent connection, or on a new one, and keeps the connection if it
     /// replies.
     ///
-    /// redis' own `ConnectionManager` keeps one for ever. It fails the first operation after a
-    /// restart of the store, and each one for minutes after a firewall dropped the connection. Each
-    /// member would then request a token of its own.
+    /// The `ConnectionManager` of redis keeps its connection for ever. It fails the first operation
+    /// after a restart of the store, and every operation for minutes after a firewall has cut the
+    /// connection. Each member would then request a token of its own.
     async fn with<T, F>(&self, work: impl FnOnce(MultiplexedConnection) -> F) -> RedisResult<T>
     where
         F: Future<Output = RedisResult<T>>,
@@ -306,7 +307,8 @@ const END: &str = "
 /// The bound of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc allows
 /// an operation, so that the error of a store that hangs is this crate's own.
 const BOUND: Duration = Duration::from_millis(900);
-/// A member that waits for another's token polls four times a second. Flights are hours apart.
+/// How long a connection is reused: a member that waits for another's token polls four times a
+/// second. Token requests are hours apart.
 const KEPT: Duration = Duration::from_secs(1);
 /// The last byte that is read: 128 KiB hold a token of 64 KiB and its envelope.
 const LARGEST: usize = 128 * 1024 - 1;

@@ -1,8 +1,9 @@
-//! The account of a limiter's requests: what is granted, sent, proven and lost. Arithmetic on
-//! `now`, without a clock or a lock.
+//! The account of a limiter's requests: how many are granted, proven, lost or unsent. Arithmetic on
+//! `now`, without a lock. It reads no clock but the one of suspensions.
 //!
-//! A request is *granted* and sent at once. It is *proven* by its response. It is *pending* when no
-//! response will prove it, until its stated bound. It is *unsent* if it never reached the wire.
+//! A request is *granted* and sent at once. It is *proven* by its response. It is *pending* if no
+//! response will prove it, until the end of the time in which it can be counted. It is *unsent* if
+//! it was never sent.
 
 pub(crate) mod ladder;
 
@@ -31,14 +32,13 @@ pub(crate) struct Account {
     rules: Vec<Rule>,
     ladder: Ladder,
     share: Option<Share>,
-    /// The fault that keeps the share from being renewed.
+    /// The fault because of which the share is not renewed.
     pub(crate) store_fault: Option<&'static str>,
-    /// The end of all grants.
+    /// The end of the share. Nothing is granted from then on.
     closes_at: Tick,
-    /// How long the machine was suspended when the share was set.
+    /// The time that the machine had been suspended when the share was set.
     suspended: Duration,
-    /// Requests that no response will prove, ordered by the end of the time in which they can be
-    /// counted.
+    /// The pending requests, ordered by the end of the time in which they can be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// The number of grants so far.
     pub(crate) granted: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Account {
     stalls_at: Option<Tick>,
 }
 
-/// One grant: its time, and what was in its way.
+/// One grant: its time, and the permits that were live or in the bucket then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
@@ -102,7 +102,7 @@ impl Account {
 
     /// Live permits of the fullest window at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
-        self.see(now);
+        self.advance(now);
         self.rules.iter().map(Rule::live).max().unwrap_or_default()
     }
 
@@ -130,10 +130,10 @@ impl Account {
         outcome: Outcome,
         whole: bool,
     ) -> Answer {
-        let now = self.see(now);
-        let rung = self.hear(now, grant, outcome);
+        let now = self.advance(now);
+        let rung = self.apply_outcome(now, grant, outcome);
         let ends = whole || self.limits.proof == Proof::Head;
-        // The service behind the gateway may begin it later, and is in no hurry with its end.
+        // The service behind the gateway may begin the request later, and end it at any time.
         let begins_late = outcome == Outcome::GatewayTimedOut;
         let proven = ends || begins_late;
         if begins_late {
@@ -153,9 +153,9 @@ impl Account {
         Answer { proven, rung }
     }
 
-    /// Records the end of a response body, which proves an unproven request.
+    /// Records the end of a response body. It proves the request, if the head did not.
     pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Grant) {
-        let now = self.see(now);
+        let now = self.advance(now);
         self.prove(now, grant);
         self.end();
     }
@@ -163,7 +163,7 @@ impl Account {
     /// Records the end of a sent request without a response: the service may count it until
     /// `lost_after`.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
-        let now = self.see(now);
+        let now = self.advance(now);
         let until = now.plus(nanos(self.limits.lost_after));
         self.pending.push(Reverse((until, grant)));
         self.end();
@@ -182,40 +182,40 @@ impl Account {
         self.stalls_at = None;
     }
 
-    /// Moves the account to `now`.
+    /// Advances the account to `now`.
     ///
-    /// Time never runs back: a caller that read the clock before another one took the lock gets the
-    /// later time.
+    /// Time never runs back: a caller that read the clock earlier than the last event gets the time
+    /// of that event.
     #[inline]
-    fn see(&mut self, now: Instant) -> Tick {
+    fn advance(&mut self, now: Instant) -> Tick {
         let now = self.epoch.tick(now).max(self.seen);
-        if self.settles_at() <= now {
-            self.settle(now);
+        if self.next_pending_at() <= now {
+            self.prove_pending(now);
         }
         if now == self.seen {
             return now;
         }
         self.seen = now;
-        self.each(|rule| rule.see(now));
+        self.each(|rule| rule.advance(now));
         now
     }
 
     /// When the next pending request can no longer be counted.
     #[inline]
-    fn settles_at(&self) -> Tick {
+    fn next_pending_at(&self) -> Tick {
         let next = self.pending.peek();
         next.map_or(Tick::NEVER, |Reverse((at, _))| *at)
     }
 
     /// Proves the pending requests whose time is over.
     #[cold]
-    fn settle(&mut self, now: Tick) {
-        while self.settles_at() <= now
+    fn prove_pending(&mut self, now: Tick) {
+        while self.next_pending_at() <= now
             && let Some(Reverse((at, grant))) = self.pending.pop()
         {
             self.each(|rule| {
                 // The response time is unknown, so the bucket gets no evidence.
-                rule.see(at);
+                rule.advance(at);
                 rule.prove(at, grant.at);
             });
         }
@@ -230,7 +230,7 @@ impl Account {
     fn has_room(&self) -> bool {
         let lowered = self.lowered.filter(|(_, until)| self.seen < *until);
         let most = lowered.map_or(u32::MAX, |(most, _)| most);
-        // A request without a socket of the share would only hold its permit.
+        // A request that gets no socket of the share would only hold its permit.
         let data = |share: Share| share.connections.saturating_sub(1).max(1);
         let most = most.min(self.share.map_or(u32::MAX, data));
         self.in_flight < self.limits.in_flight.get().min(most)
@@ -240,8 +240,8 @@ impl Account {
     /// [`Tick::NEVER`] while it depends on an event.
     #[inline]
     fn opens_at(&mut self, line: Line) -> (Tick, WaitCause) {
-        // Requests in flight may depend on a token request. Token requests are few, so only the
-        // quotas bound them.
+        // Requests in flight may depend on a token request, so a token request needs no place in
+        // flight.
         if !self.has_room() && line != Line::Front {
             return (Tick::NEVER, WaitCause::InFlight);
         }
@@ -257,7 +257,7 @@ impl Account {
 
     /// Passes an outcome to the ladder. Returns the new rung if it changed.
     #[inline]
-    fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
+    fn apply_outcome(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
         let stepped = if outcome == Outcome::Answered {
             self.ladder.accept(now)
         } else if outcome == Outcome::RateExceeded {
@@ -275,10 +275,10 @@ impl Account {
         stepped.then(|| self.ladder.rung())
     }
 
-    /// Applies a share of the limits, and grants nothing after `until`. Requests close their sockets
-    /// while more are open than the share allows.
+    /// Applies a share of the limits, and grants nothing after `until`. Requests close their
+    /// sockets while more are open than the share allows.
     pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant, open: u32) {
-        let now = self.see(now);
+        let now = self.advance(now);
         if open > share.connections {
             self.closes_sockets_until = self.epoch.tick(until);
         } else if self.lowered.is_none_or(|(_, until)| until <= now) {
@@ -295,13 +295,13 @@ impl Account {
         self.keep(now);
     }
 
-    /// Whether the machine was suspended since the share was set. Such a share is over: the clock of
-    /// its end stood still.
+    /// Whether the machine was suspended since the share was set. Such a share is over, because the
+    /// clock that measures its end stood still.
     pub(crate) fn was_suspended(&self, suspended: Duration) -> bool {
         self.share.is_some() && suspended > self.suspended + SHORT
     }
 
-    /// The share that is all of the limits on the present rung.
+    /// The share that is all of the limits, as the current rung allows them.
     pub(crate) fn whole(&self) -> Share {
         let (kept, rules) = self.ladder.keeps(self.limits.first, self.limits.rules);
         let requests = kept.requests().get();
@@ -314,7 +314,7 @@ impl Account {
 
     /// The smallest share that holds all requests sent so far.
     pub(crate) fn held(&mut self, now: Instant) -> Share {
-        let now = self.see(now);
+        let now = self.advance(now);
         let first = u64::from(self.limits.first.requests().get());
         let mut held = Share::default();
         for (rule, quota) in self.rules.iter().zip(self.limits.quotas()) {
@@ -328,12 +328,12 @@ impl Account {
         held
     }
 
-    /// The effective quota and rules: the share of `quota`, on the ladder's rung.
+    /// The quota and rules that apply: the share of `quota`, on the current rung.
     fn keeps(&self, quota: Quota) -> (Quota, Rules) {
         let part = self.share.map(|share| share.of(quota, self.limits.first));
         let (kept, mut rules) = self.ladder.keeps(part.unwrap_or(quota), self.limits.rules);
         if let Some(share) = self.share {
-            // Last, because the ladder's bursts are those of the whole limits.
+            // After the ladder, because its bursts are for the whole limits.
             let most = share.places.saturating_sub(1);
             rules.bucket = rules.bucket.map(|burst| match burst {
                 Burst::Of(burst) => Burst::Of(burst.min(most)),
@@ -361,8 +361,8 @@ impl Account {
     /// Records a 416: silence for a second, and at most `most` requests in flight for ten minutes.
     #[cold]
     pub(crate) fn lower_in_flight(&mut self, now: Instant, most: u32) {
-        let now = self.see(now);
-        self.ladder.hush(now);
+        let now = self.advance(now);
+        self.ladder.begin_silence(now);
         self.lowered = Some((most, now.plus(LOWERED)));
         self.closes_sockets_until = now.plus(CLOSING);
     }
@@ -384,7 +384,7 @@ impl Account {
     fn may_open_at(&self, cause: WaitCause) -> Tick {
         let probes = self.rules.iter().map(|rule| rule.probes_at(self.seen));
         let probe = probes.min().filter(|_| cause == WaitCause::Bucket);
-        self.settles_at().min(probe.unwrap_or(Tick::NEVER))
+        self.next_pending_at().min(probe.unwrap_or(Tick::NEVER))
     }
 
     fn instant(&self, at: Tick) -> Option<Instant> {
@@ -397,7 +397,7 @@ impl Limit for Account {
 
     #[inline]
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
-        self.see(now);
+        self.advance(now);
         if self.share.is_some() && self.was_suspended(clock::suspended()) {
             self.closes_at = Tick::ZERO;
         }
@@ -446,12 +446,12 @@ impl Limit for Account {
 
     #[cold]
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
-        self.see(now);
+        self.advance(now);
         self.opens_at(line).1
     }
 
     fn take_warning(&mut self, now: Instant) -> bool {
-        let now = self.see(now);
+        let now = self.advance(now);
         let is_due = self.stalls_at.is_some_and(|stalls| stalls <= now);
         if is_due {
             self.stalls_at = Some(Tick::NEVER);
@@ -460,8 +460,8 @@ impl Limit for Account {
     }
 }
 
-/// Quick responses end within milliseconds. A program that holds every place for this long, and waits
-/// for another, may wait for itself.
+/// Quick responses end within milliseconds. A program that holds every place for this long, and
+/// waits for one more, may be waiting for itself.
 const STALL: u64 = 5_000_000_000;
 
 /// Long enough for each socket of a busy pool to carry a request after the silence of a second.
@@ -470,8 +470,7 @@ const CLOSING: u64 = 3_000_000_000;
 /// Two clocks are read one after the other, and a task may be preempted in between.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// As long as the connection limit is lowered. A packet filter counts a half-closed connection for
-/// less time.
+/// As long as the limit of connections is lowered (`connection/sockets.rs`).
 const LOWERED: u64 = 600_000_000_000;
 
 #[cfg(test)]

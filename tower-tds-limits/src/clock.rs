@@ -10,8 +10,8 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The time that the machine was suspended so far, where the system counts it. A suspended machine
-/// finds its [share](crate::Share) over.
+/// The time that the machine was suspended so far, on systems that count it. A suspension ends the
+/// [share](crate::Share).
 #[cfg(target_os = "linux")]
 pub(crate) fn suspended() -> Duration {
     use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -28,8 +28,8 @@ pub(crate) fn suspended() -> Duration {
     Duration::ZERO
 }
 
-/// Nanoseconds since a limiter's first event. They last for 584 years, and arithmetic on them is
-/// one instruction where an `Instant` takes ten.
+/// Nanoseconds since a limiter's first event. 64 bits are enough for 584 years, and arithmetic on
+/// them takes one instruction where an `Instant` takes ten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Tick(u64);
 
@@ -88,7 +88,7 @@ impl Epoch {
 
 #[inline]
 pub(crate) fn nanos(time: Duration) -> u64 {
-    // In 64 bits, where `Duration::as_nanos` takes 128.
+    // The arithmetic is in 64 bits; `Duration::as_nanos` uses 128.
     let whole = time.as_secs().saturating_mul(SECOND);
     whole.saturating_add(u64::from(time.subsec_nanos()))
 }

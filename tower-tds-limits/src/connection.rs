@@ -67,10 +67,10 @@ pub struct ConnectionLimitLayer {
 /// | reqwest | none: its `connector_layer` cannot hold a permit until the socket is closed |
 ///
 /// # Several hosts
-/// An idle socket keeps its permit until its pool closes it. Where several hosts share one limit, give
-/// the pool a timer and an idle timeout of five seconds:
-/// `.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5))`. Fairness among hosts is
-/// a non-goal.
+/// An idle socket keeps its permit until its pool closes it. Where several hosts share one limit,
+/// give the pool a timer and an idle timeout of five seconds:
+/// `.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5))`. Fairness among hosts
+/// is a non-goal.
 ///
 /// # Abandoned connects
 /// If a pool finds a free connection, it moves the connect that it has begun to a separate task.
@@ -78,36 +78,37 @@ pub struct ConnectionLimitLayer {
 /// connects, because no request waits for it.
 ///
 /// The rule: a connect is abandoned if it is polled by another tokio task *and* with another waker
-/// than at first. So a call that is shared (`futures_util::future::Shared`), joined or selected goes
-/// on. A call that your program itself moves to another task (polled once, then spawned) fails if it
-/// has no connection yet. That failure is a connect error: the request was not sent, and a retry helps.
+/// than at first. So a call that is shared (`futures_util::future::Shared`), joined or selected
+/// goes on. A call that your program itself moves to another task (polled once, then spawned) fails
+/// if it has no connection yet. That failure is a connect error: the request was not sent, and a
+/// retry helps.
 ///
 /// # After a 416
-/// No connect begins for a second. For ten minutes the limit is a sixth lower, and as many requests
-/// may be in flight as data connections may be open. Each further 416 lowers the limit of
-/// connections by another sixth, to one at least. Exceptions are a 416 within that second, because
-/// its request was sent earlier, and one while more sockets are open than the lowered limit allows.
-/// Sockets that are open stay open.
+/// No connect begins for a second. For ten minutes the limit is a sixth lower, and at most as many
+/// requests are in flight as data connections may be open. Each further 416 lowers the limit of
+/// connections by another sixth, to one at least. Two kinds of 416 do not lower it: one within that
+/// second, because its request was sent earlier, and one that comes while more sockets are open
+/// than the limit allows. Open sockets stay open.
 ///
 /// # Backpressure
-/// `poll_ready` waits for the connector and then for a permit, which the readied instance holds until
-/// `call`. A timeout of `call` does not include the wait.
+/// `poll_ready` waits for the connector and then for a permit, which the readied instance holds
+/// until `call`. A timeout of `call` does not include the wait.
 ///
 /// # Cancel safety
-/// A connect that is dropped, or that timed out, keeps its permit for one second, because the server may
-/// still accept it. So does a readied instance that is dropped. A refused connect gives its permit back
-/// at once.
+/// A connect that is dropped, or that timed out, keeps its permit for one second, because the
+/// server may still accept it. So does a readied instance that is dropped. A refused connect gives
+/// its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// They are boxed, as pools require. The future gives a [`LimitError`] when the wait reached
+/// Errors are boxed, as pools require. The future returns a [`LimitError`] when the wait reached
 /// [`Limits::max_wait`](crate::Limits::max_wait) or the connect was abandoned, and otherwise the
 /// connector's own error.
 ///
 /// # Panics
-/// `call` without a `poll_ready` that was ready: "`poll_ready` must give Ready before `call`".
+/// `call` without a `poll_ready` that was ready: "`poll_ready` must return Ready before `call`".
 ///
 /// # Examples
 /// See [`ConnectionLimitLayer`].
@@ -126,15 +127,15 @@ struct Wait {
     waiter: Waiter<Connections>,
     origin: Option<Origin>,
     since: Instant,
-    /// For the longest wait.
+    /// The timer of the longest wait.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// Task and waker of a first poll.
 ///
-/// A pool that has found a free connection spawns the connect that it has begun: then both change.
-/// The task alone proves nothing, because a call may be shared by several. The waker alone proves
-/// nothing, because a task may move its futures from one combinator to another.
+/// A pool that has found a free connection spawns the connect that it has begun. Then both the task
+/// and the waker change. The task alone proves nothing, because several tasks may share a call. The
+/// waker alone proves nothing, because a task may move its futures from one combinator to another.
 #[derive(Debug)]
 struct Origin {
     task: Option<task::Id>,
@@ -202,7 +203,7 @@ where
                 Box::pin(connect(connecting, permit))
             }
             Some(Err(error)) => Box::pin(future::ready(Err(error.into()))),
-            None => panic!("`poll_ready` must give Ready before `call`"),
+            None => panic!("`poll_ready` must return Ready before `call`"),
         }
     }
 }
@@ -256,7 +257,7 @@ impl Wait {
             let cause = self.waiter.wait(now).cause;
             return Poll::Ready(Err(LimitError::timed_out(cause, waited)));
         }
-        // A bound that no clock reaches is none.
+        // A bound beyond the range of the clock counts as none.
         if let Some(ends) = self.since.checked_add(longest) {
             let timer = self.timer.insert(Box::pin(sleep_until(ends)));
             let _pending = timer.as_mut().poll(cx);
@@ -268,14 +269,16 @@ impl Wait {
 // === impl Origin ===
 
 impl Origin {
-    /// Whether this poll comes from elsewhere than the first one, which is recorded.
+    /// Whether this poll comes from another task and waker than the first poll. Records the first
+    /// poll.
     fn is_left(origin: &mut Option<Self>, cx: &Context<'_>) -> bool {
         let task = task::try_id();
         let first = origin.get_or_insert_with(|| Self {
             task,
             waker: cx.waker().clone(),
         });
-        // A pool's executor spawns tokio tasks. A poll outside of one is a `block_on`.
+        // A pool's executor spawns tokio tasks, so a poll outside of a task (in a `block_on`) is
+        // never an abandoned connect.
         task.is_some() && task != first.task && !first.waker.will_wake(cx.waker())
     }
 }
@@ -309,9 +312,10 @@ where
     }
 }
 
-/// Whether the error shows that there is no connection: refused, unreachable, no such host.
+/// Whether the error shows that there is no connection, for example because it was refused or the
+/// host is unreachable.
 ///
-/// After a timeout there may be one yet, and an error of another type proves nothing.
+/// After a timeout the server may still accept one, and an error of another type proves nothing.
 fn is_over(error: &BoxError) -> bool {
     let error: &(dyn Error + 'static) = &**error;
     let mut causes = successors(Some(error), |error| (*error).source());

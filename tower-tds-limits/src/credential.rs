@@ -28,10 +28,10 @@ pub(crate) struct Credential {
     pub(crate) connections: Arc<Shared<Connections>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) line: Line,
-    /// Whether there is a pause, so that calls need not take its lock. A reader may be late by one
-    /// request, which is refused like the others in flight.
+    /// Whether there is a pause. Without one, calls do not take its lock. A call may read the flag
+    /// late, and is then refused like the others in flight.
     is_paused: AtomicBool,
-    /// Guards the pause alone: it is held for arithmetic.
+    /// Guards the pause alone, and is held for arithmetic only.
     pause: Mutex<Option<Pause>>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct Credential {
 pub(crate) struct Pause {
     /// Nothing is sent before this.
     pub(crate) until: Instant,
-    /// The end that the service announced, which may be later.
+    /// The end that the service announced. It may be later than `until`.
     announced: Instant,
-    /// The length of the next pause is twice as long, if the service gives none.
+    /// The length of this pause. The next one is twice as long if the service announces none.
     length: Duration,
 }
 
@@ -78,7 +78,7 @@ impl Credential {
         self.is_paused.load(Ordering::Relaxed)
     }
 
-    /// The pause, if calls have to wait for its end at `now`.
+    /// The pause, if calls have to wait at `now`.
     #[inline]
     pub(crate) fn pause_at(&self, now: Instant) -> Option<Pause> {
         let pause = self.is_paused().then(|| *self.pause()).flatten();
@@ -90,8 +90,8 @@ impl Credential {
         self.pause().map(|pause| pause.announced)
     }
 
-    /// Records a 429 at `now`, with the hint of its response. Returns the length of the pause if one
-    /// begins.
+    /// Records a 429 at `now`, with the hint of its response. Returns the length of the pause if
+    /// one begins.
     pub(crate) fn refused(&self, now: Instant, hint: Option<Duration>) -> Option<Duration> {
         let mut pause = self.pause();
         let last = *pause;
@@ -110,7 +110,8 @@ impl Credential {
         };
         if let Some(last) = last {
             if is_within {
-                // Its request was sent before the pause, and can only lengthen it.
+                // The refused request was sent before the pause, so this 429 can only lengthen the
+                // pause.
                 next.until = next.until.max(last.until);
                 next.length = last.length;
             }
@@ -153,14 +154,15 @@ impl Pause {
     }
 }
 
-/// Shorter pauses only burn what is left of the quota.
+/// A shorter pause only leads to more refused requests.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Calls do not wait longer than this: they get an error. Once a minute, calls are sent whatever was
-/// announced: they notice the reset of a daily quota, and no hint shuts a credential for ever.
+/// Calls do not wait longer than this: they are rejected. Once a minute calls are sent, whatever
+/// end was announced. They show whether a daily quota was reset, so no announced end stops a
+/// credential for ever.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Longer hints are cut to a year, far from overflowing an instant.
+/// Longer announced waits count as a year, which cannot overflow an instant.
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 #[cfg(test)]

@@ -19,20 +19,20 @@ pub enum Error<E> {
 /// The limiter did not let a request or a connection through, or ended a call at a bound.
 ///
 /// # Errors
-/// - [`is_timeout`](Self::is_timeout): the call reached
-///   [`max_wait`](crate::Limits::max_wait), its deadline, or
-///   [`answer_timeout`](crate::RequestLimitLayer::answer_timeout). Make fewer calls at once, or allow
-///   more time.
+/// - [`is_timeout`](Self::is_timeout): the call reached [`max_wait`](crate::Limits::max_wait), its
+///   deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout). Make fewer calls at
+///   once, or allow more time.
 /// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, or the
 ///   pause is too long. Try again after
 ///   [`retry_after`](Self::retry_after).
-/// - Otherwise a pool abandoned a connection while it waited for its permit. Only the pool gets this
-///   error.
+/// - Otherwise the connect was [abandoned](crate::ConnectionLimit#abandoned-connects): its pool
+///   moved it to another task, or your program did. The request was not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitError {
     kind: Kind,
     cause: WaitCause,
-    /// How long the call took; of a rejected one, the wait until the limit opens, if it is known.
+    /// The time that the call took. For a rejected call it is the time until the limit opens, if
+    /// that is known.
     time: Option<Duration>,
 }
 
@@ -51,7 +51,8 @@ impl LimitError {
         Self { kind, cause, time }
     }
 
-    /// A call that is rejected without a wait, with the length of the wait if it is known.
+    /// A call that was rejected without a wait; `wait` is the time until the limit opens, if it is
+    /// known.
     pub(crate) fn rejected(Refusal { cause, wait }: Refusal) -> Self {
         Self::new(Kind::Rejected, cause, wait.map(round_up))
     }
@@ -76,13 +77,13 @@ impl LimitError {
         self.cause
     }
 
-    /// Whether the wait reached its bound.
+    /// Whether the call reached a bound: the longest wait, its deadline or the response timeout.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self.kind, Kind::TimedOut | Kind::Deadline)
     }
 
-    /// Whether the deadline or the response timeout ended the call, and not the longest wait.
+    /// Whether the deadline or the response timeout ended the call.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
         self.kind == Kind::Deadline
@@ -113,7 +114,7 @@ impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = self.cause;
         let sent = if self.was_sent() {
-            "the request was sent"
+            "request may have been sent"
         } else {
             "request not sent"
         };
@@ -127,7 +128,10 @@ impl fmt::Display for LimitError {
                 write!(f, "rejected: waiting for {cause} would take {wait}; {sent}")
             }
             (Kind::Rejected, None) => {
-                write!(f, "rejected: it would have to wait for {cause}; {sent}")
+                write!(
+                    f,
+                    "rejected: the call would have to wait for {cause}; {sent}"
+                )
             }
             (Kind::Abandoned, _) => write!(f, "connection abandoned by its pool; {sent}"),
         }
@@ -174,7 +178,7 @@ impl<E: Into<Self>> From<Error<E>> for BoxError {
     }
 }
 
-/// To whole milliseconds, the resolution of timers.
+/// Rounds up to whole milliseconds, the resolution of timers.
 fn round_up(wait: Duration) -> Duration {
     let more = Duration::from_nanos(999_999);
     let millis = wait.saturating_add(more).as_millis();

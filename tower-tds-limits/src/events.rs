@@ -28,7 +28,7 @@ pub(crate) fn stepped(rung: Rung, certificate: u64) {
 pub(crate) fn clean_for_long(rung: Rung) {
     tracing::info!(
         ?rung,
-        "no refusal for a long time: the limit in `rung` is less strict"
+        "no refusal for a long time: the limit in `rung` holds, which is less strict"
     );
 }
 
@@ -62,5 +62,5 @@ pub(crate) fn waited(cause: WaitCause, waited: Duration) {
     metrics::histogram!("tds_wait_seconds", "cause" => cause.as_str()).record(waited.as_secs_f64());
 }
 
-/// The shortest wait that is logged: as long as many quick responses take.
+/// The shortest wait that is logged: a usual response time.
 const LONG: Duration = Duration::from_millis(100);

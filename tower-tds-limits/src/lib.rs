@@ -3,13 +3,13 @@
 //! ```text
 //! request -> RequestLimit -----------> your client -> ConnectionLimit -> connect
 //!            one permit for each       (hyper, TLS)   one permit for each socket, from
-//!            request, rules by proof                  before connect to the server's close
+//!            request and quota                        before connect to the server's close
 //! ```
 //!
-//! Limiters that only space the sending of requests are refused as soon as delays vary: requests
-//! sent a second apart may arrive together. The response *proves* that the service has counted its
-//! request, and this limiter keeps the permit for one more interval. Then no interval holds more
-//! than the quota on any network.
+//! Spacing the requests is not enough: requests that are sent a second apart may arrive together. A
+//! response *proves* that the service has counted the request. This limiter keeps the request's
+//! permit for one interval after that proof, so no interval holds more requests than the quota, on
+//! any network.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -35,30 +35,34 @@
 //! ```
 //!
 //! # Guarantees
-//! - In any interval of a quota's length the service counts at most the quota: fixed windows of
-//!   any phase, sliding logs, sliding-window counters, and leaky buckets of a given burst
-//!   ([`Burst::Of`]). With [`Proof::End`] also services that count what is in flight.
+//! - In any interval of a quota's length the service counts at most the quota. This holds for fixed
+//!   windows of any phase, sliding logs, sliding-window counters, and leaky buckets of a given
+//!   burst ([`Burst::Of`]). With [`Proof::End`] it also holds for services that count the requests
+//!   in flight.
 //! - [`Burst::Auto`], the default, is not a proof for leaky buckets. It relies on evidence. A
 //!   hundred random buckets with a burst of ten or eleven, behind random networks, refused 3 of
 //!   10,000,000 calls (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`).
 //!   Where response heads arrive while their bodies stall, up to 580 of 100,000 were refused.
-//! - Requests from their sending to the end of their bodies, and sockets from before `connect` until the
-//!   server has closed them, stay within their limits.
+//! - The requests in flight stay within their limit, from their sending to the end of the response
+//!   body. The open sockets stay within theirs, from before `connect` until the server has closed
+//!   them.
 //! - Calls are first in, first out, except [`Limiter::first_in_line`]. A slow, lost, cancelled or
-//!   unpolled call costs its own permits. Ten slow calls delay the others by a second at most,
-//!   once.
+//!   unpolled call costs its own permits. Ten slow calls delay the others once: by about a second,
+//!   or by about eight times the shortest response time if that is longer.
 //!
 //! # The argument
-//! A request is counted between its sending and its proof. If at every sending at most `n - 1` others are
-//! unproven or proven within the last interval, then no interval of the service holds more than `n`,
-//! however long the delays are. Proof, assumptions and other rules: [`_design`].
+//! A request is counted between its sending and its proof. Suppose that, whenever a request is
+//! sent, at most `n - 1` others are unproven or were proven within the last interval. Then no
+//! interval of the service holds more than `n`, however long the delays are. The proof, its
+//! assumptions and the other rules are in [`_design`].
 //!
 //! # Refusals
 //! A refusal means a stricter service than assumed, or another client of the same quota. After a
-//! 423 nothing is sent for a second, and several of them lead to another [`Rung`] if that would
-//! have avoided them. After a 416 nothing is sent for a second, and connections are fewer for ten
-//! minutes. A 429 pauses its credential. [`Feedback`] reads these from responses or from your
-//! errors; [`Limiter::snapshot`] and `tracing` events show them.
+//! 423 (too many requests) nothing is sent for a second. Several of them lead to a stricter
+//! [`Rung`], if that rung would have avoided them. After a 416 (too many connections) nothing is
+//! sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used up)
+//! pauses the calls of its credential. [`Feedback`] reads these from responses or from your errors;
+//! [`Limiter::snapshot`] and `tracing` events show them.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -68,15 +72,15 @@
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
 //!   ([`Rung::Serial`]).
-//! - Limits that several processes share: tower-tds-fleet divides them. Without a store, give each
+//! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
 //!   process its part of each quota, of the requests in flight, of the sockets, and of the ten
-//!   places of a bucket (`Burst::Of(n - 1)` for `n` places).
-//! - A service that counts behind a gateway after the gateway's own 502, or later than a second
-//!   after its 504.
+//!   requests that a bucket takes at once (`Burst::Of(n - 1)` for `n` of them).
+//! - A service that counts a request after its gateway has answered 502, or later than a second
+//!   after a 504.
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
-//! - A limiter that is used after its runtime has ended, or in one that is not driven.
+//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven.
 
 mod account;
 mod clock;

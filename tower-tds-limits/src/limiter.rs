@@ -42,7 +42,8 @@ pub struct Snapshot {
     pub live: u64,
     /// Requests that wait for a permit, or for the end of this credential's pause.
     pub waiting: usize,
-    /// The cause of the first waiter's wait for a permit.
+    /// The cause of the wait for a permit, if requests wait. It is that of requests that are not
+    /// [first in line](Limiter::first_in_line).
     pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
@@ -50,9 +51,9 @@ pub struct Snapshot {
     pub most_connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
-    /// The rung of the ladder that refusals led to.
+    /// The rules that refusals led to.
     pub rung: Rung,
-    /// The rest of the silence after a refusal of the IP address.
+    /// The rest of the silence after a 423 or a 416, in which nothing is sent.
     pub silent_for: Option<Duration>,
     /// The rest of this credential's pause after a 429. After the pause it is zero until a response
     /// is accepted, and then `None`.
@@ -121,9 +122,10 @@ impl Limiter {
 
     /// Applies a share of the limits from now on, and grants nothing after `until`.
     ///
-    /// A share that grows is usable at once. One that shrinks holds at once for new requests, and
-    /// requests in flight keep their places until their proof. While more sockets are open than it
-    /// allows, requests close theirs (`Connection: close`). An empty share grants nothing.
+    /// A larger share is usable at once. A smaller one applies to new requests at once, and
+    /// requests in flight keep their places until their proof. While more sockets are open than the
+    /// share allows, each request closes its socket (`Connection: close`). An empty share grants
+    /// nothing.
     ///
     /// No socket is written to after `until`. If `until` has passed already, this call closes all
     /// sockets.
@@ -140,27 +142,28 @@ impl Limiter {
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }
 
-    /// Whether the machine was suspended since the last [`set_share`](Self::set_share). A share
-    /// that was set before a suspension is over, even if its `until` has not come.
+    /// Whether the machine was suspended since the last [`set_share`](Self::set_share). A
+    /// suspension ends the share, even if its `until` has not come. Only Linux shows a suspension.
     #[must_use]
     pub fn was_suspended(&self) -> bool {
         let account = &self.credential.account;
         account.read(|account, _| account.was_suspended(clock::suspended()))
     }
 
-    /// Sets the fault of the store that gives shares. The errors of calls that wait for a share contain it.
+    /// Sets the fault of the store that gives shares. The errors of calls that wait for a share
+    /// contain it.
     pub fn set_store_fault(&self, fault: Option<&'static str>) {
         let account = &self.credential.account;
         account.read(|account, _| account.store_fault = fault);
     }
 
-    /// The share that is all of the limits, on the present rung of the ladder.
+    /// Returns the share that is all of the limits, as the current [`Rung`] allows them.
     #[must_use]
     pub fn whole(&self) -> Share {
         self.credential.account.read(|account, _| account.whole())
     }
 
-    /// The smallest share that holds all requests sent so far.
+    /// Returns the smallest share that covers all open sockets and all requests that still count.
     #[must_use]
     pub fn held(&self) -> Share {
         let connections = &self.credential.connections;

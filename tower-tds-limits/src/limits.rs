@@ -22,7 +22,7 @@ use std::{num::NonZeroU32, time::Duration};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     quotas: Vec<Quota>,
-    /// The first of them, in whose requests a share is counted.
+    /// The first quota. A share is counted in its requests.
     pub(crate) first: Quota,
     /// The most requests in flight at once.
     pub in_flight: NonZeroU32,
@@ -39,16 +39,16 @@ pub struct Limits {
 
 /// The event that proves that the service has counted a request.
 ///
-/// A permit for the rate is live until the proof has been seen and the interval has passed
-/// since. A later proof is safe against more ways of counting and costs throughput.
+/// A permit of a quota is live until one interval after the proof. A later proof is safe against
+/// more ways of counting and costs throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Proof {
     /// The response head: right for every service that counts arrivals.
     #[default]
     Head,
-    /// The end of the response body: right also for a service that counts whatever was in
-    /// flight during the interval.
+    /// The end of the response body: right also for a service that counts all requests in flight
+    /// during the interval.
     End,
 }
 
@@ -76,9 +76,9 @@ pub struct Quota {
 /// The ways of counting that a limiter is safe against, as one value.
 ///
 /// A service does not document how it counts its "50 per second". The default is safe against every
-/// way in use except leaky buckets with a burst below nine. For larger ones it relies on evidence:
-/// see [`Burst::Auto`]. Fewer rules are faster, and right only if the service's way of counting is
-/// known.
+/// way in use except leaky buckets with a burst below nine. Against a burst of nine or more it
+/// relies on evidence: see [`Burst::Auto`]. Fewer rules are faster, and right only if the service's
+/// way of counting is known.
 ///
 /// | rules | safe against | requests a second of 50, answers after 110 ms |
 /// |---|---|---|
@@ -120,8 +120,8 @@ pub enum Burst {
 
 /// The part of the limits that one of several processes may use.
 ///
-/// Set by [`Limiter::set_share`](crate::Limiter::set_share). Add up, over all processes, the share
-/// of each, or what it [holds](crate::Limiter::held) if that is more. If this sum never exceeds the
+/// Set by [`Limiter::set_share`](crate::Limiter::set_share). For each process take the larger of
+/// its share and what it [holds](crate::Limiter::held). If the sum of these never exceeds the
 /// limits, all processes together keep within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Share {
@@ -154,15 +154,16 @@ impl Limits {
     /// Adds another quota, with a window and a counter of its own.
     ///
     /// A bucket applies only to quotas whose interval is at most a second, so a quota of 10,000 an
-    /// hour does not space calls over the hour. A burst that is [chosen](crate::Burst::Of) also
-    /// applies to the quota with the shortest interval.
+    /// hour does not space calls over the hour. A burst that is given
+    /// ([`Burst::Of`](crate::Burst::Of)) also applies to the quota with the shortest interval,
+    /// however long that is.
     pub fn also(mut self, quota: Quota) -> Self {
         self.quotas.push(quota);
         self
     }
 
-    /// Caps the requests between their grant and the end of their response bodies, but for those
-    /// that are [first in line](crate::Limiter::first_in_line).
+    /// Caps the requests between their grant and the end of their response bodies. Requests that
+    /// are [first in line](crate::Limiter::first_in_line) are not capped.
     pub fn in_flight(mut self, most: NonZeroU32) -> Self {
         self.in_flight = most;
         self
@@ -174,7 +175,8 @@ impl Limits {
         self
     }
 
-    /// Chooses the ways of counting to be safe against; by default all that are in use.
+    /// Sets the ways of counting that the limiter is safe against. The default is
+    /// [`Rules::default`].
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
@@ -188,8 +190,9 @@ impl Limits {
 
     /// Sets for how long a request whose response never came may still be counted.
     ///
-    /// A request that was cancelled, timed out or reset is on its way until then; its permit
-    /// stays live for this long and the quota's interval more. The default is 10 s.
+    /// A request that was cancelled, timed out or reset may be on its way until then. Its permit
+    /// stays live for this time and one interval of the quota. The default is 10 s; more than a day
+    /// counts as a day.
     pub fn lost_after(mut self, after: Duration) -> Self {
         self.lost_after = after.min(LONGEST_LOST);
         self
@@ -205,8 +208,8 @@ impl Limits {
         self
     }
 
-    /// Bounds each wait: of a request for the inner service's readiness and a permit, and of a connect
-    /// for its permit. By default there is no bound.
+    /// Bounds each wait: of a request for the inner service's readiness and a permit, and of a
+    /// connect for its permit. By default there is no bound.
     ///
     /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) of the response
     /// future. The request was not sent, so the call can be made again.
@@ -231,13 +234,17 @@ impl Limits {
         rules
     }
 
-    /// How long a share may still be in use after its end: the longest time until an abandoned
-    /// request is counted, and two intervals more. After that the request has no effect on any
+    /// Returns how long a share may still be in use after its end: the longest time until an
+    /// abandoned request is counted, and two intervals. After that the request has no effect on any
     /// rule.
     #[must_use]
     pub fn memory(&self) -> Duration {
         let longest = self.quotas.iter().map(Quota::hold).max();
-        let counted = self.lost_after.max(TIMED_OUT);
+        let counted = match self.proof {
+            Proof::Head => self.lost_after.max(TIMED_OUT),
+            // A request behind a gateway that timed out may begin late, and its end is not seen.
+            Proof::End => self.lost_after.saturating_add(TIMED_OUT),
+        };
         counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
     }
 }
@@ -245,7 +252,7 @@ impl Limits {
 // === impl Burst ===
 
 impl Burst {
-    /// How many requests a bucket with this burst takes at once, the one that fills it included.
+    /// The requests that a bucket with this burst takes at once: the burst and one more.
     pub(crate) fn at_once(self) -> NonZeroU32 {
         NonZeroU32::MIN.saturating_add(match self {
             Self::Of(burst) => burst,
@@ -305,8 +312,8 @@ impl Quota {
         self.per
     }
 
-    /// How long a permit stays live after its request is proven to be counted: the interval and a
-    /// guard for two clocks that disagree.
+    /// Returns how long a permit stays live after the proof: the interval and a margin for two
+    /// clocks that disagree.
     #[must_use]
     pub fn hold(&self) -> Duration {
         self.per + TICK_GUARD + self.per / RATE_GUARD
@@ -360,8 +367,8 @@ impl Share {
         self.places == 0 || limits.quotas.iter().any(|quota| part(quota) == 0)
     }
 
-    /// The part of a quota, where `first` is the whole first quota. It is one request at least, so
-    /// that a bucket drains while nothing is granted.
+    /// The part of `quota`; `first` is the whole first quota. It is at least one request, because a
+    /// bucket of rate zero never drains.
     pub(crate) fn of(self, quota: Quota, first: Quota) -> Quota {
         let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
         let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
@@ -374,14 +381,16 @@ impl Share {
     }
 }
 
-/// Contract, "Limits": 50 parallel requests per second, beyond which the service answers 423.
+/// Contract of the transport data service, "Limits": 50 parallel requests per second, beyond which
+/// it answers 423.
 const REQUESTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(50 - 1);
 
 /// The service behind a gateway may begin a request a moment after the gateway's 504. The second is
 /// an assumption, not a proof.
 pub(crate) const TIMED_OUT: Duration = Duration::from_secs(1);
 
-/// Contract, "Limits": 60 parallel connections per IP address, beyond which it answers 416.
+/// The same contract, "Limits": 60 parallel connections per IP address, beyond which it answers
+/// 416.
 const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);
 
 /// Longer than a gateway's own queueing and the retransmissions of a request's first segment
@@ -391,8 +400,8 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 /// A day; far from overflowing an instant.
 const LONGEST_LOST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Covers a server that keeps time in milliseconds, rounded either way, and half of one more.
-/// With [`RATE_GUARD`] it makes the 2 ms guard of the proof for an interval of a second.
+/// Covers a server that keeps time in milliseconds, rounded up or down, and half a millisecond
+/// more. For an interval of a second, this and [`RATE_GUARD`] add up to 2 ms.
 const TICK_GUARD: Duration = Duration::from_micros(1_500);
 
 /// One part in 2,000: clocks may run 500 ppm apart, the most that NTP corrects by slewing.
@@ -401,7 +410,8 @@ const RATE_GUARD: u32 = 2_000;
 /// Longer than the interval of any plan, and far from overflowing an instant.
 const LONGEST_PER: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The burst that shares divide in place of an automatic one, so that their sum stays below it.
+/// The burst that the members of a fleet divide if the burst is automatic. It is the usual burst of
+/// gateways, of which [`Burst::Auto`] keeps one place free.
 const LEAST_BURST: u32 = 10;
 
 #[cfg(test)]

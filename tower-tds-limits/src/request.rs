@@ -30,7 +30,7 @@ use crate::Error;
 
 /// Keeps requests inside a [`Limiter`](crate::Limiter)'s limits.
 ///
-/// Put it outside of whatever a call waits for before it can be sent, such as a token:
+/// Put it outside the layers that a call waits for before it is sent, such as a token layer:
 ///
 /// ```text
 /// Retry -> RequestLimit -> BearerAuth -> Classify -> http client
@@ -45,18 +45,19 @@ use crate::Error;
 /// `poll_ready` is always ready and reserves nothing: a readied service that is not called costs
 /// nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` never fills. An outer
 /// `ConcurrencyLimit` works as usual. Use [`max_waiting`](RequestLimitLayer::max_waiting) and
-/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait. Calls wait on clones of the inner
-/// service, so a layer that reserves in `poll_ready` (`ConcurrencyLimit`, `Buffer`) belongs outside
-/// of this one.
+/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait. Calls wait on clones of the
+/// inner service, so a layer that reserves in `poll_ready` (`ConcurrencyLimit`, `Buffer`) belongs
+/// outside of this one.
 ///
 /// # Cancel safety
 /// Dropping a future that waits gives up its place. Dropping a future whose request was not sent
-/// gives the permit back at once. A guard in the request's extensions shows whether it was sent,
-/// for HTTP/1 clients that keep the extensions until they write the head, as hyper's do. In hyper's
-/// dispatch queue, over HTTP/2 and in clients that convert requests, a dropped request counts as
-/// sent. A request that was sent, and whose response never comes, stays counted for
-/// [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval, because the service
-/// may still count it. See [`detached`](RequestLimitLayer::detached) to complete such calls.
+/// gives the permit back at once. A guard in the request's extensions shows whether it was sent, if
+/// an HTTP/1 client keeps the extensions until it has written the head, as hyper's does. A dropped
+/// request counts as sent if it is in hyper's dispatch queue, if it goes over HTTP/2, or if the
+/// client has converted it. A request that was sent, and whose response never comes, stays counted
+/// for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval, because the
+/// service may still count it. See [`detached`](RequestLimitLayer::detached) to complete such
+/// calls.
 ///
 /// A woken call that is not polled within 5 ms loses its turn. It gets a permit at its next poll,
 /// if one is free. Any number of such calls delays the others by 10 ms together.

@@ -1,8 +1,8 @@
-//! The rules of one quota, one for each way of counting.
+//! The rules of one quota: one rule for each way of counting.
 //!
-//! All rules rest on one argument. A service counts a request between its grant and its proof. Put
-//! each proven request at its proof and each unproven one at now. If the service would accept one
-//! more then, it accepts one for all real times of counting.
+//! All rules rest on one argument (theorem 3 of DESIGN.md). A service counts a request between its
+//! grant and its proof. Suppose that it counted each proven request at its proof and each unproven
+//! one now. If it would then accept one more request, it accepts it at all real times of counting.
 
 mod bucket;
 mod counter;
@@ -22,7 +22,7 @@ pub(crate) struct Rule {
 // === impl Rule ===
 
 impl Rule {
-    /// The rules that `rules` names, for `quota`.
+    /// Creates the rules in `rules` for `quota`.
     pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
         Self {
             window: Window::new(quota),
@@ -31,7 +31,7 @@ impl Rule {
         }
     }
 
-    /// Keeps other rules from `now` on. No event is replayed, so a new bucket begins full.
+    /// Changes the rules from `now` on. Past events are not replayed, so a new bucket begins full.
     pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, now: Tick) {
         self.window.limit_to(quota);
         // A counter holds proofs alone, and works with any number.
@@ -47,7 +47,8 @@ impl Rule {
         });
     }
 
-    /// Whether one request at a time may overlap with the one before.
+    /// Sets whether a request may be sent before the one before it has drained, where one at a time
+    /// is sent.
     pub(crate) fn overlap(&mut self, overlaps: bool) {
         if let Some(bucket) = &mut self.bucket {
             bucket.overlap(overlaps);
@@ -62,10 +63,10 @@ impl Rule {
         }
     }
 
-    /// Moves the rules to `now`.
+    /// Advances the rules to `now`.
     #[inline]
-    pub(crate) fn see(&mut self, now: Tick) {
-        self.window.see(now);
+    pub(crate) fn advance(&mut self, now: Tick) {
+        self.window.advance(now);
     }
 
     /// The first time at which one more may be granted, and the rule that decides. The time is
@@ -125,7 +126,7 @@ impl Rule {
         }
     }
 
-    /// The requests in the bucket, and the live permits.
+    /// Returns the requests in the bucket, and the live permits.
     #[inline]
     pub(crate) fn crowd(&self, now: Tick) -> (u64, u64) {
         let bucket = self.bucket.as_ref();
@@ -153,7 +154,7 @@ impl Rule {
     }
 }
 
-/// The later of two openings, and the first of two at the same time.
+/// Returns the later of two opening times and its cause. Of two equal times it is the first.
 #[inline]
 pub(crate) fn later(one: (Tick, WaitCause), other: (Tick, WaitCause)) -> (Tick, WaitCause) {
     if other.0 > one.0 { other } else { one }

@@ -1,4 +1,4 @@
-//! The wait for a limit: first in, first out, in one queue that skips waiters that are not polled.
+//! The wait for a limit: one queue, first in, first out, which skips waiters that are not polled.
 //!
 //! ```text
 //! waiter.rs   one waiter
@@ -22,12 +22,13 @@ use tokio::time::Instant;
 use self::tests::sync;
 use crate::clock;
 
-/// A pure state machine that decides when one more may pass.
+/// A limit on requests or sockets, as a state machine that is pure arithmetic: it decides when one
+/// more may pass.
 pub(crate) trait Limit {
     /// The value that a waiter gets when it passes.
     type Grant;
 
-    /// When one more from this line may pass, as far as is known at `now`.
+    /// When one more of this line may pass, as far as that is known at `now`.
     ///
     /// An instant that is returned lies after `now`.
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
@@ -54,10 +55,10 @@ pub(crate) trait Limit {
     }
 }
 
-/// Which waiters go first.
+/// The part of the queue in which a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
-    /// Before all others: token requests, on which the others depend.
+    /// Ahead of all others: token requests, on which the others depend.
     Front,
     Back,
 }
@@ -72,7 +73,7 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-/// Why a call may not wait.
+/// The cause of a wait and the time until it ends, for errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) cause: WaitCause,
@@ -98,17 +99,18 @@ pub enum WaitCause {
     Bucket,
     /// A place in flight: [`Limits::in_flight`](crate::Limits::in_flight).
     InFlight,
-    /// The end of the silence after a refusal that concerns the address.
+    /// The end of the silence after a 423 or a 416.
     Silence,
     /// The end of this credential's pause after a 429.
     Pause,
-    /// A socket: [`Limits::connections`](crate::Limits::connections), or a connection of the client.
+    /// A socket: [`Limits::connections`](crate::Limits::connections), or a connection of the
+    /// client.
     Connection,
     /// The response head, after the request was sent.
     Response,
-    /// A [`Share`](crate::Share) of the limits: it is empty, or it has ended.
+    /// A [`Share`](crate::Share) of the limits: the last one is empty, or it has ended.
     Share,
-    /// The same, because of this fault of the store that gives shares.
+    /// A [`Share`](crate::Share), which the store cannot give because of this fault.
     Store(&'static str),
 }
 

@@ -100,12 +100,12 @@ fn refused(what: &'static str, next: &'static str) -> Error {
 
 fn invalid(error: impl Into<tower::BoxError>) -> Error {
     let error = Error::new(Kind::InvalidRequest, error);
-    error.with_advice("percent-encode what is no character of a URI, a space as %20")
+    error.with_advice("percent-encode characters that a URI cannot contain, such as a space (%20)")
 }
 
-const NO_TARGET: &str = "its target is neither a path nor a whole address";
+const NO_TARGET: &str = "its target is neither a path nor an absolute URL";
 
-const TARGET: &str = "begin it with / or with the base url";
+const TARGET: &str = "begin it with / or with the base URL";
 
 #[cfg(test)]
 mod tests;

@@ -29,12 +29,12 @@ pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
 /// The request counts as in flight until this body has ended or is dropped.
 ///
 /// # Errors
-/// Discard the part of a body that ended early. [`received`](Error::received) is the number of
+/// A body that failed is incomplete: discard it. [`received`](Error::received) is the number of its
 /// bytes, and the error's text has the announced length, if there was one.
 /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or no bytes came for longer than
 ///   [`Builder::read_timeout`](crate::Builder::read_timeout), 30 s by default. Fetch it again.
-/// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at the [deadline](crate::Deadline) of
-///   its call.
+/// - [`Kind::Timeout`](crate::Kind::Timeout): the [deadline](crate::Deadline) of the call passed
+///   before its end.
 /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
 pub struct ResponseBody {
     /// `None` after its end.
@@ -59,7 +59,7 @@ pub(crate) struct Bounds {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Marks the response whose body ends with its connection alone.
+/// Marks a response whose body has no announced end: it ends with the connection.
 #[derive(Clone, Copy)]
 struct UntilClose;
 
@@ -87,8 +87,7 @@ impl ResponseBody {
 
     /// Whether the end of the body shows that it is complete.
     ///
-    /// A body without length and chunks ends with its connection, and one that was cut looks the
-    /// same.
+    /// A body without length and chunks ends with its connection, so a cut body looks complete.
     #[must_use]
     pub const fn is_verifiable(&self) -> bool {
         self.is_verifiable
@@ -160,7 +159,7 @@ impl Body for ResponseBody {
                 let length = u64::try_from(length).unwrap_or(u64::MAX);
                 this.received = this.received.saturating_add(length);
                 this.is_waiting = false;
-                // At the deadline, a body that has come whole is still returned.
+                // At the deadline, the last frame of a complete body is still returned.
                 if is_last || !this.is_late() {
                     return Poll::Ready(Some(Ok(frame)));
                 }
@@ -206,8 +205,8 @@ where
     response.map(|body| AnyBody::new(body.map_err(Into::into)))
 }
 
-/// Marks a response whose body ends with its connection alone (RFC 9112, section 6.3). With HTTP/2
-/// and with an announced length or chunks, the end is known.
+/// Marks a response whose body ends with its connection (RFC 9112, section 6.3). The end is known
+/// with HTTP/2, with an announced length, and with chunks.
 pub(crate) fn marked<B: Body>(mut response: Response<B>) -> Response<B> {
     let body = response.body();
     let is_known = body.is_end_stream()
@@ -259,5 +258,5 @@ fn overdue() -> Error {
 }
 
 /// Half of the time that gateways wait for the next bytes of a server (nginx,
-/// `proxy_read_timeout`). A longer wait is a wait for a dead connection.
+/// `proxy_read_timeout`). After a longer pause the connection is most likely dead.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);

@@ -34,7 +34,7 @@ use crate::{
     request::{ReplayBytes, RequestBody},
     tls::Tls,
     tracker::CallTracker,
-    transport::{MakeClients, Schemes, clients, connector, given},
+    transport::{MakeClients, Schemes, clients, connector, make_clients},
 };
 
 /// Builds a [`Client`]. [`Client::builder`] takes the required settings.
@@ -55,7 +55,7 @@ pub struct Builder {
     auth_url: String,
     base_url: String,
     credentials: Provider,
-    /// The token settings exist only after the addresses are parsed.
+    /// Applied in `build`, because a token source needs the parsed addresses.
     renewal: Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>,
     limits: SharedLimits,
     retry: RetryLayer,
@@ -75,9 +75,9 @@ pub struct Builder {
 impl Client {
     /// Creates a builder for the service at `base_url`, with tokens from the realm at `auth_url`.
     ///
-    /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`
-    /// (contract, "Token endpoint"). Credentials are fixed [`Credentials`], or a [`Provider`] that
-    /// reads them anew for each token. The token goes to the origin of `base_url` and nowhere else.
+    /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`.
+    /// `credentials` are fixed [`Credentials`], or a [`Provider`] that reads them again for each
+    /// token request. The token is sent only to the origin of `base_url`.
     #[must_use]
     pub fn builder(auth_url: &str, base_url: &str, credentials: impl Into<Provider>) -> Builder {
         Builder::new(auth_url, base_url, credentials.into())
@@ -86,16 +86,16 @@ impl Client {
     /// Builds a client from the environment: see [`Builder::from_env`].
     ///
     /// # Errors
-    /// As of [`Builder::from_env`] and [`Builder::build`].
+    /// See [`Builder::from_env`] and [`Builder::build`].
     pub fn from_env() -> Result<Self, BuildError> {
         Builder::from_env()?.build()
     }
 
     /// Creates a client over `service`, without sockets, for unit tests.
     ///
-    /// The service gets the requests, with a token, at `https://localhost`. Its responses and
-    /// errors are classified as those of the real service are. Each call is one attempt, and no
-    /// limit holds it back.
+    /// `service` receives the requests with a fake token and the base URL `https://localhost`. Its
+    /// responses and errors are classified like those of the real service. Each call is one
+    /// attempt, without limits.
     ///
     /// # Examples
     /// ```
@@ -177,7 +177,7 @@ impl Builder {
     /// or `TDS_CLIENT_SECRET_FILE`, the path of a file with the secret.
     ///
     /// # Errors
-    /// If a variable is missing or is not text. The error names it.
+    /// If a variable is missing, is not text, or is not usable. The error names it.
     pub fn from_env() -> Result<Self, BuildError> {
         let auth_url = required("TDS_AUTH_URL")?;
         let base_url = required("TDS_BASE_URL")?;
@@ -205,13 +205,13 @@ impl Builder {
         Ok(Self::new(&auth_url, &base_url, credentials))
     }
 
-    /// Sets the limits, in place of the contract's.
+    /// Sets the limits. The default is 50 requests per second and 60 connections.
     ///
-    /// From two connections on, one is reserved for the token endpoint. The number of the others
-    /// bounds the data calls in flight: further calls wait before they are sent. A token call waits
-    /// for the quotas alone.
+    /// With two or more connections, one is reserved for the token endpoint. The number of the
+    /// others bounds the data calls in flight: further calls wait before they are sent. A token
+    /// call waits only for the quotas.
     ///
-    /// Give several clients behind one address the same [`SharedLimits`].
+    /// Give several clients behind one IP address the same [`SharedLimits`].
     #[must_use]
     pub fn limits(mut self, limits: impl Into<SharedLimits>) -> Self {
         self.limits = limits.into();
@@ -225,7 +225,7 @@ impl Builder {
     /// use std::time::Duration;
     /// use tower_tds::{Client, Provider, layers::token::RefreshPolicy};
     ///
-    /// // The secret is read again for each token, which is fetched every four hours.
+    /// // A token is fetched every four hours, and the secret is read again each time.
     /// let key = Provider::file("my-client-id", "/run/secrets/tds");
     /// let client = Client::builder("https://auth.example.org", "https://data.example.org", key)
     ///     .tokens(|tokens| tokens.policy(RefreshPolicy::Interval(Duration::from_secs(4 * 3_600))));
@@ -248,7 +248,7 @@ impl Builder {
         self
     }
 
-    /// Sets the retry layer.
+    /// Sets the retry layer: attempts, backoff, budget. [`name`](Self::name) overrides its name.
     #[must_use]
     pub fn retry(mut self, retry: RetryLayer) -> Self {
         self.retry = retry;
@@ -258,8 +258,8 @@ impl Builder {
     /// Bounds the time from the sending of a request to its response head, for each attempt. The
     /// default is 60 s. The waits for a token, a permit and a connection do not count.
     ///
-    /// The wait of a refused call for a new token counts, so set a longer time than the token
-    /// endpoint needs for its answer.
+    /// The wait of a refused call for a new token does count. Set a longer time than the token
+    /// endpoint needs for a response.
     #[must_use]
     pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
@@ -276,12 +276,12 @@ impl Builder {
 
     /// Requests compressed bodies, and decodes them.
     ///
-    /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, as the contract requires it ("Data
-    /// endpoints"), and the standard `Accept-Encoding`. The gain is large for historical data.
-    /// Ranges are requested without a coding (RFC 9110, section 14.2).
+    /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, the request header that the
+    /// service defines for this, and the standard `Accept-Encoding`. It saves much time for
+    /// historical data. Ranges are requested without compression (RFC 9110, section 14.2).
     ///
-    /// Each body in flight has the memory of its decoder: about ten kB for gzip, and 4 MB for a
-    /// large file in br, which may use up to 16 MB (RFC 7932, section 9.1).
+    /// Each body in flight needs memory for its decoder: about 50 kB for gzip. For br it is 4 MB
+    /// for a large file, and up to 16 MB (RFC 7932, section 9.1).
     #[cfg(feature = "compression")]
     #[cfg_attr(docsrs, doc(cfg(feature = "compression")))]
     #[must_use]
@@ -290,14 +290,15 @@ impl Builder {
         self
     }
 
-    /// Names this client: `tds.client` of its spans, and the label `client` of its metrics.
+    /// Sets the name of this client: the field `tds.client` of its spans, and the label `client` of
+    /// its metrics.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Trusts further root certificates in PEM, such as those of a company's own CA.
+    /// Adds trusted root certificates in PEM, for example of a company's own CA.
     ///
     /// # Examples
     /// ```no_run
@@ -322,10 +323,10 @@ impl Builder {
         self
     }
 
-    /// Connects to all addresses through the tunnel of this proxy.
+    /// Connects to all https addresses through a tunnel of this proxy.
     ///
-    /// The URL is `http://host:port`, with user and password before the host if the proxy requires
-    /// them. Connections to the proxy count toward the connection limit.
+    /// The URL is `http://host:port`, or `http://user:password@host:port` if the proxy requires
+    /// credentials. Connections to the proxy count toward the connection limit.
     #[must_use]
     pub fn proxy(mut self, url: &str) -> Self {
         self.proxies = Proxies::one(url);
@@ -344,10 +345,10 @@ impl Builder {
 
     /// Sets the connector: for a Unix socket, another TLS library, a tunnel, or a pipe in a test.
     ///
-    /// hyper-util calls it with an address of the service or of the token endpoint. It is
-    /// responsible for TLS and proxies, so `build` refuses settings for these. Its connections
-    /// speak HTTP/1.1. The connection limit is around it: each call of the connector should open
-    /// one socket, within 20 s. Its readiness has no timeout.
+    /// hyper-util calls the connector with an address of the service or of the token endpoint. The
+    /// connector does TLS and proxies, so `build` rejects settings for these. Its connections speak
+    /// HTTP/1.1. The connection limit counts the calls of the connector: each call should open one
+    /// socket, within 20 s. The wait for its readiness has no timeout.
     ///
     /// # Examples
     /// ```
@@ -374,7 +375,7 @@ impl Builder {
             + 'static,
         C::Response: Read + Write + Connection + Send + Unpin + 'static,
     {
-        self.connector = Some(given(connector));
+        self.connector = Some(make_clients(connector));
         self
     }
 
@@ -388,8 +389,8 @@ impl Builder {
     /// Builds the client. Nothing is sent, and no runtime is needed.
     ///
     /// # Errors
-    /// If an address is not https (or allowed loopback http), if a certificate, a proxy or the user
-    /// agent is not usable, or if there are no root certificates.
+    /// If an address is not https (or allowed loopback http), if a certificate or a proxy is not
+    /// usable, if there are no root certificates, or if two settings exclude each other.
     pub fn build(self) -> Result<Client, BuildError> {
         let unusable = |error| BuildError::because("the base URL is not usable", error);
         let base_url = self.base_url.parse::<Uri>().map_err(|error| {
@@ -412,7 +413,7 @@ impl Builder {
             Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(&data),
             Some(_) => {
                 return Err(BuildError::new(
-                    "settings of TLS and of proxies are ignored where a connector is given: leave them to it",
+                    "Builder::connector excludes settings of TLS and proxies: make them in the connector",
                 ));
             }
             None => {
@@ -428,8 +429,8 @@ impl Builder {
                 })
             }
         };
-        // A gateway before both counts both. Token requests go first, because a call that waits for
-        // a permit may need a token.
+        // One gateway may count data and token requests together. Token requests are first in the
+        // queue, because a waiting call may need the token.
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
             .layer(RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER))
@@ -475,7 +476,7 @@ impl Builder {
     }
 }
 
-/// Shows the host alone of an address, which may contain a password.
+/// Shows only the host of the base URL, because the URL may contain a password.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = self.base_url.parse::<Uri>().unwrap_or_default();
@@ -511,7 +512,7 @@ where
     Box::new(move |request| Box::pin((&stack).call(request)))
 }
 
-/// Builds a client with a token and without limits over what `stack` puts under its layers.
+/// Builds a client with a fake token and without limits. `stack` puts its layers around a service.
 fn fake(stack: impl FnOnce(&TdsLayer<ReplayBytes>) -> Stack) -> Result<Client, BoxError> {
     let url = Uri::from_static("https://localhost");
     let origin = Origin::from_uri(&url)?;
@@ -549,7 +550,7 @@ fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
     match env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
         Err(VarError::NotPresent) => Ok(None),
-        // The text of that error contains the value, which may be the secret.
+        // Without its source, whose text contains the value, which may be the secret.
         Err(VarError::NotUnicode(_)) => Err(BuildError::new(format!("{name} is not text"))),
     }
 }
@@ -558,8 +559,8 @@ const SECRET: &str = "TDS_CLIENT_SECRET";
 
 const SECRET_FILE: &str = "TDS_CLIENT_SECRET_FILE";
 
-/// Long for a token endpoint, which responds within milliseconds, and short against a call's
-/// deadline.
+/// Much longer than a token endpoint needs (milliseconds), and much shorter than the default
+/// deadline of a call.
 const TOKEN_ANSWER: Duration = Duration::from_secs(10);
 
 const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address, or \
@@ -568,5 +569,5 @@ const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address,
 /// The reply of the token endpoint of a fake.
 const FAKE_TOKEN: &str = r#"{"access_token":"fake","token_type":"Bearer","expires_in":86400}"#;
 
-/// Contract, "Token endpoint": the realm in its path.
+/// The realm in the path of the token endpoint, as the service documents it.
 const REALM: &str = "ServiceConnect";

@@ -16,9 +16,9 @@ use crate::{
     response::Response,
 };
 
-/// A call that is sent when it is awaited: [`Client::get`], [`Client::request`].
+/// A call that is sent when it is awaited, from [`Client::get`] or [`Client::request`].
 ///
-/// Errors of its construction also appear when it is awaited.
+/// An invalid target or header is also an error only when the call is awaited.
 ///
 /// # Examples
 /// ```no_run
@@ -40,8 +40,8 @@ pub struct Call {
 // === impl Client ===
 
 impl Client {
-    /// Sends a GET to `target`: a path, which is appended to the base URL byte for byte, or an
-    /// absolute URI of the service.
+    /// Creates a GET call. `target` is a path, which is appended to the base URL byte for byte, or
+    /// an absolute URI of the service.
     ///
     /// # Examples
     /// ```no_run
@@ -67,8 +67,8 @@ impl Client {
         }
     }
 
-    /// Sends any request. Its URI is a path, which is appended to the base URL, or an absolute URI
-    /// of the service.
+    /// Creates a call with any request. The URI of the request is a path, which is appended to the
+    /// base URL, or an absolute URI of the service.
     ///
     /// # Examples
     /// ```no_run
@@ -90,14 +90,12 @@ impl Client {
 // === impl Call ===
 
 impl Call {
-    /// Sets the deadline of the whole call, with its body, or with
-    /// [`head_only`](Deadline::head_only) until the response head.
-    ///
-    /// It covers all waits of the call.
+    /// Sets the deadline of the call with all its waits and its body, or only of its response head
+    /// with [`Deadline::head_only`].
     ///
     /// The earlier of this and [`Builder::deadline`](crate::Builder::deadline) counts. If neither
-    /// is set, a call has two minutes until its response head. Each attempt has a minute from its
-    /// sending to its response head: see
+    /// is set, a call has two minutes until its response head. In addition, each attempt has a
+    /// minute from its sending to its response head: see
     /// [`Builder::answer_timeout`](crate::Builder::answer_timeout).
     ///
     /// # Examples

@@ -30,30 +30,30 @@ use crate::{
     tracker::CallTracker,
 };
 
-/// A client of the service with a valid token, within the limits, with typed errors.
+/// A client of the service. It adds a valid token, keeps within the limits, and returns typed
+/// errors.
 ///
 /// # Backpressure
 /// `poll_ready` is always ready: the future of a call waits for its token and its permits, within
-/// its deadline. To refuse calls instead, put a limit of your own in front.
+/// its deadline. To reject calls instead, put a `LoadShed` over a `ConcurrencyLimit` around it.
 ///
 /// # Cancel safety
-/// A dropped call that was sent is completed in the background, because the service may count it,
-/// and its connection stays open. A token request that other calls wait for goes on.
+/// A dropped call that was sent is completed in the background. So its response frees its permit,
+/// and its connection stays open. A token request continues as well.
 ///
 /// # Clone
-/// Clones share the token, the limits and the sockets. `oneshot` consumes the client: call it on a
-/// clone.
+/// Clones share the token, the limits and the sockets.
 ///
 /// # Runtimes
 /// A connection belongs to the runtime of the call that opened it. If that runtime has ended, a
-/// call on the connection is retried. A current-thread runtime runs its tasks inside `block_on`
-/// only. If a call of another runtime gets a connection of such a runtime, the call waits until the
-/// attempt times out. Give such runtimes a client each, with the same
+/// call on the connection is retried. A current-thread runtime runs its connections only inside
+/// `block_on`. Outside of it, a call from another runtime on such a connection waits until the
+/// attempt times out. Give each current-thread runtime its own client, with the same
 /// [`SharedLimits`](crate::SharedLimits).
 ///
 /// # Errors
-/// [`Error::kind`] is what happened, and the text contains what to do next. A success that ends
-/// early gives an error from its [body](ResponseBody).
+/// [`Error::kind`] is the kind of the failure, and the text has the next step. If the body of a
+/// success ends early, the [body](ResponseBody) returns the error.
 ///
 /// # Examples
 /// See the [crate's front page](crate).
@@ -65,15 +65,15 @@ pub struct Client {
 /// The deadline of a call: of [`Call::deadline`](crate::Call::deadline) and
 /// [`Builder::deadline`](crate::Builder::deadline), or an extension of a request.
 ///
-/// It begins at the call and covers all of it: the waits for a token, a permit and a connection, each
-/// attempt, each backoff, and the body. Nothing is sent after it.
+/// It counts from the start of the call, and covers the waits for a token, a permit and a
+/// connection, each attempt, each backoff, and the body. Nothing is sent after it.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use tower_tds::Deadline;
 ///
-/// // A large download: its head within five seconds, its body as long as bytes come.
+/// // A large download: the head must arrive within five seconds, and the body has no deadline.
 /// let deadline = Deadline::head_only(Duration::from_secs(5));
 /// assert_ne!(deadline, Duration::from_secs(5).into());
 /// ```
@@ -99,7 +99,7 @@ pub(crate) struct Shared {
 /// A call from its start to its response head, its error, or its drop.
 struct TrackedCall(Arc<Shared>);
 
-/// The layers over an http client of any type. Its future is boxed, because it is large and callers
+/// The layers over an HTTP client of any type. The future is boxed, because it is large and callers
 /// move it.
 pub(crate) type Stack = Box<dyn Fn(Request<RequestBody>) -> StackFuture + Send + Sync>;
 
@@ -115,16 +115,15 @@ impl Client {
         }
     }
 
-    /// Closes all clones, and waits for calls and token requests in flight. Returns whether all
-    /// have ended in time.
+    /// Closes the client and all its clones, and waits for calls and token requests in flight.
+    /// Returns whether all of them ended in time.
     ///
-    /// Cancelled calls that run in the background count as well.
-    ///
-    /// A response is in flight until its body has been read or dropped. If several clients share
-    /// [limits](crate::SharedLimits), it waits until no request of any of them is in flight.
+    /// Cancelled calls that run in the background are in flight as well. A response is in flight
+    /// until its body has been read or dropped. If several clients share
+    /// [limits](crate::SharedLimits), the method waits for the requests of all of them.
     ///
     /// # Cancel safety
-    /// Dropping it leaves the client closed.
+    /// If the future is dropped, the client stays closed.
     pub async fn shutdown(&self, within: Duration) -> bool {
         self.shared.calls.close();
         let ended = async {
@@ -169,13 +168,13 @@ impl Client {
 
     /// Returns a [`TdsLayer`] with this client's token and limits, for another HTTP client.
     ///
-    /// The sockets of that client count within the same limit if its connector is inside a
+    /// To limit the sockets of the other client as well, put a
     /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of
-    /// [`limiter`](Self::limiter).
+    /// [`limiter`](Self::limiter) around its connector.
     ///
-    /// Retries and deadline have the layer's own defaults. [`status`](Self::status) has its calls
-    /// only in the numbers of the limits, and [`shutdown`](Self::shutdown) waits only for those in
-    /// flight.
+    /// Retries and deadline have the defaults of [`TdsLayer`]. Calls through the layer do not
+    /// appear in [`Status::calls`], only in [`Status::limits`]. [`shutdown`](Self::shutdown) waits
+    /// only for those in flight.
     #[must_use]
     pub fn layer(&self) -> TdsLayer {
         let shared = &self.shared;
@@ -187,20 +186,21 @@ impl Client {
         }
     }
 
-    /// Returns the status: the calls in flight, and the causes of their waits.
+    /// Returns the status: calls, limits, token, and the last failure.
     #[must_use]
     pub fn status(&self) -> Status {
         let shared = &self.shared;
         Status::new(&shared.name, &shared.calls, &shared.tokens, &shared.limiter)
     }
 
-    /// The token source. [`TokenSource::ready`] is a start-up probe without a data call.
+    /// The token source. [`TokenSource::ready`] checks the credentials at start-up, without a data
+    /// call.
     #[must_use]
     pub fn tokens(&self) -> &TokenSource {
         &self.shared.tokens
     }
 
-    /// The limiter of the data calls, for its snapshot.
+    /// The limiter of the data calls, for its snapshot, and for the connections of another client.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
         &self.shared.limiter
@@ -233,8 +233,8 @@ impl fmt::Debug for Client {
 // === impl Deadline ===
 
 impl Deadline {
-    /// Sets a deadline of the response head. The body is bounded by
-    /// [`Builder::read_timeout`](crate::Builder::read_timeout) alone.
+    /// Creates a deadline for the response head only. The body is bounded by
+    /// [`Builder::read_timeout`](crate::Builder::read_timeout).
     #[must_use]
     pub const fn head_only(after: Duration) -> Self {
         Self {
@@ -244,7 +244,7 @@ impl Deadline {
     }
 }
 
-/// Sets a deadline at this time after the call, or a century after it if that is earlier.
+/// Creates a deadline at this time after the start of the call, and at most a century after it.
 impl From<Duration> for Deadline {
     fn from(after: Duration) -> Self {
         Self {
@@ -262,12 +262,12 @@ impl Shared {
         let target = mem::take(request.uri_mut());
         let is_path = target.scheme().is_none();
         *request.uri_mut() = self.base.resolve(target)?;
-        // A proxy's request may have another version.
+        // A reverse proxy that uses this client may pass on a request of another version.
         *request.version_mut() = Version::default();
         let headers = request.headers_mut();
         headers
             .entry(USER_AGENT)
-            .or_insert(HeaderValue::from_static(THIS));
+            .or_insert(HeaderValue::from_static(DEFAULT_USER_AGENT));
         // hyper would format the same value for each request, which takes a twentieth of a call.
         if is_path {
             let host = || self.base.host().clone();
@@ -276,7 +276,8 @@ impl Shared {
         Ok(request)
     }
 
-    /// Puts the deadline of its head on a request. Returns that of its body.
+    /// Puts the deadline of the response head on a request. Returns the deadline of the response
+    /// body.
     fn bound(&self, request: &mut Request<RequestBody>) -> Option<Instant> {
         let own = request.extensions_mut().remove::<Deadline>();
         if self.deadline.is_none() && own.is_none() {
@@ -350,12 +351,12 @@ impl<R: From<Response<ResponseBody>>> Future for ResponseFuture<R> {
                 asked,
             } => {
                 let ended = ready!(inner.as_mut().poll(cx));
-                let ended = ended.map_err(named);
+                let ended = ended.map_err(with_setting);
                 if let Err(error) = &ended {
                     shared.calls.failed(error);
                 }
                 let (bounds, asked) = (*bounds, asked.take());
-                // A finished future that is kept does not count as a call.
+                // Drops the tracked call, because a finished future may be kept.
                 *state = State::Refused(None);
                 let bounded = |response| ResponseBody::bounded(response, bounds, asked);
                 Poll::Ready(ended.map(|response| bounded(response).into()))
@@ -375,22 +376,22 @@ impl<R> fmt::Debug for ResponseFuture<R> {
     }
 }
 
-/// Adds the setting that solves the problem.
+/// Names the setting of the builder that solves the problem.
 #[cold]
-fn named(error: Error) -> Error {
+fn with_setting(error: Error) -> Error {
     if error.is_unknown_issuer() {
-        return error.with_advice(ROOT);
+        return error.with_advice(ADD_ROOT);
     }
     error
 }
 
 /// The default `User-Agent` (RFC 9110, section 10.1.5).
-const THIS: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+const DEFAULT_USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// A century: within the range of the clock, so that it replaces the retry layer's default.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";
 
-const ROOT: &str =
+const ADD_ROOT: &str =
     "give its CA to Builder::root_certificate, or put it into the configuration for Builder::tls";

@@ -36,11 +36,13 @@ pub(crate) enum Compression {
 
 #[cfg(feature = "compression")]
 pin_project! {
-    /// A body that yields the last byte of each frame as a frame of its own, if the body is coded.
+    /// A body that yields the last byte of each frame as a separate frame, if the body is
+    /// compressed.
     ///
-    /// The decoder stops at the end of the first gzip member (tower-rs/tower-http#737). It drops the rest of that
-    /// frame, and fails if another frame follows. Here another frame follows whenever the coding ends before the body
-    /// does.
+    /// The decoder stops at the end of the first gzip member. It silently drops the rest of that
+    /// frame, and fails only if another frame follows (tower-rs/tower-http#737). With this body
+    /// another frame follows if the compressed data ends before the body does, so the rest is an
+    /// error and not lost.
     struct Tail<B> {
         #[pin]
         inner: B,
@@ -49,9 +51,8 @@ pin_project! {
     }
 }
 
-/// Changes a request.
 #[cfg(feature = "compression")]
-type Ask = fn(Request<RequestBody>) -> Request<RequestBody>;
+type ChangeRequest = fn(Request<RequestBody>) -> Request<RequestBody>;
 
 // === impl Compression ===
 
@@ -71,23 +72,23 @@ impl Compression {
     + 'static {
         #[cfg(feature = "compression")]
         {
-            // Another crate may turn on more codings of tower-http.
+            // Only br and gzip, because another crate may turn on more features of tower-http.
             let http = http.map_response(|response| Tail::of(marked(response)));
             let http = Decompression::new(http).no_deflate().no_zstd();
-            let (http, ask): (_, Ask) = match self {
-                Self::On => (http, ask),
+            let (http, change): (_, ChangeRequest) = match self {
+                Self::On => (http, request_coded),
                 Self::Off => (http.no_br().no_gzip(), std::convert::identity),
             };
-            http.map_response(boxed).map_request(ask)
+            http.map_response(boxed).map_request(change)
         }
         #[cfg(not(feature = "compression"))]
         http.map_response(|response| boxed(marked(response)))
     }
 }
 
-/// Adds the contract's header. tower-http adds the standard one.
+/// Adds the request header that the service defines. tower-http adds the standard one.
 #[cfg(feature = "compression")]
-fn ask(mut request: Request<RequestBody>) -> Request<RequestBody> {
+fn request_coded(mut request: Request<RequestBody>) -> Request<RequestBody> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let headers = request.headers_mut();
     if headers.contains_key(RANGE) {
@@ -96,8 +97,8 @@ fn ask(mut request: Request<RequestBody>) -> Request<RequestBody> {
         headers.entry(ACCEPT_ENCODING).or_insert(identity);
     } else if reads {
         // On other methods the header names the coding of the request's own body.
-        let contract = HeaderValue::from_static(CONTRACT);
-        headers.entry(CONTENT_ENCODING).or_insert(contract);
+        let codings = HeaderValue::from_static(CODINGS);
+        headers.entry(CONTENT_ENCODING).or_insert(codings);
     }
     request
 }
@@ -148,9 +149,9 @@ impl<B: Body<Data = Bytes>> Body for Tail<B> {
     }
 }
 
-/// Contract, "Data endpoints": the optional request header, word for word.
+/// The value of the header, as the service documents it.
 #[cfg(feature = "compression")]
-const CONTRACT: &str = "br,gzip";
+const CODINGS: &str = "br,gzip";
 
 #[cfg(test)]
 #[cfg(feature = "compression")]

@@ -4,7 +4,8 @@ use std::{borrow::Cow, error, fmt};
 
 /// The error of an invalid setting of a client.
 ///
-/// Its text is one line: the setting, why it is not usable, and what to write. `main` prints it.
+/// Its text is one line: the setting, why it is not usable, and what to write. `Debug` prints the
+/// same line, so that a `main` that returns the error shows it.
 ///
 /// # Examples
 /// ```

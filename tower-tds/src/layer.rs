@@ -9,32 +9,34 @@ use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
 
 use crate::translate::{IntoError, ReadError};
 
-/// Puts retry, token, limits and classification around any client, in the order that is right.
+/// Puts retry, limits, token and classification around any HTTP client, in the right order.
 ///
 /// ```text
 /// request -> Retry -> IntoError -> RequestLimit -> BearerAuth -> Classify -> your client
 /// ```
 ///
-/// The client is any clonable `Service` of `http::Request` with a response body: hyper-util's,
-/// tonic's channel, a custom stack. It opens its own sockets: put a
+/// The client is any `Service` of `http::Request` that is `Clone`, for example hyper-util's client,
+/// tonic's channel or a custom stack. The layer does not limit its sockets: put a
 /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its
-/// TLS. Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task.
-/// If it is not, put `.map_future(Box::pin)` between this layer and the client.
+/// TLS. The client's future must be `Unpin`, like hyper's, because a cancelled call is moved to a
+/// task. If it is not, put `.map_future(Box::pin)` between this layer and the client.
 ///
-/// The deadline covers the call until its response head, and not the body. Nothing is sent after
-/// it. Each attempt has a minute from its sending to its response head. A cancelled call that was sent runs to its end in the background. A guard in the request's
-/// extensions shows whether it was sent; over HTTP/2, and over clients that convert requests, such
-/// as reqwest, a cancelled call counts as sent.
+/// The deadline covers the call until its response head, not the body. Nothing is sent after it.
+/// Each attempt has a minute from its sending to its response head.
 ///
-/// Token requests count at the service as well: build the [`TokenSource`] over a client behind
-/// [`Limiter::first_in_line`].
+/// A cancelled call that was sent is completed in the background. A guard in the request's
+/// extensions records whether it was sent. Over HTTP/2, and over clients that convert requests,
+/// such as reqwest, each cancelled call counts as sent.
+///
+/// The service counts token requests as well: build the [`TokenSource`] over a client with a
+/// `RequestLimitLayer` of [`Limiter::first_in_line`].
 ///
 /// # Backpressure
-/// As of [`Retry`]: it is always ready, and a call waits for token and permits in its future, within its
-/// deadline.
+/// Like [`Retry`], the service is always ready: a call waits for token and permits in its future,
+/// within its deadline.
 ///
 /// # Errors
-/// [`Error`](crate::Error), as of [`Client`](crate::Client).
+/// An [`Error`](crate::Error), as for [`Client`](crate::Client).
 ///
 /// # Examples
 /// ```
@@ -77,7 +79,8 @@ pub struct TdsLayer<P = CloneBody> {
 // === impl TdsLayer ===
 
 impl TdsLayer {
-    /// Sends tokens of `tokens` to these origins, within the limits of `limiter`.
+    /// Creates the layer. It sends tokens of `tokens` to these origins only, within the limits of
+    /// `limiter`.
     #[must_use]
     pub fn new(
         tokens: TokenSource,
@@ -95,7 +98,7 @@ impl TdsLayer {
 }
 
 impl<P> TdsLayer<P> {
-    /// Sets the retry layer, with the deadline of the calls.
+    /// Sets the retry layer, which also holds the deadline of the calls.
     #[must_use]
     pub fn retry<Q>(self, retry: RetryLayer<Q>) -> TdsLayer<Q> {
         TdsLayer {
@@ -137,6 +140,6 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     }
 }
 
-/// The time that proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`).
-/// After it a gateway has given up.
+/// The time that gateways wait for a response head by default (nginx, `proxy_read_timeout`; Kong,
+/// `read_timeout`). After it the gateway has given up.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

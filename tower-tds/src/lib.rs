@@ -1,13 +1,14 @@
-//! Token, limits and errors for a public transport data service, over hyper and rustls.
+//! A client for a public transport data service, over hyper and rustls.
 //!
 //! ```text
 //! request -> Retry -> RequestLimit -> BearerAuth -> Classify -> hyper client -> TLS -> ConnectionLimit -> TCP
 //! ```
 //!
-//! [`Client`] is a [`tower_service::Service`] that keeps a valid token and stays inside the
-//! service's limits on any network: by proof, and for leaky buckets by evidence. It returns a
-//! success or one typed error with the next step. The layers come from [`tower_oidc_cc`],
-//! [`tower_tds_limits`] and [`tower_tds_errors`], which work alone; this crate puts them in order.
+//! [`Client`] is a [`tower_service::Service`] that keeps a valid token and stays within the
+//! service's limits on any network. For windows and counters this is proven; for leaky buckets the
+//! default relies on measurements. A call returns a success, or one typed error with the next step.
+//! The layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which
+//! also work alone. This crate puts them in order.
 //!
 //! ```no_run
 //! use tower_tds::Client;
@@ -22,18 +23,19 @@
 //! ```
 //!
 //! A path is appended to the base URL byte for byte. [`Client::request`] sends any request with any
-//! [`RequestBody`]. A [`Response`] gives its body as bytes, text or JSON, or piece by piece.
-//! [`Call::deadline`] bounds one call with its body, and [`Builder::deadline`] all.
-//! [`Client::from_service`] is a client without sockets, for unit tests.
+//! [`RequestBody`]. A [`Response`] returns its body as bytes, text or JSON, or in chunks.
+//! [`Call::deadline`] sets the deadline of one call and its body, and [`Builder::deadline`] of all.
+//! [`Client::from_service`] creates a client without sockets, for unit tests.
 //!
 //! # Guarantees
-//! - One token request serves all clones. The token is renewed ahead of expiry, off the request path.
-//! - At most 50 requests are counted in any second and 60 sockets are open, by the argument on the
-//!   front page of [`tower_tds_limits`]. Retries and token calls are included, and so are several
-//!   clients with [`SharedLimits`].
+//! - One token request serves all clones. The token is renewed before it expires, without a delay
+//!   of calls.
+//! - The service counts at most 50 requests in any second and 60 open sockets. Retries, token calls
+//!   and all clients with the same [`SharedLimits`] are included. The front page of
+//!   [`tower_tds_limits`] has the argument.
 //! - A response is a success (2xx or 304). Any other outcome is an [`Error`]. A body that ends
-//!   early or stalls gives an error with the bytes received and expected. A body with neither a
-//!   length nor chunks may be incomplete: [`ResponseBody::is_verifiable`].
+//!   early or stalls returns an error with the bytes received and expected. A body with neither a
+//!   length nor chunks may be incomplete: see [`ResponseBody::is_verifiable`].
 //!
 //! # Features
 //! | feature | default | adds |
@@ -42,17 +44,17 @@
 //! | `aws-lc-rs` | no | aws-lc does the cryptography of TLS |
 //! | `compression` | no | `Builder::compression`: bodies may arrive in br and gzip |
 //! | `json` | no | [`Response::json`] |
-//! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |
+//! | `metrics` | no | counters of calls, attempts and waits for the `metrics` facade, and `Status::record` for the gauges |
 //!
-//! [`TdsLayer`] is the same stack around any other client, in one line. [`layers`] has the parts for
-//! another order.
+//! [`TdsLayer`] puts the same stack around another HTTP client. [`layers`] has the parts for a
+//! custom stack.
 //!
 //! # Non-goals
 //! - A mode without certificate checks.
-//! - The service's data: paths, queries and payloads are the caller's.
+//! - Types for the service's data: the caller defines paths, queries and payloads.
 //! - The environment's proxies by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
 //! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
-//! - A new connection after a 421: the retry uses any connection of the pool.
+//! - A new connection after a 421: the retry may use the same connection of the pool again.
 
 mod base;
 mod body;
@@ -75,10 +77,11 @@ mod transport;
 pub mod layers {
     //! The layers, for a custom stack, and the adapters that join them.
     //!
-    //! Each layer works alone. Two adapters join them: with [`ReadError`] the token layer and the
-    //! limits read typed errors, and [`into_error`] converts the errors of these two for the retry
-    //! layer. Without them the stack does not compile. One wrong order compiles: a token layer
-    //! outside of retry, where each attempt has the token of the first.
+    //! Each layer works alone. Two adapters join them. With [`ReadError`], the token layer and the
+    //! limits read typed errors. [`into_error`] converts the errors of these two layers for the
+    //! retry layer. A stack without the adapters does not compile. One wrong order does compile: a
+    //! token layer outside of the retry layer. Then each attempt has the token of the first
+    //! attempt.
     //!
     //! ```
     //! use bytes::Bytes;
@@ -95,7 +98,7 @@ pub mod layers {
     //!
     //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
     //! let limiter = Limiter::new(Limits::default());
-    //! let connector = HttpConnector::new(); // TLS is made above the limit: put yours around it
+    //! let connector = HttpConnector::new(); // put TLS around the limited connector, not inside it
     //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(connector);
     //! let http = Client::builder(TokioExecutor::new()).build(connector);
     //!
@@ -112,7 +115,7 @@ pub mod layers {
     //!     .layer(ClassifyLayer::new())
     //!     .service(http);
     //!
-    //! // Shows the missing bound in its compile error. A call would only show that there is no `call`.
+    //! // If an adapter is missing, the compile error here names it.
     //! fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
     //!     stack
     //! }

@@ -6,8 +6,9 @@ use tower_tds_limits::{Limiter, Limits, Quota};
 
 /// The limits of one IP address, for several clients behind it.
 ///
-/// The service counts by address, for all keys together. Each client has its own pause after a 429,
-/// and its own pool.
+/// The service counts requests and connections per IP address, for all API keys together. The
+/// quota of a 429 belongs to one key, so each client has its own pause after it. Each client also
+/// has its own connection pool.
 ///
 /// # Examples
 /// ```
@@ -34,13 +35,13 @@ impl SharedLimits {
     }
 }
 
-/// Keeps within `limits`.
+/// Creates the limits of one address.
 ///
-/// From two connections on, the last one is for token calls. With one connection, each call opens a
-/// new one and closes it, so that a token call gets its turn.
+/// With two or more connections, one is reserved for token calls. With a single connection, each
+/// call opens a new one and closes it, so that a token call gets its turn.
 impl From<Limits> for SharedLimits {
     fn from(limits: Limits) -> Self {
-        // A call beyond the data connections would wait for one while its timeouts run.
+        // A call without a free data connection would wait for one after its timeouts have begun.
         let data = limits.connections.get().saturating_sub(1);
         let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
         let in_flight = limits.in_flight.min(data);
@@ -54,13 +55,14 @@ impl From<&Self> for SharedLimits {
     }
 }
 
-/// The longest wait of a token call for its permit. It is first in line, so it waits for the
-/// permits of an interval, or of two with some rules, and for the slowest of their responses.
+/// The longest wait of a token call for its permit. It is first in the queue. So it waits only for
+/// permits that are already live: for one interval, or two with some rules, after the slowest
+/// response.
 pub(crate) fn longest_turn(limits: &Limits) -> Duration {
     let intervals = limits.quotas().iter().map(Quota::per);
     let longest = intervals.max().unwrap_or_default();
     longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
 }
 
-/// As long as a lost request counts by default: `Limits::lost_after`.
+/// The default of `Limits::lost_after`, the time for which a lost request counts.
 const SLOW_ANSWER: Duration = Duration::from_secs(10);

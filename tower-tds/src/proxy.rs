@@ -59,15 +59,15 @@ impl Proxies {
         }
         let proxy = match self {
             Self::None => None,
-            // The matcher has no proxy if it cannot parse the address.
+            // The matcher returns no proxy if it cannot parse the address of the proxy.
             Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
             Self::Named(some) => some.intercept(target),
         };
         let Some(proxy) = proxy else {
             return Ok(None);
         };
-        // The connector would use port 80 in place of an invalid port, and send the credentials
-        // there unencrypted. It would do the same for a proxy that expects TLS.
+        // In place of an invalid port the connector would use port 80, and send the credentials to
+        // it unencrypted. To a proxy that expects TLS it would send them unencrypted as well.
         let has_port = |address: &Authority| address.as_str() != address.host();
         let is_broken =
             proxy.uri().port_u16().is_none() && proxy.uri().authority().is_some_and(has_port);
@@ -127,7 +127,7 @@ where
     }
 }
 
-const UNUSABLE: &str = "write it as http://host:port; what it tunnels is encrypted all the same";
+const UNUSABLE: &str = "write it as http://host:port; TLS goes through its tunnel";
 
 #[cfg(test)]
 mod tests;

@@ -14,9 +14,9 @@ use tower_tds_errors::Replay;
 
 /// The body of a request.
 ///
-/// `()`, `&str`, `String`, `Bytes` and `Vec<u8>` convert into a body, which a retry can send again.
-/// A [stream](Self::stream) is sent once, and a call that could have been retried fails with
-/// [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
+/// `()`, `&'static str`, `String`, `Bytes` and `Vec<u8>` convert into a body that a retry can send
+/// again. A [stream](Self::stream) is sent once. Where another body would be retried, its call
+/// fails with [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
 ///
 /// # Examples
 /// ```

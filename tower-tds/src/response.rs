@@ -29,7 +29,7 @@ pub struct Response(http::Response<ResponseBody>);
 // === impl Response ===
 
 impl Response {
-    /// Reads the whole body, of up to 64 MiB. Read a larger one with [`chunk`](Self::chunk).
+    /// Reads the whole body, up to 64 MiB. Read a larger body with [`chunk`](Self::chunk).
     ///
     /// # Errors
     /// See [`ResponseBody`], and [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if the body
@@ -51,19 +51,19 @@ impl Response {
         }
     }
 
-    /// Reads the whole body as text, of up to 64 MiB. Invalid UTF-8 is replaced.
+    /// Reads the whole body as text, up to 64 MiB. Invalid UTF-8 is replaced.
     ///
     /// # Errors
-    /// As [`bytes`](Self::bytes).
+    /// See [`bytes`](Self::bytes).
     pub async fn text(self) -> Result<String, Error> {
         let bytes = self.bytes().await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Reads the whole body as JSON, of up to 64 MiB.
+    /// Reads the whole body as JSON, up to 64 MiB.
     ///
     /// # Errors
-    /// As [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if it does not
+    /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if it does not
     /// deserialize into `T`.
     #[cfg(feature = "json")]
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
@@ -71,7 +71,7 @@ impl Response {
         let bytes = self.bytes().await?;
         serde_json::from_slice(&bytes).map_err(|error| {
             let error = Error::new(Kind::Malformed, error).with_sent(Sent::Answered);
-            error.with_advice("compare it with the type that it is read into")
+            error.with_advice("compare the body with the type that it is deserialized into")
         })
     }
 
@@ -99,7 +99,7 @@ impl Response {
     }
 }
 
-/// The status, the headers and the body as of the `http` crate.
+/// Gives access to status, headers and extensions of the [`http::Response`].
 impl Deref for Response {
     type Target = http::Response<ResponseBody>;
 
@@ -125,11 +125,11 @@ impl From<http::Response<ResponseBody>> for Response {
 
 fn too_large() -> Error {
     let error = Error::new(Kind::InvalidRequest, TOO_LARGE).with_sent(Sent::Answered);
-    error.with_advice("read it by `chunk`")
+    error.with_advice("read it with `chunk`")
 }
 
-/// The most memory of a whole body: more than any live response, and less than a small container
-/// has.
+/// The most memory of a body that is read as a whole: more than any live response needs, and less
+/// than a small container has.
 const MOST: u64 = 64 << 20;
 
-const TOO_LARGE: &str = "the body has more than the 64 MiB that are read at once";
+const TOO_LARGE: &str = "the body is larger than 64 MiB";

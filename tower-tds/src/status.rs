@@ -75,36 +75,38 @@ impl Status {
         }
     }
 
-    /// Whether there is a token, no pause and no silence. It is false before the first token, which
-    /// [`Client::tokens`](crate::Client::tokens) can fetch, and after a shutdown.
+    /// Whether there is a token, no pause after a 429, and no silence after a 423 or 416.
+    ///
+    /// It is false before the first token and after a shutdown. `client.tokens().ready()` fetches
+    /// the first token.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let held = self.limits.paused_for.is_some() || self.limits.silent_for.is_some();
         self.token.is_ready() && !held && !self.is_closed
     }
 
-    /// Sets the gauges: permits, sockets, the token, the rung.
+    /// Sets the gauges of permits, sockets, token and [rung](tower_tds_limits::Rung).
     ///
-    /// Call it for each client before each scrape. Several clients need a
-    /// [name](crate::Builder::name) each, which becomes the label `client` of their metrics;
-    /// otherwise they overwrite each other. Clients that share [limits](crate::SharedLimits) show
+    /// Call it for each client before each scrape. If there are several clients, give each a
+    /// [name](crate::Builder::name), which becomes the label `client` of its metrics. Without names
+    /// they overwrite each other. Clients that share [limits](crate::SharedLimits) show
     /// the same limits.
     ///
     /// | metric | kind | label | what it is |
     /// |---|---|---|---|
     /// | `tds_calls_total` | counter | `kind` | ended calls, by outcome: `success`, the kind of the error, or `cancelled` |
-    /// | `tds_call_seconds` | histogram | | from the call to its response head or its error |
+    /// | `tds_call_seconds` | histogram | | time from the start of a call to its response head or error |
     /// | `tds_attempts_total` | counter | `kind` | ended attempts, by outcome; `cancelled` includes those that a deadline ended |
     /// | `tds_calls_under_way` | gauge | | calls that wait for a head |
     /// | `tds_waiting` | gauge | | calls that wait for a permit |
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | permits live, and the quota |
-    /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
+    /// | `tds_in_flight` | gauge | | requests in flight, from their permit to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open sockets, and the limit |
     /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`, `connection`, `response` |
-    /// | `tds_granted_total` | counter | | requests granted |
+    /// | `tds_granted_total` | counter | | requests that got a permit |
     /// | `tds_certificate` | gauge | | the most requests that can have been counted in any interval of the first quota |
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |
-    /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause or a silence, or 0 |
+    /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause (429) or a silence (423, 416), or 0 |
     /// | `tds_token_life_seconds` | gauge | | the rest of the token's life; 0: no token |
     /// | `tds_token_refused_seconds` | gauge | | how long the service has refused the token, or 0 |
     /// | `tds_tokens_total` | counter | | tokens received |
@@ -124,7 +126,7 @@ impl Status {
         let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
         #[expect(
             clippy::cast_precision_loss,
-            reason = "a count that a gauge rounds is beyond any of these"
+            reason = "an f64 is exact up to 2^53, beyond any of these counts"
         )]
         let count = |n: u64| n as f64;
         let size = |n: usize| count(u64::try_from(n).unwrap_or(u64::MAX));
@@ -150,7 +152,7 @@ impl Status {
         counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 
-    /// The cause of waits as text, if any call waits, with the length of a pause or a silence.
+    /// The cause of the current waits, if any call waits, with the rest of a pause or a silence.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let limits = &self.limits;

@@ -40,12 +40,12 @@ impl Tls {
         if let Some(whole) = self.whole {
             if !self.roots.is_empty() {
                 return Err(BuildError::new(
-                    "certificates are ignored where the whole TLS configuration is given: put them into it",
+                    "Builder::tls excludes Builder::root_certificate: put the certificates into the configuration",
                 ));
             }
             if !whole.alpn_protocols.is_empty() {
                 return Err(BuildError::new(
-                    "the TLS configuration names protocols (ALPN): leave them to the client",
+                    "the TLS configuration sets ALPN protocols: leave them empty",
                 ));
             }
             return Ok(whole);
@@ -74,13 +74,14 @@ fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
     CryptoProvider::get_default().cloned().ok_or_else(|| {
         BuildError::new(
             "there is no cryptography for TLS: turn on the feature `ring` or `aws-lc-rs`, or give the whole \
-             configuration by Builder::tls",
+             configuration with Builder::tls",
         )
     })
 }
 
 fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
-    let unusable = "a root certificate is not usable: give it in PEM, as BEGIN CERTIFICATE has it";
+    let unusable =
+        "a root certificate is not usable: give it in PEM, with a line BEGIN CERTIFICATE";
     let before = roots.len();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| BuildError::because(unusable, error))?;

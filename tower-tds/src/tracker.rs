@@ -17,23 +17,23 @@ use tower_tds_errors::{Error, Kind};
 pub(crate) struct CallTracker {
     count: AtomicUsize,
     ended: Notify,
-    /// The time and the text of the last failure, kept after a success. The lock is held for a few
-    /// moves, and no `.await` happens under it.
+    /// The time and the text of the last failure, kept after a success. The lock is held only to
+    /// copy it, and no `.await` happens under it.
     failure: Mutex<Option<(Instant, String)>>,
 }
 
 // === impl CallTracker ===
 
 impl CallTracker {
-    /// Counts a call, which ends by [`end`](Self::end). Returns whether it may go on: not if the
-    /// client is closed.
+    /// Counts a call until [`end`](Self::end). Returns whether it may begin: false if the client is
+    /// closed.
     pub(crate) fn begin(&self) -> bool {
         // SeqCst, with `close` and `ended`: a call is either counted before the close, or sees the
         // close.
         self.count.fetch_add(1, Ordering::SeqCst) < CLOSED
     }
 
-    /// Takes a call back from the count.
+    /// Removes a call from the count.
     pub(crate) fn end(&self) {
         // Only a closed client has a waiter for the end.
         if self.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
@@ -56,7 +56,7 @@ impl CallTracker {
         let failure = self.failure.lock();
         let failure = failure.unwrap_or_else(PoisonError::into_inner).clone();
         let failure = failure.map(|(at, line)| (at.elapsed(), line));
-        failure.filter(|(ago, _)| *ago < NEWS)
+        failure.filter(|(ago, _)| *ago < SHOWN_FOR)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -87,7 +87,7 @@ impl CallTracker {
 }
 
 /// How long a failure is shown: as long as the limits remember a refusal.
-const NEWS: Duration = Duration::from_secs(600);
+const SHOWN_FOR: Duration = Duration::from_secs(600);
 
 /// A bit that no count of calls reaches.
 const CLOSED: usize = 1 << (usize::BITS - 1);

@@ -1,4 +1,4 @@
-//! Adapters: typed errors for the other layers, and their errors as typed ones.
+//! Adapters: the token layer and the limits read typed errors, and their own errors become typed.
 
 use std::{
     error::Error as _,
@@ -20,8 +20,8 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 /// Reads typed errors for the token layer and the limits.
 ///
 /// By default, the token layer and the limits read only responses. Above a
-/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer) refusals are errors, and with this value the
-/// layers read their kind.
+/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer), refusals are errors: with this value the two
+/// layers read the kind of these errors.
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
@@ -30,8 +30,8 @@ pub struct ReadError;
 
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
-/// The error of a call that waited for a token has the address of the token endpoint, and the last
-/// error of the token request.
+/// If a call ends while it waits for a token, the error names the token endpoint and the last
+/// failed token request.
 #[derive(Clone)]
 pub struct IntoError<S> {
     inner: S,
@@ -108,7 +108,7 @@ fn refused(error: &Error) -> Option<Outcome> {
     } else if kind == Kind::Throttled || kind == Kind::QuotaExhausted {
         Some(Outcome::QuotaExceeded(error.retry_after()))
     } else if kind == Kind::ConnectionLimit || kind == Kind::RangeUnclear {
-        // The second kind may be about connections, so the limits count it.
+        // A `RangeUnclear` may be about connections, so the limits count it.
         Some(Outcome::ConnectionsExceeded)
     } else {
         None
@@ -165,7 +165,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let polled = this.inner.poll(cx);
-        polled.map_err(|error| named(error, this.tokens))
+        polled.map_err(|error| with_endpoint(error, this.tokens))
     }
 }
 
@@ -177,7 +177,7 @@ impl<F> fmt::Debug for IntoErrorFuture<F> {
 
 /// Converts an error. A wait for a token names the endpoint and its last error.
 #[cold]
-fn named(error: LayersError, tokens: &TokenSource) -> Error {
+fn with_endpoint(error: LayersError, tokens: &TokenSource) -> Error {
     let waited_for_token = matches!(
         &error,
         LayersError::Limit(limit) if limit.cause() == WaitCause::Readiness
@@ -194,9 +194,9 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
 
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
 ///
-/// A call that the limits rejected in a long pause has the kind of the 429 before it. A call that
-/// gets no permit for its socket in time is a [`Kind::LimitTimeout`]. A retry after a refusal by a
-/// limit of the service costs no budget, because [`RequestLimit`] delays it.
+/// A call that the limits reject during the pause after a 429 has the kind of that 429. A call
+/// without a permit for its socket in time has [`Kind::LimitTimeout`]. A retry after a 416, 423 or
+/// 429 costs no budget, because [`RequestLimit`] delays it.
 ///
 /// [`RequestLimit`]: tower_tds_limits::RequestLimit
 ///
@@ -206,7 +206,7 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
 pub fn into_error(error: LayersError) -> Error {
     match error {
         LayersError::Limit(error) => from_limits(error),
-        LayersError::Inner(BearerError::Inner(error)) => match kept_back(&error) {
+        LayersError::Inner(BearerError::Inner(error)) => match limit_error(&error) {
             Some(limit) => from_limits(limit),
             None if refused(&error).is_some() => error.with_paced_retries(),
             None => error,
@@ -218,8 +218,8 @@ pub fn into_error(error: LayersError) -> Error {
     }
 }
 
-/// A refused call is sent again only if a newer token exists or was requested for it. One that the
-/// gateway refused because it cannot check tokens is retried as in any outage.
+/// A refused call is sent again only if a newer token exists or was requested for it. A call whose
+/// token the gateway could not check is retried as in any outage.
 fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
         if rejection.is_worth_a_resend() {
@@ -232,7 +232,7 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
 }
 
 /// Finds the limit's error inside a connector's: there was no permit for a socket in time.
-fn kept_back(error: &Error) -> Option<LimitError> {
+fn limit_error(error: &Error) -> Option<LimitError> {
     let mut next = error.source();
     while let Some(link) = next {
         if let Some(limit) = link.downcast_ref::<LimitError>() {
@@ -310,9 +310,8 @@ fn from_token(error: TokenError) -> Error {
     }
 }
 
-/// The user of a client cannot move layers, as the token layer advises.
-const FOREIGN: &str =
-    "it goes to a foreign origin: use the origin of the base url, or build another client";
+/// The token layer advises to move layers, which the user of a `Client` cannot do.
+const FOREIGN: &str = "use the origin of the base URL, or build another client";
 
 const PROXY: &str = "check user and password of the proxy";
 

@@ -90,8 +90,8 @@ impl<B> Service<Request<B>> for Http<B> {
     }
 }
 
-/// Keeps the user's connector until the limits are known.
-pub(crate) fn given<C>(connector: C) -> MakeClients
+/// Defers the build of the clients until the limits are known.
+pub(crate) fn make_clients<C>(connector: C) -> MakeClients
 where
     C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
     C::Response: Read + Write + Connection + Send + Unpin + 'static,
@@ -157,10 +157,11 @@ fn tcp(limiter: &Limiter) -> HttpConnector {
     tcp
 }
 
-/// Bounds the handshake. If its request gets another socket, the handshake goes on in a task of the
-/// pool, and would never end. The time begins when the connector is ready.
+/// Bounds the time of a handshake, from the readiness of the connector. If the request gets another
+/// socket meanwhile, the handshake continues in a task of the pool. Without the bound it might
+/// never end.
 ///
-/// hyper clones the connector for each request, and only a connection clones the inner one.
+/// hyper clones the connector for each request, so the inner connector is behind an `Arc`.
 fn bounded<C>(
     connector: C,
 ) -> impl Connect
@@ -181,7 +182,7 @@ where
 /// Longer than the retransmissions of a lost first segment (1 + 2 + 4 s on Linux).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// From the first segment to the end of the TLS handshake: as long again.
+/// The connect timeout, and as long again for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent

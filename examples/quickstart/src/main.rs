@@ -1,4 +1,4 @@
-//! Quickstart: a token, then data, inside the limits, with a hundred tasks that want a call at the same time.
+//! Quickstart: a hundred tasks call the simulated service at the same time, within its limits.
 //!
 //! It starts the simulated service on loopback and reports what that service saw:
 //!
@@ -53,7 +53,7 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let mut config = tds_sim::Config::default();
     config.rule = settings.rule;
     config.seed = settings.seed;
-    // Fifty calls sent over a second may arrive together.
+    // Random delays: fifty calls that are sent over a second may arrive together.
     config.faults.before_counting = "lognormal:5ms:100ms".parse()?;
     let server = Server::start(config).await?;
     let (base, rule) = (server.base_url(), settings.rule);
@@ -64,7 +64,7 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), base, credentials)
         .loopback_http()
-        // Right for each way of counting, in-flight included.
+        // Right also for a service that counts requests in flight.
         .limits(Limits::default().proof(Proof::End))
         .build()?;
     let failed = get_all(&client, settings.calls).await;
@@ -75,7 +75,8 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
     Ok(is_clean)
 }
 
-/// Makes all calls by a hundred tasks and returns the errors. Ctrl-C ends the calls that have not begun.
+/// Makes all calls with a hundred tasks, and returns the errors. After Ctrl-C no further call
+/// begins.
 async fn get_all(client: &Client, calls: u32) -> Vec<String> {
     // Relaxed everywhere: the counters order nothing else.
     let (next, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -113,7 +114,8 @@ async fn get(client: &Client, n: u32) -> Result<(), tower_tds::Error> {
     response.bytes().await.map(drop)
 }
 
-/// Writes to the standard output. A reader that closes early, such as `head`, changes no result.
+/// Writes to the standard output. Errors are ignored, so that a reader that closes early, such as
+/// `head`, does not change the exit code.
 fn say(text: &str) {
     drop(stdout().write_all(text.as_bytes()));
 }

@@ -16,7 +16,7 @@ pub(crate) fn report(ledger: &Ledger, failed: &[String], wanted: u32) -> (String
         row(&format!("  answered {status}"), count);
     }
     row("token POSTs", &seen.token_posts);
-    // The first fifty at once, then fifty a second (contract, "Limits").
+    // The first fifty may arrive at once, then fifty per second.
     let floor = (wanted - 1) / 50;
     let time = span(ledger).as_secs_f64();
     let time = format!("{time:.2} s; no client within the limits needs less than {floor}.00 s");
@@ -26,7 +26,7 @@ pub(crate) fn report(ledger: &Ledger, failed: &[String], wanted: u32) -> (String
 
     let all = u64::from(wanted);
     if seen.complete < all && failed.is_empty() {
-        text.push_str("  interrupted: the rest was not called\n");
+        text.push_str("  interrupted: the other calls were not made\n");
     }
     text.push('\n');
     for error in failed.iter().take(MOST_ERRORS) {

@@ -15,7 +15,7 @@ pub(crate) struct Settings {
 // === impl Settings ===
 
 impl Settings {
-    /// Reads the arguments. `None` if they request help.
+    /// Reads the arguments. Returns `None` if they request help.
     ///
     /// # Errors
     /// One line about the argument that cannot be used.
@@ -52,7 +52,7 @@ fn parse<T: FromStr>(name: &str, value: Option<String>, takes: &str) -> Result<T
 }
 
 pub(crate) const HELP: &str = "\
-Gets a token, then data, inside the limits, and reports what the server saw.
+Calls a simulated service within its limits, and reports what the service saw.
 
 Usage: quickstart [--rule RULE] [--seed N] [--calls N]
 

@@ -1,4 +1,4 @@
-//! A body that takes its time and may break.
+//! A paced body, which a fault can end early.
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
@@ -30,11 +30,11 @@ pub(super) struct Flow {
 }
 
 enum State {
-    /// Before a piece, its pause not yet decided on.
+    /// Before a piece whose pause is not yet known.
     Before,
     /// In the pause before a piece.
     Pausing(Pin<Box<Sleep>>),
-    /// The bytes before a reset or a cut are on their way.
+    /// Waits until the bytes before a reset or a cut are sent.
     Breaking(Pin<Box<Sleep>>, DataFault),
     /// All bytes have been returned.
     Ended,
@@ -42,7 +42,7 @@ enum State {
     Broken,
 }
 
-/// How much has been sent, and when the next piece is due: arithmetic on `now`.
+/// The bytes sent so far, and the time of the next piece: arithmetic on `now`.
 struct Progress {
     /// The length in the head, if there is one.
     length: Option<u64>,
@@ -81,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// Whether all bytes have been returned and nothing has gone wrong.
+    /// Whether all bytes have been returned, without a fault.
     pub(super) fn is_at_end(&self) -> bool {
         matches!(self.state, State::Ended)
     }
@@ -146,8 +146,8 @@ impl Flow {
         }
     }
 
-    /// Ends the body before its end. It is an error, unless the head has the length, by which
-    /// hyper detects that the body is short.
+    /// Ends the body early. Returns an error, unless the head has the length: then hyper detects
+    /// that the body is short.
     fn break_off(&self, fault: DataFault) -> Option<Error> {
         if fault == DataFault::ResetBody {
             if let Some(socket) = &self.socket {
@@ -161,7 +161,7 @@ impl Flow {
             .then(|| Error::from(Kind::Closed))
     }
 
-    /// The fault to strike before the next piece. Those that strike halfway strike once.
+    /// Returns the fault that is due before the next piece. A fault of the middle is due once.
     fn due_fault(&mut self) -> Option<DataFault> {
         let fault = self.faults.fault?;
         match fault {
@@ -186,7 +186,7 @@ impl Flow {
         slow.max(self.progress.due(self.most()).saturating_sub(now))
     }
 
-    /// The most bytes the next piece may have.
+    /// Returns the largest size of the next piece.
     fn most(&self) -> usize {
         let bound = match self.faults.fault {
             Some(DataFault::Drip(_)) => 1,
@@ -215,13 +215,13 @@ impl Progress {
         self.length.is_some_and(|length| self.sent >= length)
     }
 
-    /// The bytes to half of the length, or to the first byte where no length is known.
+    /// Returns the bytes left to half of the length, or to the first byte if no length is known.
     fn to_halfway(&self) -> u64 {
         let halfway = self.length.map_or(1, |length| length.div_ceil(2)).max(1);
         halfway.saturating_sub(self.sent)
     }
 
-    /// The most bytes of a piece at this rate, and no more than `bound`.
+    /// Returns the largest size of a piece at this rate, at most `bound`.
     fn piece(&self, bound: u64) -> usize {
         let at_rate = self
             .rate
@@ -231,8 +231,8 @@ impl Progress {
             .clamp(1, PIECE)
     }
 
-    /// When the next piece, of `most` bytes, is due at this rate: when the time for it and all
-    /// before it has passed, so that the last byte is due after length / rate.
+    /// Returns the time at which the next piece, of `most` bytes, is due at this rate. The last
+    /// byte is due after length / rate.
     fn due(&self, most: usize) -> Duration {
         let Some(rate) = self.rate else {
             return Duration::ZERO;
@@ -253,11 +253,11 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// How long a reset or a cut waits for the bytes before it: either throws away what is unsent.
+/// How long a reset or a cut waits for the bytes before it, because it discards unsent bytes.
 const FLUSH: Duration = Duration::from_millis(20);
 
 /// The pause between the pieces of an endless body, 1.6 MB/s: it floods the client, not the host.
 const FLOOD: Duration = Duration::from_millis(10);
 
-/// Into how many pieces a second a paced body is cut, if they are not limited by [`PIECE`].
+/// The pieces of a paced body in a second, if [`PIECE`] does not make them smaller.
 const PIECES_A_SECOND: u64 = 20;

@@ -8,11 +8,12 @@ use http::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING},
 };
 
-/// Bytes at hand, or numbered lines made as they are read: a big body costs no memory.
+/// Bytes in memory, or numbered lines that are made when they are read: a large body costs no
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Source {
     block: Bytes,
-    /// How many bytes are still to be made beyond `block`.
+    /// The number of bytes that are not made yet, after `block`.
     left: u64,
     line: u64,
 }
@@ -30,7 +31,7 @@ pub(super) struct Pieces(Box<dyn Read + Send>);
 // === impl Source ===
 
 impl Source {
-    /// These bytes.
+    /// Creates a source of these bytes.
     pub(crate) fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self {
             block: bytes.into(),
@@ -39,7 +40,7 @@ impl Source {
         }
     }
 
-    /// `length` bytes of lines, the last one cut off where they end.
+    /// Creates a source of lines, `length` bytes in all. The last line may be incomplete.
     pub(crate) fn lines(length: u64) -> Self {
         Self {
             block: Bytes::new(),
@@ -48,12 +49,12 @@ impl Source {
         }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub(crate) fn length(&self) -> u64 {
         self.left.saturating_add(self.block.len() as u64)
     }
 
-    /// All bytes, unless some are still to be made.
+    /// Returns all bytes, if all are in memory.
     pub(super) fn at_hand(&self) -> Option<Bytes> {
         (self.left == 0).then(|| self.block.clone())
     }
@@ -87,11 +88,12 @@ impl Read for Source {
 // === impl Coding ===
 
 impl Coding {
-    /// The coding that a request accepts: in the contract's own header, or in the standard one.
+    /// Returns the coding that a request accepts, in the contract's own header or in the standard
+    /// one.
     ///
-    /// Brotli is preferred, whatever the order or the weights, but for a weight of zero.
-    pub(crate) fn asked_by(headers: &HeaderMap) -> Option<Self> {
-        let asked = |coding: &str| {
+    /// Brotli is preferred, whatever the order or the weights, except with a weight of zero.
+    pub(crate) fn accepted_by(headers: &HeaderMap) -> Option<Self> {
+        let accepts = |coding: &str| {
             [CONTENT_ENCODING, ACCEPT_ENCODING]
                 .iter()
                 .flat_map(|name| headers.get_all(name))
@@ -101,10 +103,10 @@ impl Coding {
         };
         if !cfg!(feature = "coding") {
             None
-        } else if asked("br") {
+        } else if accepts("br") {
             Some(Self::Brotli)
         } else {
-            asked("gzip").then_some(Self::Gzip)
+            accepts("gzip").then_some(Self::Gzip)
         }
     }
 
@@ -118,7 +120,7 @@ impl Coding {
 
     /// Encodes `source` as it is read, in bounded memory.
     ///
-    /// The fastest levels: the answer's transfer is simulated, not the gateway's effort.
+    /// The levels are the fastest, because only the transfer is simulated, not the gateway's work.
     #[cfg(feature = "coding")]
     fn encode(self, source: Source) -> Box<dyn Read + Send> {
         match self {
@@ -157,7 +159,7 @@ impl Pieces {
         })
     }
 
-    /// The next piece, of at most `most` bytes; none at the end.
+    /// Returns the next piece, of at most `most` bytes, or `None` at the end.
     pub(super) fn next(&mut self, most: usize) -> io::Result<Option<Bytes>> {
         let mut piece = vec![0; most.clamp(1, PIECE)];
         let filled = self.0.read(&mut piece)?;
@@ -172,7 +174,7 @@ pub(super) const PIECE: usize = 16 * 1024;
 /// The length of a line: its number, two fields and a line feed.
 const LINE: usize = 32;
 
-/// How many bytes are made at a time.
+/// The number of bytes that are made at a time.
 const BLOCK: usize = 512 * LINE;
 
 #[cfg(test)]

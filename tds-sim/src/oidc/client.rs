@@ -14,7 +14,7 @@ use crate::{
     shared::{Shared, lock},
 };
 
-/// The fields of a form in their order, or none if the body is not an urlencoded one.
+/// The fields of a form in their order. A body that is not an urlencoded form has none.
 #[derive(Debug)]
 pub(super) struct Form {
     fields: Vec<(String, String)>,
@@ -27,7 +27,7 @@ struct Claimed {
     secret: Option<String>,
 }
 
-/// The id of the key that a request proves to hold.
+/// Returns the client id, if the request has the right secret.
 pub(super) fn authenticate(
     shared: &Shared,
     head: &Parts,
@@ -46,7 +46,7 @@ pub(super) fn authenticate(
     Ok(key.api_key().client_id)
 }
 
-/// Credentials of the request: in its form, or else in its Basic header.
+/// Returns the credentials of the request, from its form or else from its Basic header.
 fn claimed(headers: &HeaderMap, form: &Form) -> Result<Claimed, Refusal> {
     let basic = headers
         .get(AUTHORIZATION)
@@ -65,8 +65,8 @@ fn claimed(headers: &HeaderMap, form: &Form) -> Result<Claimed, Refusal> {
     })
 }
 
-/// The pair of a Basic header, still encoded as a form would be (RFC 6749, section 2.3.1). What is
-/// no pair counts as nothing.
+/// Returns id and secret of a Basic header, still form-encoded (RFC 6749, section 2.3.1). A
+/// malformed header counts as none.
 fn basic_pair(header: &str) -> Option<(String, String)> {
     let (scheme, encoded) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("Basic") {
@@ -78,8 +78,8 @@ fn basic_pair(header: &str) -> Option<(String, String)> {
     Some((id.to_owned(), secret.to_owned()))
 }
 
-/// The text behind a form-encoded one. Other characters than those that form encoding leaves pass,
-/// but a percent sign is followed by two digits.
+/// Decodes form-encoded text. Returns `None` if two hexadecimal digits do not follow a percent
+/// sign. Characters that should have been encoded are accepted.
 fn form_decoded(text: &str) -> Option<String> {
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -64,7 +64,7 @@ impl Refusal {
     }
 }
 
-/// The answer outside Keycloak's own paths, 53 bytes.
+/// Returns the response outside Keycloak's own paths, 53 bytes.
 pub(super) fn outside() -> Response<Body> {
     let text = "<html><body><h1>Resource not found</h1></body></html>";
     Body::page(StatusCode::NOT_FOUND, "text/html; charset=utf-8", text)
@@ -85,8 +85,8 @@ fn bare(status: StatusCode, error: &str) -> Response<Body> {
     )
 }
 
-/// The answer to any method but POST and OPTIONS. It has no `Allow`, though RFC 9110, section
-/// 15.5.6, wants one.
+/// Returns the response to any method but POST and OPTIONS. It has no `Allow`, though RFC 9110,
+/// section 15.5.6, requires one.
 pub(super) fn method_not_allowed() -> Response<Body> {
     bare(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -94,14 +94,14 @@ pub(super) fn method_not_allowed() -> Response<Body> {
     )
 }
 
-/// Marks an answer as one that no cache may keep.
+/// Forbids caches to store a response.
 pub(super) fn do_not_store(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
 }
 
-/// An answer in JSON.
+/// Returns a response in JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     Body::page(
         status,
@@ -113,7 +113,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 pub(super) const WRONG_SECRET: Refusal =
     Refusal::unauthorized("unauthorized_client", BAD_CREDENTIALS);
 pub(super) const UNKNOWN_CLIENT: Refusal = Refusal::unauthorized("invalid_client", BAD_CREDENTIALS);
-/// Unexpected input: a Basic header that no form encoding makes.
+/// For a Basic header that is not form-encoded.
 pub(super) const UNEXPECTED: Refusal = Refusal::bad_request(
     "unauthorized_client",
     "Unexpected error when authenticating client",

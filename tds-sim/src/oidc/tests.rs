@@ -232,7 +232,7 @@ async fn basic_works_form_encoded_and_not_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_form_says_of_the_client_counts_before_its_basic_header() {
+async fn the_client_of_the_form_overrides_the_basic_header() {
     let sim = Sim::new(Config::default());
     let (id, secret) = (sim.client_id(), sim.client_secret());
     let grant = "grant_type=client_credentials";

@@ -1,4 +1,4 @@
-//! An API key of a member: a client id, a client secret, and what they may do.
+//! An API key of a member: a client id, a client secret, and roles.
 
 use std::{fmt, sync::Arc};
 
@@ -62,8 +62,8 @@ impl Key {
         *self.api_key.client_secret == *secret
     }
 
-    /// The claims of a token for this key, issued at `wall` for `expires_in` seconds, in the shape
-    /// that Keycloak 26 gives them.
+    /// Returns the claims of a token for this key, issued at `wall` for `expires_in` seconds, in
+    /// the form of Keycloak 26.
     pub(super) fn claims(
         &self,
         wall: i64,
@@ -96,7 +96,7 @@ impl Key {
     }
 }
 
-/// Something in the shape of a random UUID.
+/// Returns a text in the form of a random UUID.
 fn uuid(rng: &mut fastrand::Rng) -> String {
     format!(
         "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
@@ -108,5 +108,5 @@ fn uuid(rng: &mut fastrand::Rng) -> String {
     )
 }
 
-/// The issuer. It names no port, so that a token stays the same whichever port is free.
+/// The issuer. It has no port, so the claims do not depend on the port that was free.
 const ISSUER: &str = "http://127.0.0.1/auth/realms/ServiceConnect";

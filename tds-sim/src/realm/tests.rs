@@ -23,7 +23,7 @@ fn a_member_holds_three_keys_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_signed_and_says_who_may_do_what_until_when() {
+async fn a_token_is_signed_and_has_its_client_roles_and_expiry() {
     let (mut realm, key) = realm();
     let granted = realm.grant(&key.client_id, "profile email").unwrap();
 

@@ -1,4 +1,4 @@
-//! The tokens issued so far, and which of them are still good.
+//! The issued tokens, and whether they are valid.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,15 +14,15 @@ use crate::{error::Error, realm::Key};
 
 /// Every token that was not revoked, by its text.
 ///
-/// A token is looked up, not verified: only what was issued here, unchanged to the last letter, is
-/// valid. A gateway that introspects tokens does the same.
+/// A token is looked up, not verified: only an unchanged token that was issued here is valid. A
+/// gateway that introspects tokens does the same.
 #[derive(Default)]
 pub(crate) struct Tokens {
     issued: HashMap<Arc<str>, Arc<Issued>>,
     generation: u64,
     /// Signs tokens. Created with the first one.
     pub(super) signer: Option<EcdsaKeyPair>,
-    /// Since when tokens are valid, in seconds of the wall clock; 0 if that never changed.
+    /// The time of the last revocation in seconds since 1970; 0 before the first.
     not_before: i64,
 }
 
@@ -58,7 +58,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Signs claims, with a key that is made for the first of them.
+    /// Signs claims. The first call creates the key.
     pub(super) fn sign(&mut self, claims: &Value) -> Result<String, Error> {
         let no_key = |_: Unspecified| Error::failed("cannot sign a token", "no randomness");
         let rng = SystemRandom::new();
@@ -80,10 +80,10 @@ impl Tokens {
         Ok(format!("{signed}.{signature}"))
     }
 
-    /// The record of a token that is valid at `now`.
+    /// Returns the record of a token that is valid at `now`.
     ///
     /// Contract, "Authentication" 5: a token is no longer valid when the time since its issue
-    /// exceeds its lifetime, so at its very end it still is.
+    /// exceeds its lifetime. So it is valid at the exact end.
     pub(super) fn valid(&self, token: &str, now: Duration) -> Option<Arc<Issued>> {
         self.issued
             .get(token)

@@ -1,4 +1,4 @@
-//! One direction of a connection: reads, holds up, writes, in order.
+//! One direction of a connection: it reads, delays and writes pieces in order.
 
 use std::{
     pin::pin,
@@ -51,7 +51,7 @@ impl Line {
         Self { delay, rng, start }
     }
 
-    /// Takes as long as a piece does.
+    /// Waits for the delay of one piece.
     pub(super) async fn hold_up(&mut self) {
         sleep_until(self.out_at(Instant::now())).await;
     }
@@ -60,7 +60,7 @@ impl Line {
     /// receiver is gone.
     ///
     /// # Errors
-    /// If the sender has reset the connection, once that too has taken its time.
+    /// If the sender has reset the connection, after the delay of the reset.
     pub(super) async fn pass(
         &mut self,
         (mut from, sender): (ReadHalf<'_>, &Side),
@@ -84,7 +84,7 @@ impl Line {
                 }
             }
         });
-        // A piece whose time comes before that of the one ahead of it comes out right after it.
+        // A piece with an earlier time than the piece before it is written right after that piece.
         let mut writes = pin!(async {
             while let Some((due, piece)) = out.recv().await {
                 sleep_until(due).await;
@@ -94,7 +94,7 @@ impl Line {
                     Piece::Reset => return Err(Reset),
                 };
                 if written.is_err() {
-                    taker.broken.store(true, Ordering::Relaxed); // Both ways are one task.
+                    taker.broken.store(true, Ordering::Relaxed); // Both directions run in one task.
                     return Ok(());
                 }
             }
@@ -107,7 +107,7 @@ impl Line {
         writes.await
     }
 
-    /// When a piece that comes in at `now` may come out.
+    /// Returns the time at which a piece that was read at `now` is written.
     pub(super) fn out_at(&mut self, now: Instant) -> Instant {
         let since = now.saturating_duration_since(self.start);
         let delay = self.delay.sample(since, &mut self.rng);
@@ -124,9 +124,9 @@ impl Side {
     }
 }
 
-/// The most bytes with one delay: as many as a TLS record has at most.
+/// The most bytes with one delay: the largest TLS record.
 const PIECE: usize = 16 * 1024;
 
-/// The most pieces of one direction that are held up at a time; beyond, the sender has to wait,
-/// as for a full window. In full pieces it is 8 MiB, more than a socket buffers by default.
+/// The most delayed pieces of one direction. With more, the sender waits, as for a full window. In
+/// full pieces that is 8 MiB, more than a socket buffers by default.
 const HELD: usize = 512;

@@ -169,7 +169,7 @@ async fn a_reset_passes_as_a_reset_both_ways() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_is_no_end_even_if_it_is_met_while_writing() {
-    // The relay's timer and this one fire together; whose task is first is left to chance.
+    // The relay's timer and this one fire together, and either task may run first.
     let slow = Delay::Constant(ms(30));
     for _ in 0..40 {
         let (relay, mut client, server) = pair(network(slow, Delay::None)).await;
@@ -205,7 +205,7 @@ async fn bytes_for_a_client_that_has_gone_reset_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_nobody_takes_is_reset() {
+async fn a_connection_to_a_closed_port_is_reset() {
     let (listener, to) = listen().await;
     drop(listener);
     let relay = Relay::start(to, Network::default()).await.unwrap();
@@ -274,7 +274,7 @@ async fn one_seed_gives_one_sequence_of_delays_to_each_connection_and_direction(
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_said() {
+async fn a_port_that_is_taken_is_an_error() {
     let (_listener, to) = listen().await;
     let network = Network {
         port: to.port(),

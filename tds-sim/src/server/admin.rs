@@ -29,7 +29,7 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
     let form = Limited::new(body, FORM_MOST)
         .collect()
         .await
-        .map_err(|error| Error::failed("the body of a control did not arrive", error))?
+        .map_err(|error| Error::failed("the body of the request could not be read", error))?
         .to_bytes();
     let fields = Fields(form_urlencoded::parse(&form).into_owned().collect());
     Ok(match control(&sim, path, &fields) {
@@ -45,7 +45,7 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
     })
 }
 
-/// Changes what `path` names, and returns the key if it made one.
+/// Runs the control at `path`. Returns the key if it created or changed one.
 fn control(sim: &Sim, path: &str, fields: &Fields) -> Result<Option<ApiKey>, Refused> {
     let client = fields.one("client_id").unwrap_or(sim.client_id());
     match path {
@@ -108,7 +108,7 @@ fn json(value: &impl Serialize) -> Response<Body> {
 }
 
 fn unknown(path: &str) -> String {
-    format!("no {path}; GET / lists what there is\n")
+    format!("unknown path {path}; GET / lists all controls\n")
 }
 
 /// The longest form that is read.
@@ -119,11 +119,11 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const HELP: &str = "\
 GET  /summary
 GET  /ledger
-POST /faults              fault token-fault delay-*    replaces all faults; fields as the switches of the program, none means none
-POST /set                 expires-in quota             changes those that are given; quota=none lifts it
+POST /faults              fault token-fault delay-*    replaces all faults; the fields are named as the switches; without fields, no faults
+POST /set                 expires-in quota             changes the given fields; quota=none removes the quota
 POST /revoke-all                                       revokes every token
 POST /roles               [client_id] [role]...        sets the roles of a key's next tokens
-POST /add-key             [member]                     gives a member, or demo, another key and prints it
+POST /add-key             [member]                     adds a key to a member (default: demo) and prints it
 POST /rotate-secret       [client_id]                  gives a key a new secret and prints it
-POST /disable-key         [client_id]                  refuses a key every token
+POST /disable-key         [client_id]                  refuses all further token requests of a key
 ";

@@ -78,7 +78,8 @@ impl Listener {
         Ok((listener, format!("{scheme}://{address}")))
     }
 
-    /// Accepts until it is stopped, then waits for its connections. Dropped, it closes them.
+    /// Accepts until it is stopped, then waits for its connections. Dropping the future closes
+    /// them.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
         loop {
@@ -108,16 +109,22 @@ impl Listener {
 // === impl Door ===
 
 impl Door {
-    /// The error when its port cannot be had.
+    /// Returns the error text for a port that is taken.
     const fn taken(self) -> &'static str {
         match self {
-            Self::Auth => "cannot start: the auth port is not free, choose another, or 0",
-            Self::Data => "cannot start: the data port is not free, choose another, or 0",
-            Self::Admin => "cannot start: the admin port is not free, choose another, or 0",
+            Self::Auth => {
+                "cannot start: the auth port is not free; choose another, or 0 for a free one"
+            }
+            Self::Data => {
+                "cannot start: the data port is not free; choose another, or 0 for a free one"
+            }
+            Self::Admin => {
+                "cannot start: the admin port is not free; choose another, or 0 for a free one"
+            }
         }
     }
 
-    /// The answer to a request on a connection of this listener.
+    /// Answers a request on a connection of this listener.
     fn answer(self, sim: &Sim, socket: &Arc<Socket>, request: Request<Incoming>) -> Answering {
         let (shared, socket) = (Arc::clone(&sim.shared), Arc::clone(socket));
         match self {
@@ -144,7 +151,7 @@ async fn serve(
     )]
     mut stopped: watch::Receiver<bool>,
 ) {
-    // Without it the pieces of a slow body wait for the client's acknowledgements.
+    // Without this option, the pieces of a slow body wait for the client's acknowledgements.
     drop(tcp.set_nodelay(true));
     match security {
         Security::Plain => answer(tcp, socket, door, sim, stopped).await,
@@ -156,7 +163,7 @@ async fn serve(
             };
             match secured {
                 Ok(tls) => answer(tls, socket, door, sim, stopped).await,
-                // Closed as any other connection.
+                // The drop of a `Stream` closes the connection, and stops counting it.
                 Err((_, tcp)) => drop(Stream::new(tcp, socket)),
             }
         }
@@ -179,7 +186,7 @@ async fn answer(
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     let mut connection = pin!(builder.serve_connection(stream, answers));
     tokio::select! {
-        // The ledger has how a connection ends.
+        // The ledger records how each call ends.
         _ = connection.as_mut() => return,
         () = socket.given_up() => return,
         _ = stopped.changed() => connection.as_mut().graceful_shutdown(),

@@ -1,4 +1,4 @@
-//! A connection's bytes, plain or in TLS, with the faults that only a wire can show.
+//! A connection's bytes, plain or in TLS, with the faults of the wire.
 
 use std::{
     io,
@@ -14,7 +14,8 @@ use tokio::{
 
 use crate::socket::Socket;
 
-/// An accepted connection. It stops counting when its closing begins, before the client can know.
+/// An accepted connection. It no longer counts when its closing begins, before the client reads its
+/// end.
 pub(super) struct Stream<S: Wire> {
     io: S,
     socket: Arc<Socket>,

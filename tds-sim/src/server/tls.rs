@@ -1,4 +1,4 @@
-//! A certificate authority of our own, and a certificate by it for this host.
+//! A certificate authority, and its certificate for this host.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-/// The authority's certificate in a file, and the server's in use. Dropped, the file is removed.
+/// The file of the CA certificate, and the TLS settings of the server. A drop removes the file.
 pub(super) struct Authority {
     directory: PathBuf,
     file: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Authority {
 // === impl Authority ===
 
 impl Authority {
-    /// Makes an authority, and by it a certificate for `localhost` and 127.0.0.1.
+    /// Creates an authority, and its certificate for `localhost` and 127.0.0.1.
     pub(super) fn new() -> Result<Self, Error> {
         let failed = |error: rcgen::Error| Error::failed("cannot start: no certificate", error);
         let mut params = CertificateParams::default();
@@ -62,7 +62,7 @@ impl Authority {
         let file = directory.join("ca.pem");
         let unwritten = |error| {
             Error::failed(
-                "cannot start: the authority's file cannot be written",
+                "cannot start: the file of the CA certificate cannot be written",
                 error,
             )
         };

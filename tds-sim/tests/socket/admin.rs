@@ -43,7 +43,7 @@ async fn ledger_and_summary_can_be_read() {
 }
 
 #[tokio::test]
-async fn each_control_does_what_it_says() {
+async fn each_control_works_as_listed() {
     let server = Server::start(Config::default()).await.unwrap();
     let sim = server.sim();
     let fresh = || sim.token(server.client_id()).unwrap();
@@ -80,10 +80,14 @@ async fn each_control_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_wrong_control_says_what_is_wrong() {
+async fn a_wrong_control_is_an_error_with_its_cause() {
     let server = Server::start(Config::default()).await.unwrap();
     for (path, form, says) in [
-        ("/nothing", "", "no /nothing; GET / lists what there is\n"),
+        (
+            "/nothing",
+            "",
+            "unknown path /nothing; GET / lists all controls\n",
+        ),
         (
             "/rotate-secret",
             "client_id=x",

@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn it_says_where_it_is_and_at_its_end_what_it_saw() {
+fn it_prints_its_addresses_and_at_its_end_the_sums() {
     let mut child = program(&[]).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -129,7 +129,7 @@ fn it_ends_on_sigint_and_sigterm_as_well() {
 }
 
 #[test]
-fn a_bad_switch_is_one_line_that_says_what_to_write() {
+fn a_bad_switch_is_one_line_with_the_expected_form() {
     for (switches, says) in [
         (&["--frob"][..], "--frob"),
         (&["--rule", "guess"], "leaky:BURST"),
@@ -162,14 +162,14 @@ fn a_bad_switch_is_one_line_that_says_what_to_write() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said() {
+fn a_port_that_is_taken_is_an_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let output = run(&["--data-port", &port]);
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     assert!(
-        error.starts_with("error: cannot start: the data port is not free, choose another"),
+        error.starts_with("error: cannot start: the data port is not free; choose another"),
         "{error}"
     );
 }

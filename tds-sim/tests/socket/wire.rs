@@ -1,4 +1,4 @@
-//! Faults as bytes on a socket, read without an HTTP library that would tidy them up.
+//! Faults as bytes on a socket, read without an HTTP library, which would hide them.
 
 use std::io::ErrorKind;
 
@@ -161,7 +161,7 @@ async fn a_client_that_leaves_within_a_body_is_noted() {
     let token = server.sim().token(server.client_id()).unwrap();
     let path = "/v1/history/a?bytes=100000000";
     drop(get(&server, &token, path, 1_000).await);
-    // The server notices at its next write; until then the call is in progress.
+    // The server detects it at its next write. Until then the call is in progress.
     while server.ledger().summary().in_progress > 0 {
         tokio::task::yield_now().await;
     }

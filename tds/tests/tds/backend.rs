@@ -84,7 +84,7 @@ async fn two_hundred_users_are_one_call_also_if_half_of_them_hang_up() {
 }
 
 #[tokio::test]
-async fn users_are_told_when_to_come_back_and_one_failure_is_for_all() {
+async fn users_get_a_retry_after_and_one_failure_is_for_all() {
     let mut config = Config::default();
     config.faults = faults("503");
     let bench = Bench::new("backend-503", config).await;
@@ -159,7 +159,7 @@ async fn a_stalled_service_is_504_or_by_choice_what_was_there() {
 }
 
 #[tokio::test]
-async fn health_tells_what_is_wrong_and_nothing_secret() {
+async fn health_shows_the_causes_and_no_secret() {
     let bench = Bench::new("backend-health", Config::default()).await;
     let mut wrong = bench.backend(&[]);
     wrong.env("TDS_CLIENT_SECRET", "wr0ng-s3cr3t");
@@ -220,14 +220,18 @@ async fn it_ends_with_what_it_has_begun() {
 }
 
 #[tokio::test]
-async fn what_it_cannot_use_is_told() {
+async fn unusable_arguments_are_refused() {
     let bench = Bench::new("backend-usage", Config::default()).await;
     let list = bench.path("own");
     for path in ["/metrics", "/readyz?a"] {
         fs::write(&list, format!("{path}\n")).expect("a file");
         let own = bench.run(&["backend", "--list", text(&list)]).await;
         assert_eq!(own.status.code(), Some(2));
-        assert!(err(&own).contains("this server's own"), "{}", err(&own));
+        assert!(
+            err(&own).contains("is a path of tds itself"),
+            "{}",
+            err(&own)
+        );
     }
     for more in [
         &["--listen", "nowhere"][..],
@@ -260,7 +264,7 @@ async fn what_is_too_large_is_nothing_that_its_user_can_correct_and_is_not_broug
 }
 
 #[tokio::test]
-async fn users_who_hang_up_free_their_places() {
+async fn users_who_disconnect_free_their_places() {
     let mut config = Config::default();
     config.faults.before_head = "3600s".parse().expect("a delay");
     let bench = Bench::new("backend-left", config).await;
@@ -349,7 +353,7 @@ async fn health_follows_a_service_that_hangs_and_one_that_is_back() {
 }
 
 #[tokio::test]
-async fn a_response_is_fresh_for_as_long_as_the_service_says() {
+async fn a_response_is_fresh_by_the_headers_of_the_service() {
     let bench = Bench::new("backend-headers", Config::default()).await;
     let upstream = Upstream::start(|head, _| {
         let path = head.split(' ').nth(1).expect("a path");

@@ -114,7 +114,7 @@ async fn files_are_byte_equal_and_targets_go_out_as_they_stand() {
     }
     assert_eq!(bench.report(&run)["ok"], 63);
 
-    // A second run has nothing to do, and one for what is missing does that.
+    // A second run has nothing to do. After a file is removed, a run downloads that file.
     let run = output(bench.bulk(&list, &[])).await;
     ended(&run, 0);
     assert_eq!(bench.report(&run)["skipped"], 63);
@@ -158,10 +158,10 @@ async fn a_range_is_a_file_for_each_of_its_values() {
     let seen = bench.server.ledger().summary();
     assert_eq!(seen.by_status, [(200, 13)].into());
     for (list, told) in [
-        ("/v1/{2..1}\n", "is no range"),
-        ("/v1/{2023-02-29..2023-03-01}\n", "is no range"),
+        ("/v1/{2..1}\n", "is not a range"),
+        ("/v1/{2023-02-29..2023-03-01}\n", "is not a range"),
         ("/v1/{1..2000}/{1..2000}\n", "more than 1000000 files"),
-        ("/v1/{1..2}\tx\n", "is written to x, too"),
+        ("/v1/{1..2}\tx\n", "has the same file name, x:"),
     ] {
         let run = output(bench.bulk(list, &[])).await;
         ended(&run, 2);
@@ -245,7 +245,7 @@ async fn an_interrupt_leaves_whole_files_and_a_report_that_adds_up() {
         .iter()
         .filter(|name| !name.contains(".part"))
         .count();
-    // Each worker's may have got its name in the moment in which the run was ended.
+    // The file of each worker may have got its name at the end of the run.
     let told = report["ok"]
         .as_u64()
         .and_then(|told| usize::try_from(told).ok());
@@ -390,7 +390,7 @@ async fn a_file_arrives_after_as_many_416_as_the_client_tries() {
 }
 
 #[tokio::test]
-async fn bodies_are_compressed_on_their_way_if_that_is_asked_for() {
+async fn bodies_are_compressed_on_request() {
     let bench = Bench::new("bulk-compress", Config::default()).await;
     let upstream =
         Upstream::start(

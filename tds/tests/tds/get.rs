@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use crate::{Bench, end, err, output, text};
 
 #[tokio::test]
-async fn the_exit_code_says_who_can_help_and_nothing_else_is_written() {
+async fn the_exit_code_shows_the_cause_and_nothing_else_is_written() {
     let bench = Bench::new("get-exit", Config::default()).await;
     let missing = bench.run(&["get", "/nothing/there"]).await;
     assert_eq!(missing.status.code(), Some(1), "{}", err(&missing));
@@ -94,7 +94,7 @@ async fn a_cut_answer_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
+async fn a_state_folder_that_cannot_be_used_is_a_warning_and_the_response_comes() {
     let bench = Bench::new("get-state", Config::default()).await;
     let mut run = bench.tds(&["get", "/v1/live/bus"]);
     run.env("TDS_STATE_DIR", "/proc/none");
@@ -104,7 +104,7 @@ async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
+async fn a_file_that_cannot_be_written_is_refused_before_any_request() {
     let bench = Bench::new("get-out", Config::default()).await;
     let folder = text(&bench.folder).to_owned();
     let slash = format!("{folder}/nothere/");
@@ -117,7 +117,7 @@ async fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said() {
+async fn a_full_disk_is_an_error() {
     let bench = Bench::new("get-full", Config::default()).await;
     let mut run = bench.tds(&["get", "/v1/live/bus"]);
     let full = fs::OpenOptions::new()
@@ -131,7 +131,7 @@ async fn a_full_disk_is_said() {
 }
 
 #[tokio::test]
-async fn a_mounted_secret_is_taken_or_refused_before_anything_is_asked() {
+async fn a_mounted_secret_is_taken_or_refused_before_any_request() {
     let bench = Bench::new("get-mounted", Config::default()).await;
     let secret = bench.path("secret");
     fs::write(&secret, bench.server.client_secret()).expect("a file");
@@ -190,7 +190,7 @@ async fn a_link_stays_and_what_it_leads_to_is_written() {
         .run(&["get", "/v1/live/bus", "--out", "/dev/stdout"])
         .await;
     assert_eq!(run.status.code(), Some(2), "{}", err(&run));
-    // A link that leads nowhere is reported, and stays.
+    // A dangling link is an error, and stays.
     fs::remove_file(&file).expect("it is there");
     let run = bench.run(&arguments).await;
     assert_eq!(run.status.code(), Some(2), "{}", err(&run));
@@ -205,7 +205,7 @@ async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
     let mut run = bench.tds(&["get", target, "--out", text(&file)]);
     let run = run.stderr(Stdio::piped()).spawn().expect("it starts");
     bench.seen(|seen| seen.data_calls == 1).await;
-    // While the answer comes, its part gets a place without room.
+    // The part of the file is a link to a device without space.
     let part = bench.path("bus.json.part");
     std::os::unix::fs::symlink("/dev/full", &part).expect("a link");
     let run = spawn_blocking(|| run.wait_with_output()).await;

@@ -33,7 +33,7 @@ use tokio::{
     time::{Duration, sleep, timeout},
 };
 
-/// A service, a folder of the test's own, and the key to the one in the other.
+/// A service, and a folder for one test, with the key of the service.
 struct Bench {
     server: Server,
     folder: PathBuf,
@@ -66,7 +66,7 @@ impl Bench {
         output(self.tds(arguments)).await
     }
 
-    /// Waits until the service has seen so much.
+    /// Waits until the service has seen enough.
     async fn seen(&self, enough: impl Fn(&tds_sim::Summary) -> bool) {
         let waited = async {
             while !enough(&self.server.ledger().summary()) {
@@ -104,7 +104,7 @@ async fn output(mut command: Command) -> Output {
     end(command.spawn().expect("the program starts")).await
 }
 
-/// Many times what any of these takes, on a machine that has much else to do: a job that hangs fails its test.
+/// Many times as long as any job takes on a busy machine. A job that hangs fails its test.
 const HANGS: Duration = Duration::from_secs(90);
 
 /// Runs one test for each case, all at once: they wait more than they compute.
@@ -134,14 +134,14 @@ async fn end(child: Child) -> Output {
     let pid = child.id().to_string();
     let run = tokio::task::spawn_blocking(move || child.wait_with_output());
     let Ok(run) = timeout(HANGS, run).await else {
-        // Or the runtime would wait for it as well.
+        // Otherwise the runtime would also wait for it.
         drop(Command::new("kill").args(["-KILL", &pid]).status());
         unreachable!("it hangs");
     };
     run.expect("no panic").expect("it ends")
 }
 
-/// The command by another program, with the same settings.
+/// Runs the command in another program, with the same settings.
 fn by(program: &str, arguments: &[&str], plain: &Command) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);

@@ -1,4 +1,4 @@
-//! `tds poll`: what has changed, one line for an outage's start and one for its end, and an end where there has to be one.
+//! `tds poll`: changes, one line for the start of an outage and one for its end, and the end of the job.
 
 mod rounds;
 
@@ -41,7 +41,7 @@ fn lines(run: &Output, with: &str) -> usize {
 const THREE: &str = "/v1/live/bus\n/v1/live/metro\tm.json\n/v1/live/rail\n";
 
 #[tokio::test]
-async fn each_feed_is_asked_for_in_each_round() {
+async fn each_feed_is_requested_in_each_round() {
     let bench = Bench::new("poll-rounds", Config::default()).await;
     let run = output(bench.poll(THREE, &["--every", "200ms", "--rounds", "4"])).await;
     assert!(run.status.success(), "{}", err(&run));
@@ -135,7 +135,7 @@ async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
 
 #[tokio::test]
 #[ignore = "20 s"]
-async fn a_service_that_takes_everything_and_says_nothing_is_an_outage_like_any() {
+async fn a_service_that_never_answers_is_an_outage() {
     let mut faults = Faults::default();
     faults.before_head = "3600s".parse().expect("a delay");
     // One of three feeds has been given up, by its deadline of ten seconds, and was requested
@@ -148,7 +148,7 @@ async fn a_service_that_takes_everything_and_says_nothing_is_an_outage_like_any(
 async fn an_outage_is_over_with_the_last_feed_and_not_with_the_first() {
     let bench = Bench::new("poll-last", Config::default()).await;
     let (slow, quick) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // Each is refused for a while, one for longer than the other; and refused so that nothing is tried again.
+    // Each feed is refused for a while, one for longer than the other, by a response that is not retried.
     let upstream = Upstream::start(move |head, _| {
         let is_slow = head.starts_with("GET /slow ");
         let (asked, rounds) = if is_slow { (&slow, 5) } else { (&quick, 2) };
@@ -166,7 +166,7 @@ async fn an_outage_is_over_with_the_last_feed_and_not_with_the_first() {
     assert_eq!(lines(&run, "outage: "), 1, "{}", err(&run));
     assert_eq!(lines(&run, "outage over"), 1, "{}", err(&run));
     assert!(
-        err(&run).contains("7 failures: /slow is there"),
+        err(&run).contains("7 failures: /slow is back"),
         "{}",
         err(&run)
     );
@@ -228,7 +228,7 @@ async fn rounds_that_brought_nothing_end_by_what_was_in_the_way() {
 }
 
 #[tokio::test]
-async fn what_it_cannot_use_is_told() {
+async fn unusable_arguments_are_refused() {
     let bench = Bench::new("poll-usage", Config::default()).await;
     for (lines, more, told) in [
         ("/a\n", &["--every", "15"][..], "500ms"),
@@ -302,7 +302,7 @@ async fn a_feed_that_is_always_away_hides_no_outage_of_the_others() {
 }
 
 #[tokio::test]
-async fn what_a_feed_brought_that_is_no_data_is_told_with_its_name() {
+async fn a_response_without_data_is_printed_with_its_feed() {
     let bench = Bench::new("poll-named", Config::default()).await;
     let upstream = Upstream::start(|head, _| {
         if head.starts_with("GET /other ") {

@@ -19,13 +19,13 @@ use crate::HANGS;
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
-    /// Where its page is, if it has one.
+    /// The address of its page, if it has one.
     pub(crate) status: Option<SocketAddr>,
     /// Reads its standard error.
     log: Option<JoinHandle<String>>,
 }
 
-/// An answer as it came.
+/// A response as received.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -74,7 +74,7 @@ impl Serving {
             .await
     }
 
-    /// Of its page.
+    /// Requests a path of the status page.
     pub(crate) async fn status(&self, target: &str) -> Answer {
         self.ask_status(&format!("GET {target} HTTP/1.1\r\nhost: localhost"))
             .await
@@ -85,7 +85,7 @@ impl Serving {
         Self::read(Self::send_to(address, head).await).await
     }
 
-    /// The end of the head is added.
+    /// Sends a head, to which the empty line is added, and reads the response.
     pub(crate) async fn ask(&self, head: &str) -> Answer {
         Self::read(self.send(head).await).await
     }

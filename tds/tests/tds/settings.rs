@@ -64,7 +64,7 @@ async fn a_flag_overrides_the_environment_and_the_environment_overrides_the_file
 }
 
 #[tokio::test]
-async fn check_asks_for_a_token_though_one_is_kept() {
+async fn check_requests_a_token_though_one_is_stored() {
     let bench = Bench::new("settings-check", Config::default()).await;
     assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
     // Without a path of data the service still shows that it accepts the token.
@@ -83,7 +83,7 @@ async fn check_asks_for_a_token_though_one_is_kept() {
 }
 
 #[tokio::test]
-async fn limits_that_cannot_be_kept_are_told_before_anything_is_asked() {
+async fn unusable_limits_are_refused_before_any_request() {
     let bench = Bench::new("settings-limits", Config::default()).await;
     for (arguments, told) in [
         (["--rate", "5"], "5/60s"),

@@ -119,7 +119,7 @@ async fn a_backend_ends_by_a_signal_and_completes_what_it_can() {
     .await;
 }
 
-/// A space of processes of its own, as a container has it. It ends with who started it.
+/// A process namespace, as in a container. It ends with the process that started it.
 const UNSHARED: [&str; 6] = [
     "--user",
     "--map-root-user",

@@ -214,7 +214,7 @@ async fn the_page_is_for_this_machine_and_needs_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_told_before_anything_is_asked() {
+async fn an_address_that_is_taken_is_refused_before_any_request() {
     let bench = Bench::new("status-taken", Config::default()).await;
     let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = held.local_addr().expect("its address").to_string();

@@ -39,13 +39,13 @@ async fn a_terminal_of_80_columns_shows_all_of_it_also_what_is_waited_for() {
     let waits = "waits for a place in flight: responses are slow, or bodies are not read";
     shows(waits, &[]);
     shows("90 files: 90 ok, 0 skipped, 0 failed", &[]);
-    // Nothing has come to a row that it was not meant for.
+    // No row has text of another row.
     let starts = ["█", "░", "waits for ", "90 files: "];
     let stray = |row: &&String| !row.is_empty() && !starts.iter().any(|at| row.starts_with(at));
     assert_eq!(drawn.iter().find(stray), None);
 }
 
-/// The rows of a terminal of 80 columns on which this is put.
+/// Returns the rows of a terminal of 80 columns after this output.
 fn rows(line: &str) -> Vec<String> {
     let line: Vec<_> = without_escapes(line).chars().collect();
     let rows = line.chunks(80).map(|row| row.iter().collect::<String>());

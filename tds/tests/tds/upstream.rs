@@ -16,7 +16,7 @@ pub(crate) struct Upstream {
 // === impl Upstream ===
 
 impl Upstream {
-    /// `answer` is given the head of a request and how many came before it.
+    /// Starts the service. `answer` gets the head of a request and the number of requests before it.
     pub(crate) fn start(answer: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
@@ -60,7 +60,7 @@ fn serve(
         seen.push(head.clone());
         seen.len() - 1
     };
-    // A client that has gone reads nothing.
+    // The client may have closed the connection.
     drop(stream.write_all(&answer(&head, nth)));
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Holds an answer back. Each request has a thread of its own, which nothing else waits for.
+/// Delays a response. Each request has its own thread, so no other request waits.
 #[expect(
     clippy::disallowed_methods,
     reason = "there is no runtime here: the clock is the program's own, which is another process"

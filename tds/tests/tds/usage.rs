@@ -1,4 +1,4 @@
-//! Help that fits a narrow terminal, settings and arguments that are refused, and the simulated service.
+//! Help that fits a narrow terminal, refused settings and arguments, and the simulated service.
 
 use crate::{err, out, output, tds};
 
@@ -54,7 +54,7 @@ async fn the_exit_codes_of_the_help_are_those_of_the_readme() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_said_with_exit_code_two() {
+async fn unusable_arguments_and_settings_end_with_exit_code_two() {
     let real = |base| {
         vec![
             ("TDS_AUTH_URL", "http://127.0.0.1:1"),
@@ -177,7 +177,7 @@ async fn only_the_settings_that_are_missing_are_named() {
 }
 
 #[tokio::test]
-async fn simulate_calls_a_simulated_service_and_says_so() {
+async fn simulate_calls_a_simulated_service_and_prints_that() {
     let mut run = tds(&["get", "/v1/live/bus", "--simulate"]);
     run.env("TDS_BASE_URL", "https://data.example.org");
     let run = output(run).await;

@@ -44,7 +44,7 @@ async fn until(what: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_part_is_made_whole_by_as_much_as_its_range_says_and_by_nothing_else() {
+async fn a_part_is_completed_only_by_the_bytes_of_its_range() {
     let bench = Bench::new("whole-range", Config::default()).await;
     let asked = Mutex::new(BTreeSet::new());
     let upstream = Upstream::start(move |head, _| {
@@ -121,7 +121,7 @@ async fn what_a_link_leads_to_is_not_written_for_a_part() {
 }
 
 #[tokio::test]
-async fn a_coding_that_nobody_asked_for_is_no_data() {
+async fn a_coding_that_was_not_requested_is_no_data() {
     at_once(["gzip", "zstd", "gzip, gzip"], |coding| async move {
         let bench = Bench::new(&format!("whole-{coding}"), Config::default()).await;
         let headers = format!("content-encoding: {coding}\r\ncontent-length: 4\r\n");
@@ -160,7 +160,7 @@ async fn a_coding_that_nobody_asked_for_is_no_data() {
 }
 
 #[tokio::test]
-async fn a_coding_that_is_broken_is_told_with_its_file() {
+async fn a_coding_that_is_broken_is_printed_with_its_file() {
     let bench = Bench::new("whole-broken", Config::default()).await;
     let headers = "content-encoding: gzip\r\ncontent-length: 4\r\n";
     let upstream = Upstream::start(|_, _| answer("200 OK", headers, b"none"));
@@ -196,7 +196,7 @@ async fn a_run_replaces_the_part_of_one_that_was_killed() {
 }
 
 #[tokio::test]
-async fn the_first_failure_is_told_and_what_is_waited_for_meanwhile() {
+async fn the_first_failure_and_the_cause_of_waits_are_printed() {
     let bench = Bench::new("whole-told", Config::default()).await;
     let upstream = Upstream::start(|_, _| {
         let headers = "retry-after: 3600\r\ncontent-length: 0\r\n";
@@ -215,7 +215,7 @@ async fn the_first_failure_is_told_and_what_is_waited_for_meanwhile() {
         .expect("it tells")
         .expect("no panic");
     assert!(
-        told[0].contains("503") && told[0].contains("tried again"),
+        told[0].contains("503") && told[0].contains("will retry"),
         "{told:?}"
     );
     assert!(
@@ -227,7 +227,7 @@ async fn the_first_failure_is_told_and_what_is_waited_for_meanwhile() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_terminal_ends_what_nobody_keeps_from_it() {
+async fn the_end_of_a_terminal_ends_a_job_without_nohup() {
     let bench = Bench::new("whole-hangup", Config::default()).await;
     let list = bench.path("list");
     fs::write(&list, "/v1/live/bus\n").expect("a file");

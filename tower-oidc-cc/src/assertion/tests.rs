@@ -34,15 +34,15 @@ fn rsa_pem() -> String {
     RSA.to_pkcs8_pem(LineEnding::LF).unwrap().to_string()
 }
 
-/// The view of a server that checks the signature.
+/// The claims, as a server reads them after a check of the signature.
 fn seen(assertion: &Assertion, algorithm: Algorithm, public: &DecodingKey) -> Seen {
-    let statement = assertion
+    let signed = assertion
         .sign_at(UNIX_EPOCH.checked_add(NOW).unwrap(), "client", ENDPOINT)
         .unwrap();
     let mut validation = Validation::new(algorithm);
     validation.validate_exp = false;
     validation.validate_aud = false;
-    decode(statement.as_bytes(), public, &validation)
+    decode(signed.as_bytes(), public, &validation)
         .unwrap()
         .claims
 }
@@ -53,7 +53,7 @@ fn rsa_public() -> DecodingKey {
 }
 
 #[test]
-fn a_statement_names_the_client_and_the_endpoint_and_lives_a_minute() {
+fn an_assertion_names_the_client_and_the_endpoint_and_lives_a_minute() {
     let assertion = Assertion::from_pem(rsa_pem().as_bytes()).unwrap();
     let seen = seen(&assertion, Algorithm::RS256, &rsa_public());
     assert_eq!((&*seen.iss, &*seen.sub), ("client", "client"));
@@ -63,7 +63,7 @@ fn a_statement_names_the_client_and_the_endpoint_and_lives_a_minute() {
 }
 
 #[test]
-fn no_two_statements_have_one_number() {
+fn no_two_assertions_have_one_id() {
     let assertion = Assertion::from_pem(rsa_pem().as_bytes()).unwrap();
     let number = || seen(&assertion, Algorithm::RS256, &rsa_public()).jti;
     let numbers: std::collections::HashSet<_> = (0..100).map(|_| number()).collect();
@@ -110,10 +110,10 @@ fn the_key_is_named_and_the_audience_replaced_on_request() {
     let assertion = assertion
         .key_id("2026-11")
         .audience("https://sso.example.com");
-    let statement = assertion
+    let signed = assertion
         .sign_at(UNIX_EPOCH.checked_add(NOW).unwrap(), "client", ENDPOINT)
         .unwrap();
-    let header = decode_header(statement.as_bytes()).unwrap();
+    let header = decode_header(signed.as_bytes()).unwrap();
     assert_eq!(header.kid.as_deref(), Some("2026-11"));
     assert_eq!(
         seen(&assertion, Algorithm::RS256, &rsa_public()).aud,

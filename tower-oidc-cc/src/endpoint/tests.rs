@@ -65,7 +65,7 @@ fn the_query_is_kept_and_not_shown() {
 
 #[cfg(feature = "private-key-jwt")]
 #[test]
-fn a_statement_is_for_the_address_without_a_port_that_goes_without_saying() {
+fn an_assertion_is_for_the_address_without_a_default_port() {
     for (address, audience) in [
         ("https://sso.example.com/t", "https://sso.example.com/t"),
         ("https://sso.example.com:443/t", "https://sso.example.com/t"),

@@ -1,4 +1,4 @@
-//! The error of a missing token: its cause, its place, its duration, and the next step.
+//! The error of a call without a token: the cause, the URL, the duration, and the next step.
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
@@ -6,19 +6,20 @@ use http::{StatusCode, Uri};
 
 /// The reason why there is no token to send, and the next step.
 ///
-/// A call that ends with this error was **never sent** to the inner service, so a retry cannot do
-/// anything twice. The error is one word wide and cheap to clone, because all calls that wait for
-/// one token request share its outcome.
+/// A call that ends with this error was **never sent** to the inner service, so a retry is safe. The
+/// error is one word wide and cheap to clone, because all calls that wait for one token request
+/// share its outcome.
 ///
-/// `Display` is one line: what happened, the URL, the cause at the root, for how long, and the next
-/// step. It holds no text of a token endpoint. `Debug` adds a second line for programmers.
+/// `Display` is one line: the failure, the URL, the root cause, the time since the first failure,
+/// and the next step. It contains no text that a token endpoint sent. `Debug` adds a second line
+/// for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
 #[derive(Clone)]
 struct Repr {
     kind: Kind,
-    /// Whether it happened to the discovery document, and not to the token endpoint.
+    /// Whether the request for the discovery document failed, and not the token request.
     in_discovery: bool,
     /// Scheme, host, port and path.
     place: Option<String>,
@@ -29,8 +30,8 @@ struct Repr {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// The kind of a token error. Its text is fixed or a number: no text of a server is printed, because
-/// a server may echo the secret.
+/// The kind of a token error. It holds fixed texts and numbers, but no text of a server, because a
+/// server may echo the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The HTTP client failed.
@@ -41,21 +42,21 @@ pub(crate) enum Kind {
     Unavailable(StatusCode),
     /// The endpoint refused the credentials or the grant, with an OAuth error code.
     Rejected(StatusCode, &'static str),
-    /// A redirect, which credentials do not follow.
+    /// A redirect. Credentials are not sent to another address.
     Redirected(StatusCode),
-    /// The reply is malformed; the next may be whole.
+    /// The reply is malformed. The next reply may be well-formed.
     Malformed(&'static str),
-    /// The reply is whole, but its token cannot be sent as a bearer token.
+    /// The reply is well-formed, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
     /// The provider has no credentials.
     NoCredentials,
-    /// Code of the caller has panicked during the token request.
+    /// The HTTP client or the token store panicked during the token request.
     Panicked,
     /// The token expired between `poll_ready` and `call`.
     Expired,
-    /// The request goes to an origin that may not see the token.
+    /// The origin of the request is not in the layer's list.
     ForeignOrigin,
-    /// The address of the request is a path, and the layer was not built for that.
+    /// The address of the request is only a path, and the layer has no default origin.
     NoOrigin,
     /// The `Host` header names another host than the address.
     OtherHost,
@@ -87,29 +88,29 @@ impl TokenError {
         })
     }
 
-    /// The error of a provider. Its text is kept and not the error itself, because a provider may
-    /// put a secret into it, which a caller's log would print.
+    /// The error of a provider. Only its redacted text is kept, because the error itself may contain a
+    /// secret, which a caller's log would print.
     pub(crate) fn no_credentials(error: &(dyn Error + 'static)) -> Self {
         let cause = root(error);
         Self::new(Kind::NoCredentials).with(|repr| repr.cause = Some(cause))
     }
 
-    /// The same error, with its address. The query stays out of it.
+    /// The same error, with its address but without the query.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
         self.with(|repr| repr.place = Some(place(uri)))
     }
 
-    /// The same error, which happened to the discovery document.
+    /// The same error, of the request for the discovery document.
     pub(crate) fn in_discovery(&self) -> Self {
         self.with(|repr| repr.in_discovery = true)
     }
 
-    /// The same error, after so long of failures.
+    /// The same error, with the time since the first failure.
     pub(crate) fn failing_for(&self, time: Duration) -> Self {
         self.with(|repr| repr.failing_for = time)
     }
 
-    /// The same error, returned at another moment.
+    /// The same error, with the remaining backoff.
     pub(crate) fn with_retry_after(&self, retry_after: Duration) -> Self {
         self.with(|repr| repr.retry_after = Some(retry_after))
     }
@@ -120,16 +121,19 @@ impl TokenError {
         Self(Arc::new(repr))
     }
 
-    /// Whether a retry, after [`retry_after`](Self::retry_after), may help without any change: the
-    /// endpoint is down, slow or broken, or the token expired just now.
+    /// Whether a retry after [`retry_after`](Self::retry_after) can help without a change.
+    ///
+    /// That is so if the endpoint is down, slow or broken, if the token expired just now, or if a panic
+    /// or the end of a runtime stopped the token request.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.remedy().0
     }
 
-    /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was sent.
+    /// Whether the [`Provider`](crate::Provider) returned no credentials, so that no token request was
+    /// sent.
     ///
-    /// The provider is called again within half a minute.
+    /// The next token request, after a backoff of at most half a minute, calls the provider again.
     #[must_use]
     pub fn is_missing_credentials(&self) -> bool {
         matches!(self.0.kind, Kind::NoCredentials)
@@ -141,14 +145,13 @@ impl TokenError {
         self.0.place.as_deref()
     }
 
-    /// The next step, with which `Display` ends.
+    /// The next step. `Display` ends with it.
     #[must_use]
     pub fn advice(&self) -> &'static str {
         self.0.kind.remedy().1
     }
 
-    /// Whether the request goes to an origin that may not see the token, by its address or by its
-    /// `Host` header.
+    /// Whether the layer refused the request because of its address or its `Host` header.
     #[must_use]
     pub fn is_foreign_origin(&self) -> bool {
         matches!(
@@ -157,9 +160,9 @@ impl TokenError {
         )
     }
 
-    /// The remaining time of the backoff. A call before its end gets this error again.
+    /// The time until the end of the backoff. A call before that returns this error again.
     ///
-    /// In the error of a call, this time counts from the `poll_ready` before the call.
+    /// In the error of a call, the time counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.0.kind == Kind::Expired {
@@ -171,8 +174,8 @@ impl TokenError {
     /// The `error` code with which the token endpoint refused the credentials or the grant, such as
     /// `invalid_client` (RFC 6749, section 5.2).
     ///
-    /// The client id, the secret, or the client's settings at the server need a correction. A code
-    /// that is in no standard is not returned, and its error is transient.
+    /// Correct the client id, the secret, or the client's settings at the server. A code that no
+    /// standard defines is not returned, and its error is transient.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&'static str> {
         if let Kind::Rejected(_, code) = self.0.kind {
@@ -249,10 +252,10 @@ impl Kind {
             Self::Rejected(status, code) => {
                 format!("{subject} refused the credentials or the grant: {status}, {code}").into()
             }
-            Self::Redirected(status) => format!(
-                "{subject} answered with a redirect, which credentials do not follow: {status}"
-            )
-            .into(),
+            Self::Redirected(status) => {
+                format!("{subject} answered with a redirect, which is not followed: {status}")
+                    .into()
+            }
             Self::Malformed(what) => format!("the reply of {subject} is malformed: {what}").into(),
             Self::Unusable(what) => {
                 format!("the token of {subject} cannot be sent as a bearer token: {what}").into()
@@ -260,17 +263,17 @@ impl Kind {
             Self::NoCredentials => "there are no credentials for a token request".into(),
             Self::Panicked => "the HTTP client or the token store panicked".into(),
             Self::Expired => {
-                "the token expired between readiness and call, the request was not sent".into()
+                "the token expired between readiness and call; request not sent".into()
             }
             Self::ForeignOrigin => {
                 "the request goes to an origin that may not see the token".into()
             }
             Self::NoOrigin => {
-                "the address of the request is a path alone, and the layer does not know its origin"
+                "the address of the request is only a path, and the layer has no default origin"
                     .into()
             }
             Self::OtherHost => "the Host header names another host than the address".into(),
-            Self::NoRuntime => "no tokio runtime runs the token request".into(),
+            Self::NoRuntime => "no running tokio runtime for the token request".into(),
         }
     }
 
@@ -279,8 +282,8 @@ impl Kind {
         match self {
             Self::Transport => (true, "check the address, its certificate and the network"),
             Self::Timeout => (true, "try later, or allow a longer timeout"),
-            // More likely a wrong path than an outage. It is transient, because a server that is being
-            // deployed answers like this for a while.
+            // A wrong path is more likely than an outage. The error is still transient, because a
+            // server that is being deployed returns such a status for a while.
             Self::Unavailable(status) if status.is_client_error() && status.as_u16() != 429 => {
                 (true, "check address and realm, or try later")
             }
@@ -293,7 +296,7 @@ impl Kind {
             Self::Malformed(_) => (true, "try later, and check the address"),
             Self::Unusable(_) => (false, "check the client's settings at the server"),
             Self::NoCredentials => (false, "correct the source of the credentials"),
-            Self::Panicked => (true, "its message went to the panic hook"),
+            Self::Panicked => (true, "read the message that the panic hook printed"),
             Self::Expired => (true, "call again"),
             Self::ForeignOrigin => (
                 false,
@@ -301,10 +304,10 @@ impl Kind {
             ),
             Self::NoOrigin => (
                 false,
-                "use an absolute address, or build the layer by `for_origin`",
+                "use an absolute address, or build the layer with `for_origin`",
             ),
             Self::OtherHost => (false, "leave the Host header to the HTTP client"),
-            Self::NoRuntime => (true, "call again on a running one"),
+            Self::NoRuntime => (true, "call again inside a running runtime"),
         }
     }
 }
@@ -352,5 +355,5 @@ const ENDPOINT: &str = "the token endpoint";
 const DOCUMENT: &str = "the discovery document";
 const HIDDEN: &str = "[redacted]";
 const LONGEST: usize = 160;
-/// Tokens and keys are longer, words of a sentence are not.
+/// The longest word that is shown. Tokens and keys are longer; words of a sentence are shorter.
 const LONGEST_WORD: usize = 40;

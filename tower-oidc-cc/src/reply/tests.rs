@@ -167,7 +167,7 @@ fn failures_are_classified_by_code_and_status() {
         (303, b"", Wrong),
         (307, b"", Wrong),
         (308, br#"{"access_token":"t","token_type":"Bearer"}"#, Wrong),
-        // Successes that are none.
+        // Responses with status 200 that are errors.
         (200, b"", Transient),
         (200, b"<html>sign in</html>", Transient),
         (200, br#"{"access_token":"t","token_type":"Bea"#, Transient),

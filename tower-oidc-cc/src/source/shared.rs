@@ -1,9 +1,10 @@
 //! The shared part of a source: the slot that calls read, and the state behind one lock.
 //!
-//! The state decides everything. The slot is written under its lock, and a call with a settled token
-//! takes no lock. The driver and the flight hold the shared part weakly: the driver ends with the last
-//! handle, or with the flight that is then under way. If the runtime of the driver ends, the next
-//! waiter starts another driver and another flight, because timers and sockets of the old one are dead.
+//! The state makes all decisions. The slot is written under the lock, and a call with a settled token
+//! takes no lock. A *flight* is one token request for all waiters. The *driver* is a task that polls
+//! flights and starts renewals. Both hold the shared part weakly: the driver ends with the last handle,
+//! or with the flight in progress at that time. If the runtime of the driver ends, the next waiter
+//! starts another driver and another flight, because timers and sockets of the old runtime are dead.
 
 use std::{
     fmt,
@@ -47,16 +48,16 @@ pub(crate) struct Bearer {
     lifetime: Lifetime,
 }
 
-/// A token request under way. Every clone polls it, so dropping one changes nothing.
+/// A token request in flight. Every clone polls it, so dropping one changes nothing.
 pub(crate) type Flight = future::Shared<BoxFuture<'static, Result<(), TokenError>>>;
 
-/// One token, one flight at a time, any number of readers.
+/// The state that all handles of a source share.
 pub(crate) struct Shared {
     /// The token in use, until its expiry is noticed. Written under the lock.
     slot: ArcSwapOption<Bearer>,
-    /// The number of the token that calls send without a look at the state; zero while the token is
-    /// refused, due for renewal, or absent. Relaxed: it orders no other memory, and a call that misses
-    /// a change has a next one.
+    /// The generation of the token that calls send without a read of the state; zero while the
+    /// token is refused, due for renewal, or absent. Relaxed: no other memory depends on it, and a
+    /// later call sees a change that this one misses.
     settled: AtomicU64,
     /// Held for arithmetic and for the start of a flight, never across an `.await`.
     locked: Mutex<Locked>,
@@ -71,7 +72,7 @@ struct Locked {
     /// The last flight; it may have ended.
     flight: Option<Flight>,
     driver: Option<JoinHandle<()>>,
-    /// Wakes the driver; its end ends the driver.
+    /// Wakes the driver. Its drop wakes the driver too, which then ends.
     wake: watch::Sender<()>,
 }
 
@@ -96,7 +97,7 @@ impl Shared {
 
     /// The token in use, if calls may send it without a look at the state.
     ///
-    /// It compares the wall clock alone, because the driver watches the steady one.
+    /// It reads only the wall clock, because the timer of the driver covers the steady one.
     #[inline]
     pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
         let slot = self.slot.load();
@@ -115,20 +116,21 @@ impl Shared {
     pub(crate) fn bearer(&self) -> Option<Arc<Bearer>> {
         let now = self.now();
         let bearer = self.slot.load_full();
-        bearer.filter(|bearer| bearer.lifetime.is_fresh_at(now))
+        bearer.filter(|bearer| bearer.lifetime.is_valid_at(now))
     }
 
-    /// Looks for a token, and starts or joins the flight that brings one.
+    /// Returns `None` if the token in use may be sent. If not, starts or joins a flight and returns it.
     ///
-    /// `None` if the token in use may be sent. With a moment: from then on it may be.
+    /// The instant, if there is one, is the time from which the token in use may be sent even though
+    /// the flight has not ended.
     pub(crate) fn enter(&self) -> Result<Option<(Flight, Option<Instant>)>, TokenError> {
         self.with(|locked, now| {
-            let action = locked.state.on(Event::Asked, now);
+            let action = locked.state.on(Event::Needed, now);
             match action {
                 Action::Fail(error) => Err(error),
                 Action::Send => {
-                    // A driver that has ended with its runtime leaves the renewal to this call.
-                    self.pump(locked, now);
+                    // If the driver ended with its runtime, this call starts the renewal.
+                    self.renew_if_due(locked, now);
                     Ok(None)
                 }
                 action => {
@@ -166,10 +168,10 @@ impl Shared {
     }
 
     /// Whether a token from the store is better than the one in use.
-    fn wants(&self, issued: &Issued) -> bool {
+    fn prefers(&self, issued: &Issued) -> bool {
         let now = self.now();
         let is_same = |bearer: Arc<Bearer>| bearer.token.header() == issued.token.header();
-        !self.bearer().is_some_and(is_same) && self.lock().state.wants_at(now, &issued.fetched)
+        !self.bearer().is_some_and(is_same) && self.lock().state.prefers_at(now, &issued.fetched)
     }
 
     /// Records the outcome of a flight.
@@ -194,14 +196,14 @@ impl Shared {
         })
     }
 
-    /// Whether a flight has ended, or is the current one and has a driver.
+    /// Whether a flight has ended, or is the current flight and has a driver.
     pub(crate) fn is_driven(&self, flight: &Flight) -> bool {
         let locked = self.lock();
         let is_current = || locked.flight.as_ref().is_some_and(|it| it.ptr_eq(flight));
         flight.peek().is_some() || locked.is_driven() && is_current()
     }
 
-    /// Gives up a flight that makes no progress, because its runtime is not driven any more.
+    /// Abandons a flight that makes no progress, because its runtime no longer runs.
     pub(crate) fn abandon(&self, flight: &Flight) -> TokenError {
         let error = TokenError::new(Kind::NoRuntime).at(self.grant.uri());
         let abandoned = self.with(|locked, now| {
@@ -217,7 +219,7 @@ impl Shared {
         error
     }
 
-    /// The flight that is under way.
+    /// The current flight, if it has not ended.
     pub(crate) fn flight(&self) -> Option<Flight> {
         let locked = self.lock();
         locked.pending().filter(|_| locked.is_driven())
@@ -252,13 +254,13 @@ impl Shared {
         Some((locked.flight.clone()?, until))
     }
 
-    /// A flight fetches a token, records the outcome, and saves the token before its waiters return,
-    /// because a program may end as soon as it has a token.
+    /// Creates a flight. It fetches a token, records the outcome, and saves the token before its
+    /// waiters return, because a program may end as soon as it has a token.
     fn begin(&self) -> Flight {
         let (this, grant) = (Weak::clone(&self.this), Arc::clone(&self.grant));
         let flight = async move {
-            let wants = |issued: &Issued| this.upgrade().is_some_and(|this| this.wants(issued));
-            let issued = AssertUnwindSafe(grant.fetch(wants)).catch_unwind().await;
+            let prefers = |issued: &Issued| this.upgrade().is_some_and(|this| this.prefers(issued));
+            let issued = AssertUnwindSafe(grant.fetch(prefers)).catch_unwind().await;
             let issued = issued.unwrap_or_else(|_| Err(Kind::Panicked.into()));
             let own = issued.as_ref().ok().filter(|it| it.fetched.is_own).cloned();
             let outcome = match this.upgrade() {
@@ -272,7 +274,7 @@ impl Shared {
     }
 
     /// Starts the renewal if it is due.
-    fn pump(&self, locked: &mut Locked, now: Timestamp) {
+    fn renew_if_due(&self, locked: &mut Locked, now: Timestamp) {
         self.drive(locked);
         let action = locked.state.on(Event::Timer, now);
         drop(self.follow(locked, action));
@@ -290,7 +292,7 @@ impl Shared {
         true
     }
 
-    /// The next step of the driver: a flight to poll, or the moment of the next look.
+    /// The next step of the driver: a flight to poll, or the instant of the next step.
     fn step(&self) -> Result<Flight, Option<Instant>> {
         self.with(|locked, now| {
             let action = locked.state.on(Event::Timer, now);
@@ -306,12 +308,12 @@ impl Shared {
         })
     }
 
-    /// Runs `work` under the lock, brings the slot up to date, and emits the log lines afterwards:
-    /// a subscriber may call back.
+    /// Runs `work` under the lock and updates the slot. Emits the log lines after the lock, because a
+    /// subscriber may call the source.
     fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
         let (mut locked, now) = (self.lock(), self.now());
         let done = work(&mut locked, now);
-        if locked.state.fresh_at(now).is_none() {
+        if locked.state.valid_at(now).is_none() {
             self.slot.store(None);
         }
         let settled = locked.state.settled_at(now);
@@ -322,7 +324,7 @@ impl Shared {
         done
     }
 
-    /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
+    /// Poison is ignored, because a panic under the lock leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -349,10 +351,7 @@ impl Locked {
     }
 }
 
-/// The driver: polls flights to their end, and starts renewals in time.
-///
-/// It holds the shared state weakly and ends with the last handle, or with the flight that is then
-/// under way.
+/// The driver: polls flights to their end, and starts renewals on time.
 async fn run(shared: Weak<Shared>, mut wake: watch::Receiver<()>) {
     while let Some(step) = shared.upgrade().map(|shared| shared.step()) {
         match step {

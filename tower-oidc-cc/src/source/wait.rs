@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep_until};
 use super::shared::{Flight, Shared};
 use crate::TokenError;
 
-/// It is `Unpin`, for `poll_ready`.
+/// Waits for a token that may be sent. It is `Unpin`, for `poll_ready`.
 #[derive(Debug, Default)]
 pub(crate) struct Wait(Option<Waiting>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Wait(Option<Waiting>);
 struct Waiting {
     flight: Flight,
     timer: Pin<Box<Sleep>>,
-    /// Whether the token in use may be sent at the end of the timer.
+    /// Whether a token may be sent when the timer fires. Otherwise the flight makes no progress then.
     has_token: bool,
 }
 
@@ -45,10 +45,10 @@ impl Wait {
                     }) else {
                         return Poll::Ready(Ok(()));
                     };
-                    let patience = shared.now().steady + shared.grant.patience().min(LONGEST);
+                    let longest = shared.now().steady + shared.grant.longest_flight().min(LONGEST);
                     self.0.insert(Waiting {
                         flight,
-                        timer: Box::pin(sleep_until(until.unwrap_or(patience))),
+                        timer: Box::pin(sleep_until(until.unwrap_or(longest))),
                         has_token: until.is_some(),
                     })
                 }
@@ -58,7 +58,7 @@ impl Wait {
             let Some(waiting) = self.0.take_if(|_| has_ended || is_over) else {
                 return Poll::Pending;
             };
-            // After a flight it looks again: a kept service may be polled long after that.
+            // After a flight the state is read again: the service may be polled long after its end.
             if is_over {
                 return Poll::Ready(if waiting.has_token {
                     Ok(())
@@ -70,5 +70,5 @@ impl Wait {
     }
 }
 
-/// The end of a wait that no clock can show.
+/// The longest wait. It keeps the sum with the clock from overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

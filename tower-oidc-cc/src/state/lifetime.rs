@@ -14,8 +14,8 @@ mod tests;
 
 /// The time of the next renewal, for [`TokenSourceBuilder::policy`].
 ///
-/// Under every policy the first use fetches the first token, and an expired one is never sent. The
-/// figures are token requests a day for tokens of 24 hours, and include the first one.
+/// Under every policy the first use requests the first token, and an expired token is never sent. The
+/// figures are token requests a day for tokens of 24 hours, with the first request.
 ///
 /// [`TokenSourceBuilder::policy`]: crate::TokenSourceBuilder::policy
 ///
@@ -33,18 +33,19 @@ mod tests;
 pub enum RefreshPolicy {
     /// At 70 to 80 % of a token's life, at a random moment: 2 requests a day, and no call waits.
     ///
-    /// If a token from a [store](crate::TokenStore) is already due for renewal, the process renews
-    /// it after half a minute. Programs that end sooner use it until it expires.
+    /// If a token from a [store](crate::TokenStore) is already due for renewal, the process renews it
+    /// after half a minute at most. Programs that end before that use it until it expires.
     #[default]
     Ahead,
     /// On a fixed schedule, such as every 4 or 6 hours: 7 or 5 requests a day, and no call waits.
     ///
-    /// Each renewal comes up to a tenth early, at random, so that processes started together drift
-    /// apart. A token with a shorter life is renewed as by [`Ahead`](Self::Ahead). An interval of less
-    /// than a minute counts as a minute.
+    /// Each renewal is early by a random part of up to a tenth of the interval, so that processes
+    /// that start together do not renew together. A token whose life is too short for the interval
+    /// is renewed as under [`Ahead`](Self::Ahead). An interval of less than a minute counts as a
+    /// minute.
     Interval(Duration),
     /// When a call finds the token expired: 2 requests a day at most, and none without calls. That call
-    /// waits, and an outage of the endpoint at that time fails it.
+    /// waits, and it fails if the endpoint is down at that time.
     OnExpiry,
 }
 
@@ -58,8 +59,7 @@ pub(crate) struct Lifetime {
 // === impl RefreshPolicy ===
 
 impl RefreshPolicy {
-    /// The age at which a token of this life is renewed. `draw`, in `0.0..1.0`, is the jitter, which
-    /// makes it younger.
+    /// The age at which a token of this life is renewed. The jitter `draw`, in `0.0..1.0`, reduces it.
     pub(crate) fn age(self, life: Duration, draw: f64) -> Duration {
         let ahead = life.mul_f64(RENEW - EARLIER * draw);
         match self {
@@ -78,10 +78,10 @@ impl RefreshPolicy {
 impl Lifetime {
     /// Plans the life of a token that was requested at `sent` and arrived at `now`.
     ///
-    /// Life counts from `sent`: the server began to count after that and before `now`, so the
-    /// local expiry is never later than the server's. `draw`, in `0.0..1.0`, is the jitter; it is
-    /// drawn once per token and only ever moves the renewal earlier, so that processes started
-    /// together drift apart and none comes close to expiry. `None` if the life is already over.
+    /// The life counts from `sent`. The server began to count between `sent` and `now`, so the local
+    /// expiry is never later than the expiry at the server. The jitter `draw`, in `0.0..1.0`, is drawn
+    /// once per token and only makes the renewal earlier. So processes that start together drift apart,
+    /// and no renewal comes close to the expiry. Returns `None` if the life is already over.
     pub(crate) fn plan_at(
         now: Timestamp,
         sent: Timestamp,
@@ -96,9 +96,9 @@ impl Lifetime {
             return None;
         }
         let planned = sent.checked_add(policy.age(life, draw))?;
-        // A token that spent most of its life on the way is still used for half of the rest, or
-        // for a while: without this line a slow endpoint and a short life make a loop.
-        let soonest = now.checked_add(left.mul_f64(0.5).min(A_WHILE))?;
+        // A token that arrives late in its life is used for half of the rest, or for `MIN_DELAY`.
+        // Without this line, a slow endpoint and a short life would cause a loop of requests.
+        let soonest = now.checked_add(left.mul_f64(0.5).min(MIN_DELAY))?;
         Some(Self {
             renew_at: if planned.left_at(now) < soonest.left_at(now) {
                 soonest
@@ -109,22 +109,23 @@ impl Lifetime {
         })
     }
 
-    pub(crate) fn is_fresh_at(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_valid_at(&self, now: Timestamp) -> bool {
         !self.expires_at.has_come_at(now)
     }
 }
 
-/// Renewal at 80 % of life at the latest: a 24 h token costs 1.25 to 1.43 requests a day, and an
-/// endpoint may be down for almost five hours before a call notices.
+/// The latest renewal, as a share of life. A 24 h token then costs 1.25 to 1.43 requests a day, and an
+/// endpoint may be down for almost five hours before a call fails.
 const RENEW: f64 = 0.8;
-/// The jitter, as a share of life: 2.4 h for a 24 h token, which spreads a thousand processes
-/// started at once to one renewal in nine seconds. Of an interval it is the same share: six turns
-/// of 4 h then fit 24 h, and a seventh does not (6 * 4 h * 0.9 is 21.6 h, 7 * 3.6 h is 25.2 h).
+/// The jitter, as a share of life. For a 24 h token it is 2.4 h, which spreads the renewals of a
+/// thousand processes that start together to one in nine seconds. The share of an interval is the
+/// same: 24 h then hold at most six renewals of 4 h (6 * 3.6 h is 21.6 h, 7 * 3.6 h is 25.2 h).
 const EARLIER: f64 = 0.1;
-/// An interval in seconds is more likely a mistake about the unit.
+/// The shortest interval. A shorter one is more likely a mistake about the unit.
 const SHORTEST: Duration = Duration::from_secs(60);
-/// The least distance between two requests that a policy's schedule makes, where life allows it;
-/// a policy's own schedules are longer.
-const A_WHILE: Duration = Duration::from_secs(30);
-/// Thirty days. Longer lives are cut to this, which also keeps hostile numbers out of both clocks.
+/// The shortest time from the arrival of a token to its renewal, unless half of the remaining life is
+/// shorter.
+const MIN_DELAY: Duration = Duration::from_secs(30);
+/// The longest life: thirty days. Longer lives are cut, so that a hostile number cannot overflow a
+/// clock.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -42,7 +42,7 @@ fn down() -> TokenError {
 enum Step {
     Ask,
     Look,
-    /// The request under way brings a token of this life.
+    /// The request in flight brings a token of this life.
     Succeed(u64),
     Fail(bool),
     Accept,
@@ -70,42 +70,42 @@ proptest! {
     #[test]
     fn any_order_of_events_keeps_the_promises(steps in prop::collection::vec(step(), 1..200)) {
         let mut state = state();
-        let (mut now, mut under_way, mut expires) = (start(), false, None::<Timestamp>);
+        let (mut now, mut in_flight, mut expires) = (start(), false, None::<Timestamp>);
         let mut refreshes = Vec::new();
         for (wait, step) in steps {
             now = now.checked_add(secs(wait)).unwrap();
             let generation = state.generation();
-            let had = state.fresh_at(now).is_some();
+            let had = state.valid_at(now).is_some();
             // A model of the token: nothing but the expiry of the last one that came.
             prop_assert_eq!(had, expires.is_some_and(|at| !at.has_come_at(now)));
             let action = match step {
                 Step::Ask => {
-                    let action = state.on(Event::Asked, now);
+                    let action = state.on(Event::Needed, now);
                     if let Action::Fail(error) = &action {
-                        prop_assert!(!under_way && !had);
+                        prop_assert!(!in_flight && !had);
                         prop_assert!(error.retry_after().is_some_and(|wait| wait <= secs(300)));
                     }
                     if let Action::JoinUntil(until) = action {
-                        prop_assert!(had && under_way && until <= now.steady + secs(1));
+                        prop_assert!(had && in_flight && until <= now.steady + secs(1));
                     }
                     action
                 }
                 Step::Look => state.on(Event::Timer, now),
-                Step::Succeed(life) if under_way => {
+                Step::Succeed(life) if in_flight => {
                     let Action::Use(number, lifetime) = state.on(token(now, life), now) else {
                         return Err(TestCaseError::fail("a token is used"));
                     };
                     prop_assert_eq!(number, generation + 1);
                     expires = Some(lifetime.expires_at);
                     prop_assert_eq!(state.phase_at(now), Phase::Fresh);
-                    under_way = false;
+                    in_flight = false;
                     Action::Rest
                 }
-                Step::Fail(transient) if under_way => {
+                Step::Fail(transient) if in_flight => {
                     let refused = Kind::Rejected(StatusCode::UNAUTHORIZED, "invalid_client");
                     let error = if transient { down() } else { TokenError::new(refused) };
                     state.on(Event::Failed(error), now);
-                    under_way = false;
+                    in_flight = false;
                     Action::Rest
                 }
                 Step::Succeed(_) | Step::Fail(_) => Action::Rest,
@@ -119,11 +119,11 @@ proptest! {
                 }
             };
             if let Action::Request = action {
-                prop_assert!(!under_way, "one request at a time");
-                under_way = true;
+                prop_assert!(!in_flight, "one request at a time");
+                in_flight = true;
             }
-            // No refusal takes the token away.
-            prop_assert!(state.fresh_at(now).is_some() || !had, "{:?}", step);
+            // No refusal removes the token.
+            prop_assert!(state.valid_at(now).is_some() || !had, "{:?}", step);
         }
     }
 
@@ -169,29 +169,29 @@ fn a_refusal_of_another_generation_says_nothing() {
 fn a_doubted_token_gives_way_to_none_that_was_requested_earlier() {
     let (mut state, now) = (state(), start());
     let later = now.checked_add(secs(1)).unwrap();
-    assert!(state.wants_at(now, &fetched(now, 100)));
+    assert!(state.prefers_at(now, &fetched(now, 100)));
     state.on(token(now, 100), now);
-    // A token in use gives way to one that lives longer.
-    assert!(state.wants_at(now, &fetched(now, 101)));
-    assert!(!state.wants_at(now, &fetched(now, 100)));
+    // A token in use is replaced by a token that lives longer.
+    assert!(state.prefers_at(now, &fetched(now, 101)));
+    assert!(!state.prefers_at(now, &fetched(now, 100)));
     state.on(Event::Refused(1), now);
     let before = now.checked_sub(secs(1)).unwrap();
-    assert!(!state.wants_at(later, &fetched(before, 86_400)));
-    assert!(state.wants_at(later, &fetched(later, 50)));
+    assert!(!state.prefers_at(later, &fetched(before, 86_400)));
+    assert!(state.prefers_at(later, &fetched(later, 50)));
 }
 
 #[test]
-fn calls_wait_a_second_for_the_successor_of_a_doubted_token() {
+fn calls_wait_a_second_for_the_replacement_of_a_doubted_token() {
     let (mut state, now) = (state(), start());
     state.on(token(now, 1_000), now);
     assert!(matches!(state.on(Event::Refused(1), now), Action::Request));
     let half = now.checked_add(Duration::from_millis(500)).unwrap();
-    let Action::JoinUntil(until) = state.on(Event::Asked, half) else {
+    let Action::JoinUntil(until) = state.on(Event::Needed, half) else {
         panic!("a call waits");
     };
     assert_eq!(until, now.steady + secs(1));
     let after = now.checked_add(secs(1)).unwrap();
-    assert!(matches!(state.on(Event::Asked, after), Action::Send));
+    assert!(matches!(state.on(Event::Needed, after), Action::Send));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The throttle of token requests: the backoff after failures, and the rule for refused tokens.
 //! Arithmetic on `now`, no clock.
 //!
-//! The cause of a 401 may be a dead token, a route that refuses all tokens, an error of the
-//! service, or a wrong clock. An empty body leaves all of these open, so each 401 counts. The
+//! The cause of a 401 may be a revoked token, a route that refuses all tokens, an error of the service,
+//! or a wrong clock. A 401 with an empty body can have each of these causes, so every 401 counts. The
 //! simulation in this module's tests rejected four other rules:
 //!
-//! - Times between refreshes that double: a revocation beside a bad route fails hundreds of calls.
+//! - Doubling the time between refreshes: hundreds of calls fail after a revocation if another route
+//!   refuses all tokens.
 //! - One refresh an hour for unknown texts: a service without texts fails for an hour.
-//! - Memory per path: a path with a number in it is new each time.
+//! - Memory per path: a path that contains a number is new each time.
 //! - Token lives learned from refusals: the clocks of the service and the issuer disagree.
 
 use std::time::Duration;
@@ -25,10 +26,10 @@ pub(crate) struct Backoff {
 
 /// Counts the refusals of the token in use and the refreshes that they caused.
 ///
-/// Refreshes draw on a bucket of four that regains one every five minutes, so an hour sees sixteen
-/// at most. The emptier the bucket, the more refusals in a row the next refresh needs, and the more
-/// time since the refresh before. A failed refresh is repeated at the next refusal, and draws
-/// nothing more.
+/// Each refresh takes one unit from a bucket of four, which regains one unit every five minutes. So
+/// there are at most sixteen refreshes an hour. As the bucket empties, the next refresh needs more
+/// refusals in a row, and more time since the last refresh. A failed refresh is repeated at the next
+/// refusal, at no further cost.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     /// Refusals of the token in use since it was last accepted.
@@ -39,7 +40,7 @@ pub(crate) struct Refusals {
     full_at: Option<Timestamp>,
     /// When a refresh was charged last.
     charged_at: Option<Timestamp>,
-    /// Whether a refresh was charged that has not brought a token.
+    /// Whether a charged refresh has not yet brought a token.
     is_owed: bool,
 }
 
@@ -48,10 +49,10 @@ pub(crate) struct Refusals {
 impl Backoff {
     /// Records a failure and returns the wait that follows it.
     ///
-    /// A transient failure backs off with full jitter, which empties a herd fastest (AWS
-    /// Architecture Blog, "Exponential Backoff And Jitter", 2015). Any other needs a change by a
-    /// person and waits for minutes. `hint`, the server's `Retry-After`, is a floor. `draw` is in
-    /// `0.0..1.0`.
+    /// A transient failure has a backoff with full jitter, which spreads many clients fastest (AWS
+    /// Architecture Blog, "Exponential Backoff And Jitter", 2015). Any other failure needs a change
+    /// by a person, and its backoff is one to two minutes. The server's `Retry-After`, `hint`, is
+    /// the minimum. `draw` is in `0.0..1.0`.
     pub(crate) fn fail(&mut self, transient: bool, hint: Option<Duration>, draw: f64) -> Duration {
         let ceiling = BASE
             .saturating_mul(2_u32.saturating_pow(self.failures))
@@ -90,7 +91,7 @@ impl Refusals {
         self.in_a_row >= in_a_row && is_far
     }
 
-    /// Charges a refresh, which is due from then on. An owed refresh is not charged again.
+    /// Charges a refresh. A refresh that was charged and has not brought a token is not charged again.
     pub(crate) fn charge_at(&mut self, now: Timestamp) {
         if self.is_owed {
             return;
@@ -108,7 +109,7 @@ impl Refusals {
         self.since.take().map(|since| since.age_at(now))
     }
 
-    /// Records that another token is in use.
+    /// Records that a new token is in use.
     pub(crate) fn replaced(&mut self) {
         self.in_a_row = 0;
         self.is_owed = false;
@@ -142,23 +143,23 @@ impl Refusals {
     }
 }
 
-/// One token request costs a Keycloak 5 ms of one core (measured on 26.5.0, 2 cores), so a second
-/// between first retries is harmless even from a few hundred processes.
+/// The longest first backoff. One token request costs Keycloak 5 ms of one core (measured on 26.5.0,
+/// 2 cores), so a second is harmless even with a few hundred processes.
 const BASE: Duration = Duration::from_secs(1);
-/// A healthy endpoint is noticed within this (Azure.Core waits 30 s too).
+/// The longest backoff after a transient failure (the same as in Azure.Core).
 const CAP: Duration = Duration::from_secs(30);
-/// For refusals that need a person; half of it at least, by jitter.
+/// The longest backoff after a failure that needs a person. The jitter at most halves it.
 const REFUSED: Duration = Duration::from_secs(120);
-/// No header silences a client for longer than five minutes.
+/// The longest `Retry-After` that is obeyed.
 const HINT_CAP: Duration = Duration::from_secs(300);
-/// For each refresh of a full bucket: the refusals in a row that it takes, and the distance from
-/// the refresh before. Chosen by the simulation in this module's tests, which compares rules by
-/// failed calls over early deaths, stray refusals and routes that always refuse.
+/// For each unit of the bucket: the refusals in a row that a refresh needs, and the time since the
+/// last refresh. Chosen by the simulation in this module's tests. It compares rules by their failed
+/// calls, with revoked tokens, single false refusals and routes that always refuse.
 const BUCKET: [(u32, Duration); 4] = [
     (1, Duration::ZERO),
     (2, Duration::from_secs(20)),
     (4, Duration::from_secs(40)),
     (16, Duration::from_secs(80)),
 ];
-/// The bucket regains one refresh in this time: twelve an hour, and four at once, make sixteen.
+/// The time in which the bucket regains one unit. Twelve an hour and four at once make sixteen.
 const REGAIN: Duration = Duration::from_secs(5 * 60);

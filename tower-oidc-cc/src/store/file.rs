@@ -16,14 +16,15 @@ use crate::ConfigError;
 
 /// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
-/// The file is for its owner alone (0600). It is written beside the old one and renamed. The lease is
-/// a lock on a second file, `NAME.lock`, which ends with the process that holds it. Any fault of the
-/// file or its folder leads to a new token and a warning. One file holds one token: give each
-/// client, endpoint and scope its own. Other users must not be able to write to the folder, because
-/// they could hold the lock.
+/// Only the owner of the file can access it (mode 0600). A new file is written beside the old one and
+/// renamed. The lease is a lock on a second file, `NAME.lock`, which ends with the process that holds
+/// it. If the file or its folder is not usable, the process logs a warning and requests a token. One
+/// file holds one token: give each client, endpoint and scope its own file. Other users must not have
+/// write access to the folder, because they could hold the lock.
 ///
-/// A token from a file is renewed after half a minute at the earliest. Programs that end sooner renew
-/// it when it has expired, whatever the [policy](crate::RefreshPolicy).
+/// If a token from the file is due for renewal, it is renewed after half a minute, or sooner if its
+/// life is short. Programs that end before that use the token until it expires, under every
+/// [policy](crate::RefreshPolicy).
 ///
 /// # Examples
 ///
@@ -38,7 +39,7 @@ use crate::ConfigError;
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<Paths>,
-    /// Guards the lock file while this process holds its lock; nothing else happens under it.
+    /// The lock file, while this process holds the lease. The mutex guards only this field.
     leased: Mutex<Option<fs::File>>,
 }
 
@@ -96,10 +97,11 @@ impl TokenStore for FileStore {
     }
 
     async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
-        // The lock ends with the write.
+        // The write closes the lock file, which ends the lease.
         let (token, lock) = (token.clone(), self.leased().take());
         let write = move |paths: &Paths| {
-            // The holder of the lock removes what a killed process left behind.
+            // The holder of the lease uses a fixed name, so that it removes the file of a killed
+            // process.
             let beside = match &lock {
                 Some(_) => String::from(".new"),
                 None => format!(".{:x}", fastrand::u64(..)),
@@ -140,7 +142,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Refuses a file that other users could have written or can read.
+/// Refuses a file that belongs to another user, or that other users can read or write.
 #[cfg(unix)]
 fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
@@ -151,7 +153,7 @@ fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "it is another user's, or others may read or write it",
+        "it belongs to another user, or its group or other users can access it",
     ))
 }
 
@@ -173,7 +175,7 @@ fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
-/// `None` if another process holds it.
+/// `None` if another process holds the lock.
 fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
     let file = private(path, false)?;
     match file.try_lock() {
@@ -192,6 +194,7 @@ fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
     options.open(path)
 }
 
-const OTHER: ConfigError = ConfigError::new("it holds no token of this client");
-/// A token of 64 KiB and its entry.
+const OTHER: ConfigError =
+    ConfigError::new("it holds no token for this client, endpoint and scope");
+/// The largest file that is read: a token of 64 KiB in its entry.
 const LARGEST: usize = 128 * 1024;

@@ -13,19 +13,19 @@ fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {
     fields.iter().map(owned).collect()
 }
 
-/// The separator of two parts, here or in a naming without lengths.
+/// Possible separators of two parts, with and without lengths.
 const BETWEEN: [&str; 7] = ["", " ", ":", " :", ": ", " 1:", " 11:"];
 
 #[test]
 fn keys_that_would_meet_without_lengths_are_apart() {
     for between in BETWEEN {
-        // Four parts and a client, or two of which one has the look of three.
+        // Four parts and a client, against two parts of which one contains the text of three.
         let merged = format!("b{between}c{between}d");
         assert_ne!(
             key(&fields(&[("a", "b"), ("c", "d")]), "e"),
             key(&fields(&[("a", &merged)]), "e"),
         );
-        // The client takes the end of the last value, or a value the beginning of the client.
+        // The end of the value moves into the client id.
         let client = format!("c{between}d");
         let value = format!("b{between}c");
         assert_ne!(
@@ -35,7 +35,7 @@ fn keys_that_would_meet_without_lengths_are_apart() {
     }
 }
 
-/// Parts made of what keys are made of.
+/// Parts of the characters that separate the parts of a key.
 fn part() -> impl Strategy<Value = String> {
     let sign = prop::sample::select(vec![" ", ":", "1", "2", "a"]);
     prop::collection::vec(sign, 1..5).prop_map(|signs| signs.concat())

@@ -1,4 +1,4 @@
-//! The hand of an administrator.
+//! The tasks of an administrator.
 
 use std::time::Duration;
 
@@ -26,23 +26,23 @@ impl Keycloak {
         reply["value"].as_str().unwrap().to_owned()
     }
 
-    /// Refuses a client every token.
+    /// Disables a client, so that it gets no token.
     pub(crate) async fn disable_client(&self, client: &str) {
         self.set_client(client, json!({ "enabled": false })).await;
     }
 
-    /// Lets a client get tokens again.
+    /// Enables a client again.
     pub(crate) async fn enable_client(&self, client: &str) {
         self.set_client(client, json!({ "enabled": true })).await;
     }
 
-    /// Refuses all tokens of a client that were issued before a second.
+    /// Revokes all tokens of a client that were issued before a second.
     pub(crate) async fn call_back_before(&self, client: &str, second: i64) {
         self.set_client(client, json!({ "notBefore": second }))
             .await;
     }
 
-    /// Waits until tokens are issued in another second, and gives that.
+    /// Waits for the next second, and returns it.
     pub(crate) async fn wait_for_the_next_second(&self) -> i64 {
         let first = self.second().await;
         loop {

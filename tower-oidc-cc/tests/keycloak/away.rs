@@ -1,4 +1,4 @@
-//! A stand-in at the address of a server that is away.
+//! A stand-in at the address of a stopped server.
 
 use std::{
     net::Ipv4Addr,
@@ -32,7 +32,7 @@ impl Away {
         Self { came, door }
     }
 
-    /// Leaves the address, and gives how many came.
+    /// Frees the address, and returns the number of connections.
     pub(crate) async fn leave(self) -> usize {
         self.door.abort();
         self.door.await.expect_err("it had no other end");

@@ -1,4 +1,4 @@
-//! A data service below the layer that looks at tokens: the server's own user information.
+//! A data service that checks tokens: the server's user information endpoint.
 
 use std::{
     collections::HashSet,
@@ -45,7 +45,7 @@ impl Data {
         }
     }
 
-    /// One call, answered by the server by what it thinks of the token.
+    /// One call, whose token the server checks.
     pub(crate) async fn call(&self) -> Result<StatusCode, Failed> {
         let below = service_fn(|request| self.send(request));
         let response = self.layer.layer(below).oneshot(self.request()).await?;
@@ -64,7 +64,7 @@ impl Data {
         Ok(response.status())
     }
 
-    /// One call, answered without any server that could be down.
+    /// One call, answered without a server, also when it is stopped.
     pub(crate) async fn call_nobody(&self) -> Result<(), Failed> {
         let below = service_fn(async |request: Request<Body>| {
             self.note(&request);

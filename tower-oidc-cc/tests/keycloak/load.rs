@@ -1,4 +1,4 @@
-//! Callers that never stop, and what becomes of their calls.
+//! Callers without a pause, and the results of their calls.
 
 use std::{
     future::Future,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::watch, task::JoinSet, time};
 
-/// Calls in as many tasks as there are callers, until it is dropped.
+/// Calls in one task for each caller, until this is dropped.
 pub(crate) struct Load<E> {
     seen: Arc<Seen<E>>,
     _callers: JoinSet<()>,

@@ -1,8 +1,8 @@
-//! The layer beside a real Keycloak, and the simulated one beside it, answer by answer.
+//! The layer with a real Keycloak, and the simulated token endpoint compared with it.
 //!
 //! `.ci/keycloak` installs the server; without it, each test prints SKIPPED. Requests are counted
-//! in the server's access log. Its time is real, so some tests take seconds; none looks at how
-//! many.
+//! in the server's access log. The server runs in real time, so some tests take seconds. No test
+//! asserts on wall-clock time.
 
 #![cfg(unix)]
 #![expect(

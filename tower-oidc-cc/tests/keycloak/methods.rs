@@ -1,4 +1,4 @@
-//! The three ways to prove a client.
+//! The three methods of client authentication.
 
 use std::{
     io,
@@ -61,7 +61,7 @@ async fn an_awkward_id_and_secret_pass_by_form_and_by_header() {
 }
 
 #[tokio::test]
-async fn a_signed_statement_stands_in_for_a_secret() {
+async fn a_signed_assertion_stands_in_for_a_secret() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -76,11 +76,11 @@ async fn a_signed_statement_stands_in_for_a_secret() {
 }
 
 #[tokio::test]
-async fn an_attempt_whose_answer_is_lost_is_followed_by_one_with_a_new_statement() {
+async fn an_attempt_whose_answer_is_lost_is_followed_by_one_with_a_new_assertion() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
-    // The server has accepted the number of the first statement, and accepts it no second time.
+    // The server has accepted the `jti` of the first assertion, and would refuse it now.
     let lost = Arc::new(AtomicBool::new(false));
     let losing = service_fn(move |request| {
         let lost = Arc::clone(&lost);
@@ -95,7 +95,7 @@ async fn an_attempt_whose_answer_is_lost_is_followed_by_one_with_a_new_statement
     });
     let tokens =
         TokenSource::builder(keycloak.endpoint("lost"), statement(assertion())).build(losing);
-    // The wait that follows is drawn, and may be over by the time this task runs again.
+    // The backoff is random, and may have ended before this task runs again.
     if let Err(error) = tokens.ready().await {
         assert!(error.is_transient(), "{error}");
         skip(Duration::from_secs(30)).await;

@@ -43,10 +43,10 @@ async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
     assert_eq!(data.call().await.unwrap(), 200);
     let load = load(&data);
     let secret = keycloak.rotate_secret("rotated").await;
-    // The renewal brings the old secret: it is refused, and the token goes on.
+    // The renewal uses the old secret and is refused. The token stays in use.
     skip(20 * HOUR).await;
     assert_eq!(posts(keycloak, "rotated", 2).await, [200, 401]);
-    // The new secret is found when the refusal of the old one is forgotten.
+    // The new secret is used after the backoff of the refusal.
     *vault.lock().unwrap() = secret;
     skip(Duration::from_secs(120)).await;
     assert_eq!(posts(keycloak, "rotated", 3).await, [200, 401, 200]);

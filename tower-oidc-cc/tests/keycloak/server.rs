@@ -1,4 +1,5 @@
-//! The process: it is started on a free port, and ends with this one however this one ends.
+//! The process of the server. It listens on a free port, and ends when the test process ends, for any
+//! reason.
 
 use std::{
     fs,
@@ -28,14 +29,14 @@ pub(crate) struct Keycloak {
 // === impl Keycloak ===
 
 impl Keycloak {
-    /// The server that all tests share which do not stop it, or none if none is installed.
+    /// The server that is shared by all tests that do not stop it; `None` if it is not installed.
     pub(crate) async fn shared() -> Option<&'static Self> {
         static SHARED: OnceCell<Option<Keycloak>> = OnceCell::const_new();
         let shared = SHARED.get_or_init(|| Self::start("shared")).await.as_ref();
         skip_without(shared)
     }
 
-    /// A server of one's own, or none if none is installed.
+    /// A server of the test's own; `None` if it is not installed.
     pub(crate) async fn own(name: &str) -> Option<Self> {
         skip_without(Self::start(name).await)
     }
@@ -62,9 +63,9 @@ impl Keycloak {
         Some(keycloak)
     }
 
-    /// Starts the stopped server again, at the same address and with all it knew.
+    /// Starts the stopped server again, at the same address and with its data.
     pub(crate) async fn resume(&self) {
-        // One at a time: the first start may write into the installation.
+        // Servers start one at a time, because the first start may write into the installation.
         static STARTING: Mutex<()> = Mutex::const_new(());
         let _starting = STARTING.lock().await;
         *self.process.lock().await = Some(self.spawn());
@@ -78,7 +79,7 @@ impl Keycloak {
         panic!("the Keycloak did not start: {}", self.log());
     }
 
-    /// Stops the server, and returns when it is gone.
+    /// Stops the server, and waits until its process has ended.
     pub(crate) async fn stop(&self) {
         let child = self.process.lock().await.take();
         let mut child = child.expect("it was running");
@@ -102,7 +103,7 @@ impl Keycloak {
             .arg(format!("--http-port={}", self.port))
             .env("KC_BOOTSTRAP_ADMIN_USERNAME", ADMIN.0)
             .env("KC_BOOTSTRAP_ADMIN_PASSWORD", ADMIN.1)
-            // It lives for seconds: what takes longer to compile than it saves is not compiled.
+            // The process lives for seconds, so only the fast compiler of the JVM is worth its time.
             .env("JAVA_OPTS_APPEND", "-XX:TieredStopAtLevel=1")
             .stdin(Stdio::piped())
             .stdout(log.try_clone().unwrap())
@@ -152,8 +153,8 @@ impl Keycloak {
 
     /// The access log up to now.
     async fn whole_log(&self) -> String {
-        // Lines are written a moment after their answers: one more request, and its line is waited
-        // for.
+        // Lines are written shortly after the responses. So this sends one more request, and waits for
+        // its line.
         let mark = format!("/?mark={:032x}", fastrand::u128(..));
         wire::get(&self.place(&mark)).await;
         for _ in 0..PATIENCE {
@@ -178,11 +179,11 @@ fn home() -> Option<PathBuf> {
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
     let mut homes = fs::read_dir(target.join("keycloak")).ok()?;
-    // The script makes the mark last, so that no half-made installation is taken.
+    // The script writes the mark last, so that an incomplete installation is not used.
     homes.find_map(|home| Some(home.ok()?.path()).filter(|home| home.join("installed").exists()))
 }
 
-/// Prints a line if there is none, where the test harness does not hide it.
+/// Prints a line if there is no Keycloak, to standard error, which the test harness does not capture.
 fn skip_without<T>(keycloak: Option<T>) -> Option<T> {
     if keycloak.is_none() {
         let says = "SKIPPED: there is no Keycloak; .ci/keycloak installs one\n";
@@ -202,8 +203,8 @@ pub(crate) const ADMIN: (&str, &str) = ("admin", "admin");
 pub(crate) const TOKEN: &str = "protocol/openid-connect/token";
 /// The path of the data that it serves itself.
 pub(crate) const DATA: &str = "protocol/openid-connect/userinfo";
-/// Runs the script until the standard input ends, which happens when the process at its other end
-/// ends. Then the folder is removed, unless a line was written.
+/// Runs the server until its standard input is closed, which happens at the latest when the test
+/// process ends. Then removes the folder, unless the test has written a line.
 const RUN: &str = r#"
 sh "$0" "$@" </dev/null &
 said=$(cat)
@@ -222,5 +223,5 @@ const OPTIONS: [&str; 9] = [
     "--import-realm",
     "--http-access-log-enabled=true",
 ];
-/// How often something is looked for that comes in seconds: five minutes in steps of 100 ms.
+/// The most checks while a test waits: five minutes in steps of 100 ms.
 const PATIENCE: usize = 3_000;

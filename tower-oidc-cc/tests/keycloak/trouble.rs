@@ -19,7 +19,7 @@ pub(crate) fn credentials(client: &str) -> Credentials {
     Credentials::new(client, format!("secret-of-{client}")).unwrap()
 }
 
-/// Calls that are answered without any server that could be down.
+/// Calls that are answered without a server, also when it is stopped.
 fn load(data: &Data) -> Load<Failed> {
     let data = data.clone();
     Load::start(move || {
@@ -28,7 +28,7 @@ fn load(data: &Data) -> Load<Failed> {
     })
 }
 
-/// Calls that the server answers, made again where their token is found dead.
+/// Calls that the server answers, each resent once if its token is refused.
 fn load_again(data: &Data) -> Load<String> {
     let data = data.clone();
     Load::start(move || {
@@ -55,7 +55,7 @@ async fn revoke(keycloak: &Keycloak, client: &str, token: &str) {
     assert_eq!(wire::post(&revoke, &form).await.status, 200);
 }
 
-/// All tokens so far have just died: one request brings another, and no call fails.
+/// After the revocation of all tokens, one token request replaces them, and no call fails.
 async fn one_more_token_serves_all(
     keycloak: &Keycloak,
     test: &str,
@@ -108,7 +108,7 @@ async fn tokens_of_five_seconds_are_renewed_under_load_and_no_call_fails() {
     }
     assert!(posts.len() >= 4, "{posts:?}");
     assert!(posts.iter().all(|status| *status == 200), "{posts:?}");
-    // Each token was sent; the newest may have come a moment ago.
+    // Each token was sent, except perhaps the newest.
     assert!(posts.len() - data.tokens_seen() <= 1, "{posts:?}");
 }
 
@@ -120,24 +120,23 @@ async fn a_client_that_is_disabled_and_enabled_again_costs_no_call_while_its_tok
     let load = load(&Data::new(keycloak, "paused", credentials("paused")));
     load.served(100).await;
     keycloak.disable_client("paused").await;
-    // The renewal is refused, and the token goes on.
+    // The renewal is refused, and the token stays in use.
     skip(20 * HOUR).await;
     assert_eq!(posts(keycloak, "paused", 2).await, [200, 401]);
     load.served(1_000).await;
     assert!(load.failures().is_empty());
-    // The token is gone. The server gets a request once in a while, however many callers need a
-    // token.
+    // The token has expired. The server gets a request after each backoff, for any number of callers.
     skip(5 * HOUR).await;
     for _ in 0..20 {
         load.failed(100).await;
         skip(Duration::from_secs(30)).await;
     }
-    // None is on its way now: every caller in between has waited for it.
+    // No token request is in flight now: every earlier caller has waited for it.
     load.failed(100).await;
     let refused = keycloak.posts("paused").await;
     assert!(refused[1..].iter().all(|status| *status == 401));
     assert!((5..=13).contains(&refused.len()), "{refused:?}");
-    // And once more, within two minutes of its being well again.
+    // One more request, within two minutes after the client is enabled again.
     keycloak.enable_client("paused").await;
     skip(Duration::from_secs(120)).await;
     load.served(100).await;
@@ -197,7 +196,7 @@ async fn tokens_called_back_by_their_date_while_calls_run_fail_none_that_is_made
     let data = Data::new(keycloak, "dated", credentials("dated"));
     let load = load_again(&data);
     load.served(200).await;
-    // Dates are in seconds: a token of the same second would be called back as well.
+    // Dates are in seconds: a token of the same second would be revoked as well.
     let issued = keycloak.wait_for_the_next_second().await;
     keycloak.call_back_before("dated", issued).await;
     one_more_token_serves_all(keycloak, "dated", &data, &load).await;
@@ -210,8 +209,8 @@ async fn two_minutes_of_an_incident_cost_four_requests_and_end_with_it() {
     };
     let data = Data::new(keycloak, "incident", credentials("incident"));
     assert_eq!(data.call_again().await.unwrap(), 200);
-    // All tokens are called back, those too that are issued from now on. The layer's clock is
-    // moved, so that two minutes take seconds.
+    // All tokens are revoked, and so are those that are issued from now on. The test moves the layer's
+    // clock, so that two minutes take seconds.
     let second = keycloak.wait_for_the_next_second().await;
     keycloak.call_back_before("incident", second + 86_400).await;
     for _ in 0..120 {
@@ -221,7 +220,7 @@ async fn two_minutes_of_an_incident_cost_four_requests_and_end_with_it() {
     let posts = keycloak.posts("incident").await;
     assert!(posts.len() <= 5, "{posts:?}");
     assert!(posts.iter().all(|status| *status == 200), "{posts:?}");
-    // The refused token turns good: it is still kept, and sent.
+    // The refused token becomes valid again. It is still in use.
     keycloak.call_back_before("incident", 0).await;
     assert_eq!(data.call_again().await.unwrap(), 200);
     assert_eq!(keycloak.posts("incident").await.len(), posts.len());
@@ -240,7 +239,7 @@ async fn tokens_that_are_revoked_early_over_and_over_fail_no_call_that_is_made_a
         revoke(keycloak, "early", &data.last()).await;
         assert_eq!(data.call_again().await.unwrap(), 200);
     }
-    // One for each death, and the renewals that come before it once it is the rule.
+    // One request for each revocation, and up to six renewals.
     let posts = keycloak.posts("early").await;
     assert!((7..=13).contains(&posts.len()), "{posts:?}");
 }
@@ -254,14 +253,14 @@ async fn a_server_that_stops_and_starts_again_costs_no_call_while_the_token_live
     load.served(100).await;
     assert_eq!(keycloak.posts("warm").await, [200]);
     keycloak.stop().await;
-    // The renewal fails, again and again, and the token goes on.
+    // Renewals fail repeatedly, and the token stays in use.
     skip(20 * HOUR).await;
     for _ in 0..20 {
         load.served(100).await;
         skip(Duration::from_secs(30)).await;
     }
     assert!(load.failures().is_empty());
-    // The token is gone, and the address gets a request once in a while.
+    // The token has expired, and the address gets a request after each backoff.
     let away = Away::at(keycloak.port()).await;
     skip(5 * HOUR).await;
     for _ in 0..20 {
@@ -289,5 +288,5 @@ async fn a_server_that_stops_and_starts_again_costs_no_call_while_the_token_live
     assert_eq!(posts.last(), Some(&200));
 }
 
-/// How often something is looked for that comes in seconds: half a minute in steps of 100 ms.
+/// The most checks while a test waits: half a minute in steps of 100 ms.
 const PATIENCE: usize = 300;

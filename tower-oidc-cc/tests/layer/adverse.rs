@@ -1,5 +1,5 @@
-//! Findings of a hostile review: services that accept and refuse the same token, abandoned callers,
-//! observers that call back.
+//! Hostile cases: services that accept and refuse the same token, abandoned callers, and subscribers
+//! that call the source.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -87,11 +87,11 @@ async fn a_look_for_a_token_requests_one_after_an_expiry() {
     assert!(current(&tokens).is_none());
     endpoint.set(Reply::token(300));
     sleep(secs(60)).await;
-    // A look that finds none requests one.
+    // A poll that finds no token requests one.
     drop(current(&tokens));
     settle().await;
     assert!(current(&tokens).is_some());
-    // And it starts by itself.
+    // The poll also starts the driver of a new source.
     let tokens = timed().build(endpoint.clone());
     drop(current(&tokens));
     settle().await;
@@ -113,7 +113,7 @@ async fn credentials_that_are_new_each_time_and_refused_are_left_alone_like_othe
         drop(tokens.ready().await);
         sleep(secs(1)).await;
     }
-    // Two a minute at the most, and those of the start.
+    // At most two token requests a minute, and two at the start.
     assert!(endpoint.count() <= 122, "{}", endpoint.count());
     assert!(
         tokens
@@ -150,7 +150,7 @@ fn a_subscriber_may_read_the_health_at_each_event() {
     // With a single dispatcher, an event that another thread meets first is never recorded.
     let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let (done, over) = std::sync::mpsc::channel();
-    // On a thread of its own, so that one that hangs is seen to.
+    // On a thread of its own, so that the test detects a deadlock.
     std::thread::spawn(move || {
         let source = Arc::clone(&asks.source);
         let subscriber = tracing_subscriber::registry().with(asks);
@@ -169,14 +169,14 @@ fn a_subscriber_may_read_the_health_at_each_event() {
 
 #[tokio::test(start_paused = true)]
 async fn health_speaks_of_a_refusal_no_longer_than_it_lasts() {
-    // Tokens are used by hand, and no response is ever reported.
+    // The program uses tokens without the layer, so no response is reported.
     let tokens = timed().build(Endpoint::default());
     let token = tokens.token().await.unwrap();
     sleep(secs(120)).await;
     tokens.invalidate(&token);
     sleep(secs(60)).await;
     assert_eq!(tokens.health().refused_for, None);
-    // One wrong response, no successor available, and calls that succeed.
+    // One false refusal, no new token, and then calls that succeed.
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::down());
     let tokens = timed().build(endpoint);

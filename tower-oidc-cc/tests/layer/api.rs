@@ -41,7 +41,7 @@ fn auto_traits_are_as_promised() {
     clone::<BearerAuthLayer>();
     clone::<TokenSource>();
     error::<ConfigError>();
-    // As an error that boxes whichever it is, and so fits everywhere.
+    // Converted into a boxed error, which callers can use everywhere.
     fn boxes<T: Into<tower::BoxError>>() {}
     boxes::<Error<io::Error>>();
     boxes::<Error<tower::BoxError>>();

@@ -1,4 +1,4 @@
-//! The ways to prove a client, judged by the simulated token endpoint.
+//! The methods of client authentication, checked by the simulated token endpoint.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -55,7 +55,7 @@ async fn one_way_is_tried_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_attempt_brings_a_new_statement() {
+async fn each_attempt_sends_a_new_assertion() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sent = Arc::clone(&seen);
     let client = tower::service_fn(move |request: Request<Full<Bytes>>| {

@@ -1,4 +1,4 @@
-//! Expiry on two clocks, the earlier wins.
+//! Expiry on two clocks: the earlier one counts.
 
 use crate::support;
 
@@ -17,7 +17,7 @@ use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt};
 use tower_oidc_cc::TokenSource;
 
-/// A wall clock that goes with the steady one until it is set.
+/// A wall clock that moves with the steady clock until it is set.
 #[derive(Clone)]
 struct Wall {
     start: Instant,
@@ -34,7 +34,7 @@ impl Wall {
         }
     }
 
-    /// Moves this clock, and the steady one not: what a suspension does, or an administrator.
+    /// Moves only this clock, like a suspension or an administrator.
     fn step(&self, secs: i64) {
         self.offset.fetch_add(secs, Ordering::SeqCst);
     }
@@ -60,8 +60,8 @@ impl Wall {
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
-/// The driver looks at the clocks this often.
-const BEAT: Duration = Duration::from_secs(5);
+/// A step of the paused clock between two calls.
+const STEP: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
 async fn after_a_suspension_of_eight_hours_a_call_refreshes_first() {
@@ -70,7 +70,7 @@ async fn after_a_suspension_of_eight_hours_a_call_refreshes_first() {
     let service = layer(&wall.tokens(&endpoint)).layer(echo());
     drop(service.clone().oneshot(get(DATA)).await.unwrap());
     wall.step(8 * HOUR);
-    advance(BEAT).await;
+    advance(STEP).await;
     settle().await;
     let response = service.oneshot(get(DATA)).await.unwrap();
     assert_eq!(response.into_body(), "Bearer canary-token-2");
@@ -87,7 +87,7 @@ async fn a_suspension_into_the_renewal_window_renews_and_no_call_waits() {
     let before = Instant::now();
     tokens.ready().await.unwrap();
     assert_eq!(before.elapsed(), Duration::ZERO);
-    sleep(BEAT + secs(1)).await;
+    sleep(STEP + secs(1)).await;
     assert_eq!(endpoint.count(), 2);
 }
 
@@ -101,7 +101,7 @@ async fn a_wall_clock_set_by_a_day_costs_one_request_at_most_and_sends_nothing_e
         drop(service.clone().oneshot(get(DATA)).await.unwrap());
         wall.step(step);
         while start.elapsed() < secs(2_500) {
-            sleep(BEAT).await;
+            sleep(STEP).await;
             drop(service.clone().oneshot(get(DATA)).await.unwrap());
         }
         let extra = usize::from(step > 0);

@@ -240,7 +240,7 @@ async fn a_place_in_a_queue_for_a_permit_is_never_given_up_for_a_token() {
     assert_pending!(queued.poll());
     settle().await;
     assert_pending!(queued.poll());
-    // The token expires in the queue, and its successor will never come.
+    // The token expires in the queue, and no new token will come.
     advance(secs(61)).await;
     settle().await;
     drop(holder);

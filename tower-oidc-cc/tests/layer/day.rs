@@ -1,4 +1,4 @@
-//! A day of random faults: no call fails for want of a token while there is a valid one.
+//! A day of random faults: no call fails while there is a valid token.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -55,8 +55,8 @@ fn day(script: Vec<Reply>, policy: RefreshPolicy, dead_every: usize) {
         let service = layer(&tokens).layer(service_fn(move |request: Request<Body>| {
             number += 1;
             let token = seen(&request);
-            // By the endpoint's own account of when it was issued, and for how long: contract, "when
-            // the time since issue exceeds expires_in, the token is no longer valid".
+            // Compared with the expiry at the endpoint. The contract: "when the time since issue
+            // exceeds expires_in, the token is no longer valid".
             let expires_at = issued.expiry(token.trim_start_matches("Bearer "));
             let late = Instant::now().saturating_duration_since(expires_at);
             assert!(late.is_zero(), "{token} has expired by {late:?}");
@@ -71,7 +71,7 @@ fn day(script: Vec<Reply>, policy: RefreshPolicy, dead_every: usize) {
         }));
         let start = Instant::now();
         while start.elapsed() < secs(24 * HOUR) {
-            // A token with a second to live may go between readiness and call.
+            // A token in its last second may expire between readiness and call.
             let valid = tokens.health().life_left.is_some_and(|left| left > secs(1));
             let asked = Instant::now();
             // A refused call is held for ten seconds at most, and delays no other by more than one.
@@ -89,7 +89,7 @@ fn day(script: Vec<Reply>, policy: RefreshPolicy, dead_every: usize) {
             assert!(!valid || asked.elapsed() <= most, "a call waits");
             sleep(secs(20)).await;
         }
-        // No state is terminal: a healthy endpoint is found again within one backoff.
+        // No state is terminal: a healthy endpoint returns a token within one backoff.
         endpoint.heal();
         sleep(secs(300)).await;
         tokens.ready().await.unwrap();

@@ -1,4 +1,4 @@
-//! Tokens in every way: by hand, by path alone, by discovery, and by another's signature.
+//! Other ways to use the crate: without the layer, with a path only, and with discovery.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -54,7 +54,7 @@ async fn a_token_invalidated_by_hand_serves_until_its_successor_is_there() {
     settle().await;
     let second = source.token().await.unwrap();
     assert_ne!(second.secret(), first.secret());
-    // Late news of the first one take nothing from the second.
+    // A late report about the first token has no effect on the second.
     let before = endpoint.count();
     source.invalidate(&first);
     settle().await;
@@ -240,20 +240,23 @@ async fn a_document_that_is_not_the_issuers_sends_no_secret() {
     for (document, reason) in [
         (
             r#"{"issuer":"https://evil.example.com","token_endpoint":"https://sso.example.com/t"}"#,
-            "it is another issuer's",
+            "it names another issuer",
         ),
         (
             r#"{"issuer":"https://sso.example.com","token_endpoint":"http://sso.example.com/t"}"#,
-            "no https",
+            "not an https address",
         ),
         (
             r#"{"issuer":"https://sso.example.com"}"#,
-            "it names no issuer and token_endpoint",
+            "it does not have both an issuer and a token_endpoint",
         ),
-        ("<html>", "it names no issuer and token_endpoint"),
+        (
+            "<html>",
+            "it does not have both an issuer and a token_endpoint",
+        ),
         (
             r#"{"issuer":"https://sso.example.com","token_endpoint":"http://localhost/t"}"#,
-            "no https",
+            "not an https address",
         ),
     ] {
         let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();

@@ -15,7 +15,7 @@ use support::{Endpoint, builder, endpoint::Reply, settle, warnings::Warnings};
 use tokio::task::JoinSet;
 use tower_oidc_cc::{Credentials, FileStore, TokenEndpoint, TokenSource};
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -45,7 +45,7 @@ fn process(dir: &Dir, endpoint: &Endpoint) -> TokenSource {
 
 async fn token(source: &TokenSource) -> String {
     let token = source.token().await.unwrap();
-    // The store is notified after the response.
+    // The token is saved after callers have it.
     source.idle().await;
     token.secret().to_owned()
 }
@@ -62,7 +62,7 @@ async fn ten_starts_at_once_make_one_request() {
         assert_eq!(token, "canary-token-1");
     }
     assert_eq!(endpoint.count(), 1);
-    // And so does the next.
+    // The next start makes no request.
     assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-1");
     let mode = fs::metadata(dir.token()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -143,7 +143,7 @@ async fn a_token_that_others_could_have_put_there_is_not_believed() {
 async fn a_token_of_another_user_or_for_other_eyes_is_not_believed() {
     let (dir, endpoint) = (Dir::new("foreign"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
-    // The file is readable and this program's own, but has these bits. A program of root reads all.
+    // The file belongs to this user, but has bits for others. A process of root can read any file.
     fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o644)).unwrap();
     token(&process(&dir, &endpoint)).await;
     assert_eq!(endpoint.count(), 2);

@@ -1,4 +1,4 @@
-//! One token request for everyone, and what becomes of it when callers and runtimes go away.
+//! One token request for all callers, also when callers are dropped and runtimes end.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -215,7 +215,7 @@ fn a_token_without_a_driver_expires() {
 
 #[test]
 fn a_look_for_a_token_renews_it_after_the_end_of_a_runtime() {
-    // By a runtime that is gone, and by a client that panics while the token is valid.
+    // A runtime ends, and then a client panics while the token is valid.
     let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
     endpoint.set(Reply::token(100));
     let tokens = timed().build(endpoint.clone());
@@ -253,7 +253,7 @@ async fn an_answer_of_long_ago_is_not_given_to_a_call_of_now() {
     let mut service = layer(&tokens(&endpoint)).layer(echo());
     let waited = tokio::time::timeout(secs(1), service.ready()).await;
     assert!(waited.is_err(), "the request takes longer");
-    // The request fails, and the kept service is not polled for longer than the endpoint's backoff.
+    // The request fails, and the service is next polled long after the end of the backoff.
     tokio::time::sleep(secs(3_600)).await;
     let response = service.ready().await.unwrap().call(get(DATA)).await;
     assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
@@ -267,7 +267,7 @@ async fn ten_thousand_handles_built_and_dropped_leave_no_task() {
     let endpoint = Endpoint::default();
     for _ in 0..10_000 {
         let tokens = tokens(&endpoint);
-        // Half of them in the middle of their flight.
+        // Half of the handles are dropped during their flight.
         if endpoint.count().is_multiple_of(2) {
             tokens.ready().await.unwrap();
         } else {

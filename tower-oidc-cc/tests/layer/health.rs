@@ -88,7 +88,7 @@ async fn health_says_what_the_service_thinks_and_what_comes_next() {
     sleep(secs(30)).await;
     let health = tokens.health();
     assert!(health.is_ready(), "the refused one is still sent");
-    // The wall clock of this test is the machine's, which goes on by a little.
+    // The wall clock of this test is the clock of the machine, which advances a little.
     assert_eq!(health.refused_for.unwrap().as_secs(), 30);
     assert_eq!(health.last_success.unwrap().as_secs(), 30);
     let text = health.to_string();

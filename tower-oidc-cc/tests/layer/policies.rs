@@ -1,4 +1,4 @@
-//! Renewal policies, and what a day of each costs.
+//! Renewal policies, and the token requests of a day under each.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,7 @@ fn with(policy: RefreshPolicy, endpoint: &Endpoint) -> TokenSource {
     builder().policy(policy).build(endpoint.clone())
 }
 
-/// A call each ten seconds for a day and a bit, so that the first token expires as well. Returns
+/// Calls every ten seconds for a day and a minute, so that the first token expires. Returns
 /// the times of the token requests.
 async fn day(policy: RefreshPolicy) -> Vec<Instant> {
     let endpoint = Endpoint::default();
@@ -87,11 +87,11 @@ async fn a_token_draws_the_moment_of_its_renewal_once() {
     for life in [20, 1_000, 86_400] {
         let endpoint = Endpoint::always(Reply::token(life));
         let start = Instant::now();
-        // The machine's own wall clock goes on meanwhile.
+        // The wall clock moves with the paused clock; the clock of the machine would advance.
         let tokens = timed().build(endpoint.clone());
         tokens.ready().await.unwrap();
         let renewal = tokens.health().next_attempt;
-        // However often it is looked at, by callers and by the driver's own beat.
+        // Reads by callers do not draw again.
         for tenth in 1..7_u32 {
             sleep(secs(life) / 10).await;
             tokens.ready().await.unwrap();

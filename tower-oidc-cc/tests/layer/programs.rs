@@ -1,4 +1,4 @@
-//! Programs of other kinds, over sockets to the simulated service: what the service saw decides.
+//! Other kinds of programs, over sockets to the simulated service. The tests assert on its ledger.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -37,7 +37,7 @@ fn data(server: &Server) -> Uri {
         .unwrap()
 }
 
-/// One token request, and one call that the service took the token of.
+/// Asserts one token request, and one call whose token the service accepted.
 fn served(server: &Server) {
     let seen = server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 1));

@@ -31,7 +31,7 @@ fn key(secret: &str) -> Credentials {
     Credentials::new("client", secret).unwrap()
 }
 
-/// The secrets that the endpoint was sent, in order.
+/// The secrets that the endpoint received, in order.
 fn secrets(endpoint: &Endpoint) -> Vec<String> {
     let secret = |body: &str| body.rsplit_once("client_secret=").unwrap().1.to_owned();
     endpoint
@@ -50,7 +50,7 @@ fn vault(secret: &Arc<Mutex<String>>) -> Provider {
     })
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -276,12 +276,12 @@ fn hanging(endpoint: &Endpoint) -> (TokenSource, Arc<AtomicBool>) {
     (tokens(provider, endpoint), hangs)
 }
 
-/// Calls from now on until the token of the first request has expired, and a second longer: it is
-/// sent to the end of its life, and not a moment longer.
+/// Calls until a second after the expiry of the first token. Asserts that the token is sent until its
+/// expiry, and not later.
 async fn calls_past_the_first_expiry(tokens: &TokenSource, endpoint: &Endpoint) {
     let service = layer(tokens).layer(echo());
     let expiry = endpoint.expiry("canary-token-1");
-    // Between the ticks: at the moment itself the driver and the call are both right.
+    // An offset of 50 ms, because at the expiry itself either result is correct.
     sleep(Duration::from_millis(50)).await;
     while Instant::now() < expiry + secs(1) {
         let mut call = Box::pin(service.clone().oneshot(get(DATA)));
@@ -303,7 +303,7 @@ async fn a_token_expires_in_time_while_a_provider_is_asked_for_a_key() {
     let (tokens, hangs) = hanging(&endpoint);
     tokens.ready().await.unwrap();
     hangs.store(true, Ordering::SeqCst);
-    // The renewal begins at 14 to 16 s. It requests a key, and gets none up to its timeout.
+    // The renewal starts at 14 to 16 s. The provider hangs until the timeout.
     calls_past_the_first_expiry(&tokens, &endpoint).await;
     assert_eq!(endpoint.count(), 1);
 }

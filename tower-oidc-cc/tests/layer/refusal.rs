@@ -1,4 +1,4 @@
-//! Token requests that fail: what callers see, and how long the endpoint is left alone.
+//! Token requests that fail: the error of the callers, and the backoff.
 
 use crate::support;
 
@@ -41,7 +41,7 @@ async fn an_outage_of_an_hour_under_load_costs_few_requests_and_ends_within_one_
         drop(tokens.ready().await);
         advance(std::time::Duration::from_millis(100)).await;
     }
-    // Full jitter under a cap of 30 s waits 15 s in the mean: 240, and some for the start.
+    // Full jitter under a cap of 30 s has a mean of 15 s: 240 requests, and a few at the start.
     let count = endpoint.count();
     assert!((150..=400).contains(&count), "{count}");
     endpoint.set(Reply::token(60));

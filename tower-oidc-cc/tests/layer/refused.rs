@@ -109,7 +109,7 @@ fn lasting(
     })
 }
 
-/// Calls at this pace for so long; gives how many were refused.
+/// Calls at `pace` for `time`, and returns the number of refused calls.
 async fn refused(
     service: &(impl Service<Request<Body>, Response = Response<String>, Error: std::fmt::Debug> + Clone),
     pace: Duration,
@@ -207,7 +207,7 @@ async fn an_hour_of_constant_refusal_costs_sixteen_requests() {
             });
         }
         calls.join_all().await;
-        // The first token, and sixteen successors.
+        // The first token and sixteen refreshes.
         assert!(
             (13..=17).contains(&endpoint.count()),
             "{}",
@@ -300,7 +300,7 @@ async fn a_revoked_token_in_an_outage_is_replaced_within_one_backoff_of_its_end(
     let (below, _) = revoking(1);
     let service = Again(layer(&builder().build(endpoint.clone())).layer(below));
     assert_eq!(refused(&service, secs(1), secs(600)).await, 600);
-    // Each is a request at the end of a backoff, and none is charged to the bucket.
+    // The first refresh takes a unit of the bucket. Its repetitions follow the backoffs, at no cost.
     assert!(
         (20..100).contains(&endpoint.count()),
         "{}",
@@ -601,7 +601,7 @@ async fn a_late_refusal_of_an_old_token_does_nothing() {
         .unwrap()
         .into_body();
     assert_eq!(body, "Bearer canary-token-2");
-    // Long after, so that it is the number of the token that protects, and not the gap.
+    // Long after, so that only the generation can protect the new token, and not the bucket.
     advance(secs(3_700)).await;
     release.send(true).unwrap();
     assert_eq!(
@@ -746,14 +746,14 @@ fn a_token_that_expired_during_a_suspension_is_not_sent() {
         runtime.block_on(call).unwrap().into_body()
     };
     assert_eq!(call(), "Bearer canary-token-1");
-    // A program that does other things between two calls, or a laptop that sleeps.
+    // The wall clock moves, as when a laptop is suspended between two calls.
     *wall.lock().unwrap() += secs(61);
     assert_eq!(call(), "Bearer canary-token-2");
     *wall.lock().unwrap() += secs(61);
     assert_eq!(call(), "Bearer canary-token-3");
 }
 
-/// Whether the next call sends a newer token than the refused one.
+/// Whether the rejection states that a newer token is in use.
 fn names_newer_token(rejection: &Rejection) -> bool {
     rejection.to_string().contains("a newer one is in use")
 }

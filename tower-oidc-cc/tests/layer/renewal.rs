@@ -210,7 +210,7 @@ async fn a_thousand_calls_at_the_time_of_renewal_make_one_request_and_none_waits
     while endpoint.count() == 1 {
         sleep(secs(1)).await;
     }
-    // The next token is on its way.
+    // A token request is in flight.
     for _ in 0..1_000 {
         let mut call = Box::pin(service.clone().oneshot(get(DATA)));
         let response = poll_once(call.as_mut()).expect("no call waits");
@@ -237,7 +237,7 @@ async fn a_callers_deadline_bounds_its_own_wait_and_not_the_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connect_that_hangs_is_bounded_by_the_timeout_of_the_request() {
-    // Where hyper connects in the call, and where a client does so in its readiness.
+    // hyper connects in the call. The second client connects in its readiness.
     let connects = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connects);
     let connector = tower::service_fn(move |_: http::Uri| {
@@ -283,7 +283,7 @@ async fn the_timeout_includes_the_wait_for_the_client() {
     assert_eq!(start.elapsed(), secs(60));
 }
 
-/// A client whose permit is long in coming: each clone waits for 50 s.
+/// A client with a slow permit: each clone is ready after 50 s.
 struct ReadyAfter {
     wait: Pin<Box<Sleep>>,
     inner: Endpoint,
@@ -312,7 +312,7 @@ impl Service<http::Request<Body>> for ReadyAfter {
     }
 }
 
-/// A client whose connection is never there.
+/// A client that never becomes ready.
 #[derive(Clone)]
 struct NeverReady;
 

@@ -1,4 +1,4 @@
-//! The end of a program: the request under way is awaited, and nothing else.
+//! The end of a program waits for the token request in flight, and for nothing else.
 
 use crate::support;
 
@@ -32,7 +32,7 @@ async fn a_shutdown_can_await_the_request_under_way_and_its_token_is_kept() {
     drop(tokens);
     settle().await;
     assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
-    // The next process of the fleet has it from the store.
+    // The next process loads the token from the store.
     let next = builder().store(store).build(endpoint.clone());
     next.ready().await.unwrap();
     assert_eq!(endpoint.count(), 1);
@@ -99,7 +99,7 @@ fn a_shutdown_of_the_drivers_runtime_is_the_end_of_its_request() {
     drop(first);
     runtime().block_on(async {
         tokens.idle().await;
-        // And of that alone: the next one begins as ever.
+        // The wait was only for that flight. The next flight starts as usual.
         tokens.ready().await.unwrap();
         advance(secs(1)).await;
         tokens.idle().await;

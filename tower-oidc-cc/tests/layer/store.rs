@@ -1,4 +1,4 @@
-//! One token for a fleet, and a store that may be as bad as it likes.
+//! One token for several processes, and a store with every fault.
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +20,7 @@ use tokio::{
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{Credentials, StoredToken, TokenEndpoint, TokenSource};
 
-/// A process of a fleet: it has nothing in common with the others but the store and the endpoint.
+/// One of several processes, which share only the store and the endpoint.
 fn process(store: &Store, endpoint: &Endpoint) -> TokenSource {
     timed().store(store.clone()).build(endpoint.clone())
 }
@@ -323,7 +323,7 @@ async fn the_store_never_brings_a_dead_token_back() {
     for service in &mut fleet {
         let refused = service.ready().await.unwrap().call(get(DATA)).await;
         assert_eq!(refused.unwrap().status(), 401);
-        // A process that is late puts the dead one back.
+        // A slow process saves the refused token again.
         for (key, token) in &stale {
             if endpoint.count() == 1 {
                 store.put(key, token.as_bytes());
@@ -377,7 +377,7 @@ async fn a_refresh_token_is_neither_used_nor_stored() {
     ready(&tokens).await;
     sleep(secs(90)).await;
     settle().await;
-    // The renewal is a request like the first one, and of both the store has the token alone.
+    // The renewal is a request like the first one. The store holds only the token of each.
     let asked: Vec<_> = endpoint.posts().into_iter().map(|post| post.body).collect();
     let usual = format!("grant_type=client_credentials&client_id=client&client_secret={SECRET}");
     assert_eq!(asked, [usual.clone(), usual]);

@@ -74,10 +74,10 @@ impl Identity {
     }
 }
 
-/// The certificate that a client showed, and the body that it sent.
+/// The certificate and the body that a client sent.
 type Seen = (Option<CertificateDer<'static>>, String);
 
-/// A server in memory that keeps the certificates and the bodies that it was sent.
+/// A server in memory that records the certificates and the bodies it receives.
 #[derive(Clone)]
 struct Server {
     config: Arc<ServerConfig>,
@@ -87,7 +87,7 @@ struct Server {
 // === impl Server ===
 
 impl Server {
-    /// A server that wants no certificate, or one that `trusts` knows.
+    /// A server that requires no client certificate, or a certificate signed by `trusts`.
     fn new(identity: &Identity, trusts: Option<RootCertStore>) -> Self {
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
@@ -168,8 +168,8 @@ fn trusting(
         .with_root_certificates(roots)
 }
 
-/// A token comes by a good way, and then the renewal goes by a bad one: no call notices, and when
-/// the way is good again, the next token comes.
+/// The first token request succeeds and its renewal fails at the connection: no call fails. When the
+/// connection works again, the next renewal succeeds.
 async fn no_call_notices(bad: Transport) -> String {
     let endpoint = Endpoint::always(Reply::token(1_000));
     let broken = Arc::new(Mutex::new(false));

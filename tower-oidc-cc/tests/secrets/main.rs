@@ -1,5 +1,5 @@
-//! Secrets in texts. Apart from the other tests, since what tracing lets through is
-//! decided once per process.
+//! Secrets in texts. A binary of its own, because the largest level that tracing passes is set once
+//! per process.
 
 #[path = "../support/support.rs"]
 #[expect(dead_code, reason = "a part of it is used")]

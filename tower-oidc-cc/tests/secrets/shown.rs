@@ -1,4 +1,4 @@
-//! No secret and no token shows anywhere.
+//! No secret and no token is in any text of the crate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +20,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_oidc_cc::{Credentials, Provider, Rejection, TokenEndpoint, TokenSource};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Collects whatever tracing writes.
+/// Collects the output of tracing.
 #[derive(Clone, Default)]
 struct Capture(Arc<Mutex<Vec<u8>>>);
 
@@ -130,7 +130,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     advance(secs(2_000)).await;
     settle().await;
 
-    // The text of a panic of the client, and the handle after it.
+    // A panic of the HTTP client: its text, the error and the health.
     let hook = std::panic::take_hook();
     let panics = Capture::default();
     let sink = panics.clone();
@@ -177,7 +177,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     show(&mut text, &token);
     text.push_str(&tokens.health().to_string());
 
-    // A refusal, and what was found.
+    // A refused response and its rejection.
     let service = support::layer(&tokens).layer(service_fn(async |_: Request<Body>| {
         Ok::<_, Infallible>(dead())
     }));
@@ -207,8 +207,8 @@ async fn no_secret_and_no_token_shows_anywhere() {
     }
 }
 
-/// A text raw, percent-encoded in full, as bytes in a `Debug`, and in base64 at each of the three
-/// offsets that it can have there.
+/// The forms of a text: raw, percent-encoded, as bytes in a `Debug`, and in base64 at each of the three
+/// possible offsets.
 fn forms(text: &str) -> Vec<String> {
     let percent: String = text.bytes().map(|b| format!("%{b:02X}")).collect();
     let hyphen = text.replace('-', "%2D");
@@ -218,7 +218,7 @@ fn forms(text: &str) -> Vec<String> {
     forms
 }
 
-/// The base64 of all whole groups of three bytes: how it shows in whatever else is around it.
+/// The base64 of all whole groups of three bytes, which is the same inside of a longer text.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |n: u32| char::from(DIGITS[usize::try_from(n & 63).unwrap()]);

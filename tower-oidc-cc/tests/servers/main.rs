@@ -41,7 +41,7 @@ use self::{
 
 type Failed = Error<hyper_util::client::legacy::Error>;
 
-/// Calls of the data route, with tokens of the same server.
+/// A client of the data route, with tokens of the same server.
 #[derive(Clone)]
 struct Data {
     layer: BearerAuthLayer,
@@ -154,7 +154,7 @@ async fn an_outage_fails_no_call_while_the_token_lives_and_ends_with_the_server_
         assert_eq!(data.call().await.unwrap(), 200);
         server.stop();
         let away = Away::at(server.port()).await;
-        // The renewal fails, and the token goes on.
+        // The renewal fails, and the token stays in use.
         skip(20 * HOUR).await;
         for _ in 0..20 {
             data.call_nobody().await.unwrap();
@@ -194,15 +194,15 @@ async fn a_restart_with_other_keys_and_another_secret_costs_one_request() {
         server.stop();
         *vault.lock().unwrap() = "rotated";
         server.start("rotated").await;
-        // The server has forgotten the token: its refusals bring another one.
+        // The server has lost the token. Its refusals cause a refresh.
         assert!(all_are_served(&data.calls(20).await));
         assert_eq!(server.posts(2).await, [200, 200]);
         assert_eq!(reads.load(Ordering::Relaxed), 2);
     }
 }
 
-/// Calls without a pause, each sent once more if that is worth it. Returns how many were served when
-/// they are stopped, and panics if one fails.
+/// Calls without a pause, each resent once if the layer marks it as worth a resend. `stop` panics if a
+/// call has failed.
 struct Load(Arc<AtomicBool>, JoinHandle<usize>);
 
 impl Load {
@@ -241,7 +241,7 @@ async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
         assert_eq!(data.call().await.unwrap(), 200);
         let load = Load::of(&data);
         server.change("secret rotated").await;
-        // The renewal brings the old secret: it is refused, and the token goes on.
+        // The renewal uses the old secret and is refused. The token stays in use.
         skip(20 * HOUR).await;
         assert_eq!(server.posts(2).await, [200, 401]);
         // The log shows the refusal before the client has read it.

@@ -36,7 +36,7 @@ enum Kind {
 // === impl Server ===
 
 impl Server {
-    /// Starts the servers that are installed, with opaque tokens of so many seconds.
+    /// Starts the servers that are installed, with opaque tokens of `life` seconds.
     pub(crate) async fn all(test: &str, life: u32) -> Vec<Self> {
         Self::all_of(test, life, "opaque").await
     }
@@ -135,7 +135,7 @@ impl Server {
         TokenEndpoint::new(self.address("/token").parse().unwrap()).unwrap()
     }
 
-    /// The statuses of the token requests so far, once there are so many.
+    /// The statuses of the token requests so far. Waits until there are `count` or more.
     pub(crate) async fn posts(&self, count: usize) -> Vec<u16> {
         let log = self.until(|log| statuses(log).len() >= count).await;
         statuses(&log)
@@ -205,5 +205,5 @@ fn a_line_that_is_still_being_written_is_not_a_status() {
     assert!(statuses("POST /token ").is_empty());
 }
 
-/// How often something is looked for that comes in seconds: a minute in steps of 10 ms.
+/// The most checks while a test waits: a minute in steps of 10 ms.
 const PATIENCE: usize = 6_000;

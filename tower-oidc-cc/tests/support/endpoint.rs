@@ -130,14 +130,14 @@ impl Reply {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Answers with `replies` in turn, and then as without a script.
+    /// Answers with `replies` in turn, and then with the fallback.
     pub(crate) fn scripted(replies: impl IntoIterator<Item = Reply>) -> Self {
         let endpoint = Self::default();
         endpoint.state.lock().unwrap().script = replies.into_iter().collect();
         endpoint
     }
 
-    /// Answers every request that no script covers like this.
+    /// Answers every request with `reply`.
     pub(crate) fn always(reply: Reply) -> Self {
         let endpoint = Self::default();
         endpoint.set(reply);
@@ -148,7 +148,7 @@ impl Endpoint {
         self.state.lock().unwrap().fallback = reply;
     }
 
-    /// Forgets the rest of the script: from here on all is well.
+    /// Drops the rest of the script. Later requests succeed.
     pub(crate) fn heal(&self) {
         let mut state = self.state.lock().unwrap();
         state.script.clear();
@@ -163,14 +163,14 @@ impl Endpoint {
         self.state.lock().unwrap().posts.len()
     }
 
-    /// How long ago a token was issued here.
+    /// The time since this endpoint issued a token.
     pub(crate) fn age(&self, token: &str) -> Duration {
         let number = token.rsplit_once('-').unwrap().1;
         let number: usize = number.parse().unwrap();
         self.state.lock().unwrap().posts[number - 1].at.elapsed()
     }
 
-    /// When a token that was issued here expires.
+    /// The expiry of a token of this endpoint.
     pub(crate) fn expiry(&self, token: &str) -> Instant {
         let state = self.state.lock().unwrap();
         let mut issued = state.issued.iter();
@@ -207,7 +207,7 @@ impl Service<Request<Body>> for Endpoint {
         let reply = state.script.pop_front();
         let reply = reply.unwrap_or_else(|| state.fallback.clone());
         let token = format!("canary-token-{number}");
-        // The server's clock starts at once, however late the reply comes.
+        // The life of a token starts with the request, even if the reply is late.
         let expires_at = Instant::now() + secs(reply.expires_in);
         state.issued.push((token.clone(), expires_at));
         drop(state);

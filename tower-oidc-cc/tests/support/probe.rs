@@ -1,4 +1,4 @@
-//! A service that holds its caller to the contract of `tower::Service`.
+//! A service that checks the contract of `tower::Service`.
 
 use std::{
     future::{Ready, ready},
@@ -14,8 +14,8 @@ use tower::Service;
 
 use super::{Body, seen};
 
-/// Panics on a call that was not readied, and forgets readiness on clone. It is pending every other
-/// time (and wakes), and fails its readiness when set to.
+/// Panics on a call without readiness. A clone is not ready. Every other `poll_ready` is pending (and
+/// wakes), and one can be set to fail.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     ready: bool,

@@ -1,4 +1,4 @@
-//! A store that is shared, and can be made to fail, to hang and to lie.
+//! A shared store with faults: it can fail, hang, be slow, and hold other entries.
 
 use std::{
     collections::HashMap,
@@ -47,7 +47,7 @@ impl Store {
         store
     }
 
-    /// One whose leases can be given back.
+    /// A store whose leases can be given back.
     pub(crate) fn releasing() -> Self {
         let store = Self::default();
         store.state.lock().unwrap().releases = true;
@@ -62,7 +62,7 @@ impl Store {
         self.state.lock().unwrap().tokens.keys().cloned().collect()
     }
 
-    /// Everything that is kept, by its key.
+    /// All entries by their keys.
     pub(crate) fn tokens(&self) -> HashMap<String, StoredToken> {
         self.state.lock().unwrap().tokens.clone()
     }
@@ -73,14 +73,14 @@ impl Store {
         state.tokens.insert(key.to_owned(), token);
     }
 
-    /// Takes the lease of a key for a process that never comes back.
+    /// Takes the lease of a key for a process that never saves a token.
     pub(crate) fn hold(&self, key: &str, term: Duration) {
         let until = Instant::now() + term;
         let mut state = self.state.lock().unwrap();
         state.leases.insert(key.to_owned(), until);
     }
 
-    /// For how long the leases that were taken here still last.
+    /// The remaining time of each lease.
     pub(crate) fn leased_for(&self) -> Vec<Duration> {
         let state = self.state.lock().unwrap();
         let now = Instant::now();
@@ -104,7 +104,7 @@ impl Store {
 impl TokenStore for Store {
     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         self.fault(Op::Load).await?;
-        // A loaded token has been through bytes.
+        // As in a real store, the token is converted into bytes and back.
         let found = self.state.lock().unwrap().tokens.get(key).cloned();
         Ok(found.map(|token| StoredToken::from_bytes(token.as_bytes())))
     }

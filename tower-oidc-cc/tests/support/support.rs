@@ -74,7 +74,7 @@ pub(crate) fn get(uri: &str) -> Request<Body> {
     Request::get(uri).body(Body::default()).unwrap()
 }
 
-/// A data service that answers with the Authorization header that it saw, or with `-`.
+/// A data service that returns the Authorization header it received, or `-`.
 pub(crate) fn echo()
 -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
 + Clone
@@ -94,7 +94,7 @@ pub(crate) fn seen(request: &Request<Body>) -> String {
     values.join(",")
 }
 
-/// The 401 of a gateway that found the token dead.
+/// The 401 of a gateway for a token that is not valid.
 pub(crate) fn dead() -> Response<String> {
     unauthorized("invalid token")
 }
@@ -148,7 +148,7 @@ where
     }
 }
 
-/// Why there was no token.
+/// The error of a call without a token.
 pub(crate) fn token_error<E: std::fmt::Debug>(error: tower_oidc_cc::Error<E>) -> TokenError {
     match error {
         tower_oidc_cc::Error::Token(error) => error,

@@ -8,14 +8,14 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 #[derive(Clone, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
-/// Ends the hearing with its drop.
+/// Its drop ends the recording.
 #[expect(dead_code, reason = "both are kept for their drop")]
 pub(crate) struct Heard(DefaultGuard, Dispatch);
 
 // === impl Warnings ===
 
 impl Warnings {
-    /// Listens on this thread.
+    /// Records the events of this thread.
     pub(crate) fn heard(&self) -> Heard {
         // With a single dispatcher, an event that another thread meets first is never recorded.
         let other = Dispatch::new(tracing_subscriber::registry());
@@ -23,7 +23,7 @@ impl Warnings {
         Heard(tracing::subscriber::set_default(subscriber), other)
     }
 
-    /// How many there were with this in them.
+    /// The number of warnings that contain `text`.
     pub(crate) fn of(&self, text: &str) -> usize {
         let told = self.0.lock().unwrap();
         told.iter().filter(|line| line.contains(text)).count()

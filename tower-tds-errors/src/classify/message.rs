@@ -1,6 +1,8 @@
-//! The message in an error body of any format or in `WWW-Authenticate`, and the texts that refine a status: literals of RFC
-//! 6749, of RFC 6750 and of the gateway's plugins (lua-resty-openidc, kong-oidc,
-//! kong-plugin-jwt-keycloak, Kong's own `jwt`).
+//! The message in an error body or in `WWW-Authenticate`, and the known messages that refine a
+//! status.
+//!
+//! The known messages come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc,
+//! kong-oidc, kong-plugin-jwt-keycloak and Kong's own `jwt`.
 
 use std::str;
 
@@ -10,8 +12,8 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 
-/// The text of a body, or `None` if it is not UTF-8. A last character that the byte bound cut in
-/// two is left out.
+/// The text of a body, or `None` if it is not UTF-8. If the byte bound cut the last character, it
+/// is left out.
 pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
@@ -121,11 +123,12 @@ fn stripped(text: &str) -> String {
 
 /// The values of `error` and `error_description`, in order.
 ///
-/// The parser is lenient, because gateways separate by comma or by space and do not escape quotes.
-/// A value ends at a quote that the end or a separator and a new parameter follow.
+/// The parser is lenient, because gateways separate parameters by comma or by space and do not
+/// escape quotes. A value ends at a quote before the end of the header, before a comma, or before a
+/// space and the next parameter.
 pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
-    // A realm may have any encoding, and is not read.
+    // Lossy, because a realm may have any encoding. It is not read.
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let mut found = Vec::new();
     for value in values {
@@ -137,7 +140,7 @@ pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
 }
 
 fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
-    // Names ignore case, and spaces may surround the sign (RFC 9110, section 11.2). ASCII lower
+    // Names ignore case, and spaces may surround the `=` (RFC 9110, section 11.2). ASCII lower
     // case keeps every byte position.
     let lower = value.to_ascii_lowercase();
     let rest = lower.match_indices(name).find_map(|(at, _)| {
@@ -178,13 +181,14 @@ pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
         StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST if is(&CREDENTIALS) => {
             Some(Kind::TokenRefused)
         }
-        // The gateway could not check the token. The token is not at fault, and new ones would load
+        // The gateway could not check the token. A new token would not help, and would put load on
         // an identity server that is down.
         StatusCode::UNAUTHORIZED if starts(&IDENTITY) || is_unreachable(&text) => {
             Some(Kind::Unavailable)
         }
         StatusCode::UNAUTHORIZED if is(&NO_TOKEN) => Some(Kind::MissingCredentials),
-        // Only the exact text counts, because the text of a failed check may quote it.
+        // Only the exact text counts, because the text about a failed check may contain these
+        // words.
         StatusCode::UNAUTHORIZED if is(&DEAD_TOKEN) => Some(Kind::InvalidToken),
         _ => None,
     }
@@ -204,13 +208,14 @@ fn normal(text: &str) -> String {
     text.trim().trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Whether the gateway got no usable response from its identity server: `accessing introspection
-/// endpoint (…) failed: timeout`, and the same of discovery and keys.
+/// Whether the gateway could not reach its identity server, as in `accessing introspection endpoint
+/// (…) failed: timeout`, or its discovery document or keys.
 fn is_unreachable(text: &str) -> bool {
     text.starts_with("accessing ") && text.contains(" failed")
 }
 
-/// Kong and most others; OAuth; Kong's `jwt` plugin on an expired token; RFC 9457.
+/// Message keys, best first: of Kong and most servers, of OAuth, of Kong's `jwt` plugin (`exp`),
+/// and of RFC 9457.
 const KEYS: &str = "message error_description error Message exp detail title";
 
 const ROLE: [&str; 3] = [

@@ -15,14 +15,14 @@ use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Asked, MOST_BYTES, error_of, is_page, is_success};
+use super::{Expected, MOST_BYTES, error_of, is_page, is_success};
 use crate::clock::{self, DeadlineAt, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
 
-/// Turns every answer but a success into a typed [`Error`].
+/// Turns every response that is not a success into a typed [`Error`].
 ///
-/// Use it innermost, right over the HTTP client, so that all layers above it see typed errors. See
+/// Put it directly around the HTTP client, so that all other layers see typed errors. See
 /// [`Classify`] for the rules.
 ///
 /// # Examples
@@ -47,17 +47,17 @@ use crate::kind::Kind;
 #[derive(Clone, Debug, Default)]
 pub struct ClassifyLayer {}
 
-/// Turns every answer but a success into a typed [`Error`].
+/// Turns every response that is not a success into a typed [`Error`].
 ///
-/// A 2xx and a 304 pass unchanged: the same body type, not polled, without an allocation. The one exception is an HTML page where the request accepts JSON or XML
-/// only.
+/// A 2xx or a 304 passes unchanged, and its body is not polled. The exception is an HTML page, if
+/// the request accepts only JSON or XML.
 ///
-/// The body of every other response is read, for at most 16 KiB and a second, so that the
+/// The body of every other response is read, up to 16 KiB and for at most a second, so that the
 /// connection can be reused. The read also ends at the call's [`DeadlineAt`](crate::DeadlineAt).
 /// The error is then made from the head and the bytes read so far.
 ///
-/// A compressed body gives no message, and the status decides. Put a decompression layer below if
-/// responses may be compressed.
+/// A compressed body yields no message, and the status alone decides. If responses may be
+/// compressed, put a decompression layer below.
 ///
 /// # Backpressure
 ///
@@ -73,8 +73,8 @@ pub struct ClassifyLayer {}
 ///
 /// # Errors
 ///
-/// An [`Error`] for each response that is not a success, and for each error of the inner service,
-/// whose kind comes from the types in its chain.
+/// An [`Error`] for each response that is not a success, and for each error of the inner service.
+/// The kind of the latter comes from the error types in its chain.
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
@@ -130,7 +130,7 @@ pin_project! {
 
 /// The parts of a request that its error needs.
 struct Noted {
-    asked: Asked,
+    expected: Expected,
     method: Method,
     uri: Uri,
     /// When the read of an error's body ends.
@@ -140,10 +140,10 @@ struct Noted {
 // === impl ClassifyLayer ===
 
 impl ClassifyLayer {
-    /// Creates the layer with the crate's own table.
+    /// Creates the layer.
     ///
-    /// For meanings of a particular service put a `map_err` right above it: see
-    /// [`Error::set_kind`].
+    /// If a response has another meaning at your service, change its kind in a `map_err` directly
+    /// above this layer: see [`Error::set_kind`].
     #[must_use]
     pub const fn new() -> Self {
         Self {}
@@ -178,9 +178,9 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // Read here, because a layer below the retry may have added headers.
+        // Copied here, because layers between the retry layer and this one may have added headers.
         let noted = Noted {
-            asked: Asked::of(request.headers()),
+            expected: Expected::of(request.headers()),
             method: request.method().clone(),
             uri: request.uri().clone(),
             deadline: DeadlineAt::of(request.extensions()),
@@ -219,7 +219,7 @@ where
 }
 
 impl<F, R: Body> ClassifyFuture<F, R> {
-    /// Continues with an error, or with a response that is one.
+    /// Continues with an error, or with a response that becomes one.
     #[cold]
     fn poll_refused<E: Into<BoxError>>(
         mut self: Pin<&mut Self>,
@@ -254,7 +254,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let drain = drain.as_mut().project();
         let head = &*drain.head;
         // A success does not get here.
-        let error = error_of(this.noted.asked, head.status, &head.headers, drain.bytes);
+        let error = error_of(this.noted.expected, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut |= !is_whole;
         this.noted.note(&mut error);
@@ -294,7 +294,7 @@ impl<R: Body> Drain<R> {
                     *this.until = bound.into_iter().chain(*this.deadline).min();
                 }
                 let is_over = this.timer.poll(*this.until, cx).is_ready();
-                // Without a runtime nothing would wake it.
+                // Outside a runtime no timer would wake the task.
                 if is_over || !this.timer.has_clock() {
                     return Poll::Ready(false);
                 }
@@ -310,7 +310,7 @@ impl<R: Body> Drain<R> {
             let room = MOST_BYTES.saturating_sub(this.bytes.len());
             this.bytes.put(data.take(room));
             let fits = length <= *this.left;
-            // At least one, so that a body of empty frames reaches its bound.
+            // An empty frame counts as one byte, so that endless empty frames reach the bound.
             *this.left = this.left.saturating_sub(length.max(1));
             if *this.left == 0 {
                 return Poll::Ready(fits && this.body.is_end_stream());
@@ -331,11 +331,12 @@ impl Noted {
     /// Whether the response passes unchanged.
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        is_success(head.status()) && !is_page(head.status(), head.headers(), self.asked)
+        is_success(head.status()) && !is_page(head.status(), head.headers(), self.expected)
     }
 }
 
-/// Much longer than a complete error body takes, and short against a backoff.
+/// Much longer than the transfer of a complete error body, and short against the longest backoff
+/// (10 s).
 const LONGEST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

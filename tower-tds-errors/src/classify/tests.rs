@@ -66,7 +66,7 @@ fn headers(entries: &[(&'static str, &'static str)]) -> HeaderMap {
     entries.collect()
 }
 
-/// The formats that the gateways and their likes wrap a text in.
+/// `text` in each format of the gateways and similar servers.
 fn formats(text: &str) -> Vec<String> {
     let solidus = text.replace('/', "\\/");
     vec![
@@ -245,7 +245,7 @@ fn a_page_is_no_success_where_only_data_is_accepted() {
         assert_eq!((of(&page), of(&data)), (kind, None), "{accept}");
     }
     assert_eq!(Answer::new(StatusCode::OK, &page).kind(), None);
-    // As long as the name of a page is.
+    // Of the same length as `text/html`.
     let text = map(&[("content-type", "text/json; charset=utf-8")]);
     let asked = map(&[("accept", "application/json")]);
     let answer = Answer::new(StatusCode::OK, &text).asked(&asked);
@@ -368,13 +368,17 @@ fn an_answer_in_zstd_means_what_its_status_says_and_its_line_names_the_coding() 
             401,
             Kind::Unauthorized,
             "token refused without a reason (status 401), \
-             its body was not read as it is coded as \"zstd\"; get a new token",
+             its body was not decoded (coding \"zstd\"); get a new token",
         ),
-        (429, Kind::Throttled, "(status 429), its body was not read"),
+        (
+            429,
+            Kind::Throttled,
+            "(status 429), its body was not decoded",
+        ),
         (
             503,
             Kind::Unavailable,
-            "(status 503), its body was not read",
+            "(status 503), its body was not decoded",
         ),
     ] {
         let status = StatusCode::from_u16(status).unwrap();

@@ -1,4 +1,5 @@
-//! A wall clock that tests set, and what that changes: nothing.
+//! A wall clock that tests set. Its steps change no wait.
+
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
@@ -17,7 +18,7 @@ use crate::{Attempt, ClassifyLayer, Error, GiveUp, RetryLayer};
 type Body = BoxBody<Bytes, BoxError>;
 
 thread_local! {
-    /// The wall clock of this thread, which stands still. None is the machine's.
+    /// The frozen wall clock of this thread. `None` is the clock of the machine.
     static WALL: Cell<Option<SystemTime>> = const { Cell::new(None) };
 }
 
@@ -25,8 +26,9 @@ pub(super) fn set() -> Option<SystemTime> {
     WALL.get()
 }
 
-/// The steps that the wall clock makes, over and over: a day forth, two back, and one forth.
 const DAY: u64 = 86_400;
+
+/// The repeated steps of the wall clock: a day forward, two days back, and one forward.
 const JUMPS: [u64; 4] = [2 * DAY, 0, DAY, DAY];
 
 fn secs(n: u64) -> Duration {
@@ -81,7 +83,7 @@ async fn every_wait() -> (Vec<Duration>, Error, Duration) {
         times.push(start.elapsed());
         seen.set(times);
         match Attempt::of(request.extensions()) {
-            // A date without the answer's own counts from the wall clock.
+            // Without a `Date`, the date in `Retry-After` counts from the wall clock.
             1 => {
                 let date = httpdate::fmt_http_date(super::wall() + secs(20));
                 answer(503, Some(date), Full::default().map_err(Into::into).boxed())
@@ -91,9 +93,9 @@ async fn every_wait() -> (Vec<Duration>, Error, Duration) {
                 Some("7".to_owned()),
                 Full::default().map_err(Into::into).boxed(),
             ),
-            // Its read is cut off.
+            // The read of the error body ends at its bound.
             3 => answer(503, None, silent()),
-            // Cut off by the deadline.
+            // Ends at the deadline.
             _ => std::future::pending().await,
         }
     });

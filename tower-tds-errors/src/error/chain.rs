@@ -1,12 +1,12 @@
-//! The chain of an error: everything under it.
+//! The chain of an error: the error and its causes.
 
 use std::error::Error as StdError;
 use std::io;
 
-/// The error and everything under it.
+/// Iterates over the error and its causes.
 ///
-/// `io::Error::source` returns the source of the wrapped error, and so skips the wrapped error
-/// itself. This walk does not, because a TLS error is found there.
+/// `io::Error::source` skips the wrapped error and returns its source. This iterator includes the
+/// wrapped error, because it may be a TLS error.
 pub(crate) fn chain<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

@@ -17,9 +17,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line(f.alternate()))?;
         if f.alternate() {
-            let causes = self.causes().filter(|cause| !is_said(*cause));
+            let causes = self.causes().filter(|cause| !is_own_error(*cause));
             let mut before = None;
-            // An error of `std::io` prints what it wraps.
+            // An error of `std::io` prints the error that it wraps, so equal texts follow each
+            // other.
             for text in causes
                 .filter_map(|cause| shown(&cause.to_string()))
                 .take(DEEPEST)
@@ -90,7 +91,7 @@ impl Error {
         let why = why.unwrap_or_default();
         let mut end = format!("; {}", self.next());
         match &facts.waited_for {
-            // The cause names it already.
+            // The cause already contains this text.
             Some(waited) if why.contains(&format!("waiting for {waited}")) => {}
             Some(waited) => {
                 end.push_str("; the deadline passed while waiting for ");
@@ -98,7 +99,7 @@ impl Error {
             }
             None => end.push_str(facts.gave_up.map_or("", GiveUp::phrase)),
         }
-        // The line always has what happened and what to do next. The cause is cut at a word, and a
+        // The line always contains the failure and the advice. The cause is cut at a word, and a
         // detail that does not fit is left out.
         let length = |text: &str| text.chars().count();
         let most = LONGEST_LINE.saturating_sub(length(&end));
@@ -128,25 +129,25 @@ impl Error {
         }
         match facts.status.filter(|_| kind == Kind::Rejected) {
             Some(StatusCode::FORBIDDEN) => "check what the key may do",
-            Some(StatusCode::RANGE_NOT_SATISFIABLE) => "ask for a range inside it",
+            Some(StatusCode::RANGE_NOT_SATISFIABLE) => "request a range inside the resource",
             _ => kind.row().next,
         }
     }
 
-    /// The text of the deepest cause, or of one that contains an address, such as the token
-    /// endpoint's. `None` if the service sent a message.
+    /// The text of the first cause with an address, such as the token endpoint's, or else of the
+    /// deepest cause. `None` if the service responded.
     fn root(&self) -> Option<Box<str>> {
         if self.facts().status.is_some() {
             return None;
         }
-        let causes = self.causes().filter(|cause| !is_said(*cause));
+        let causes = self.causes().filter(|cause| !is_own_error(*cause));
         // The text after a semicolon is advice, and this line has its own.
-        let told = causes.filter_map(|cause| shown(cause.to_string().split("; ").next()?));
-        let told: Vec<_> = told.collect();
-        let named = told.iter().position(|text| text.contains("://"));
-        let at = named.or(told.len().checked_sub(1))?;
-        let text = told.into_iter().nth(at)?;
-        // The line begins with it.
+        let texts = causes.filter_map(|cause| shown(cause.to_string().split("; ").next()?));
+        let texts: Vec<_> = texts.collect();
+        let named = texts.iter().position(|text| text.contains("://"));
+        let at = named.or(texts.len().checked_sub(1))?;
+        let text = texts.into_iter().nth(at)?;
+        // The line already begins with the URI.
         match &self.facts().uri {
             Some(uri) => Some(text.replace(&format!(" ({uri})"), "").into()),
             None => Some(text),
@@ -154,15 +155,15 @@ impl Error {
     }
 }
 
-/// Whether the line contains the cause already.
-fn is_said(cause: &(dyn StdError + 'static)) -> bool {
+/// Whether the line already contains the cause: errors of this type print their own.
+fn is_own_error(cause: &(dyn StdError + 'static)) -> bool {
     cause.is::<Error>()
 }
 
 // === impl Facts ===
 
 impl Facts {
-    /// The figures and names of the failure.
+    /// The details of the failure: location, coding, sizes, attempts and wait.
     fn details(&self) -> impl Iterator<Item = String> {
         let location = self.location.as_ref();
         let coding = self.coding.as_ref();
@@ -177,10 +178,10 @@ impl Facts {
         let wait = self.retry_after.filter(|wait| *wait < Duration::MAX);
         [
             location.map(|to| format!(", to {}", cut(to, LONGEST_URI))),
-            coding.map(|coding| format!(", its body was not read as it is coded as \"{coding}\"")),
+            coding.map(|coding| format!(", its body was not decoded (coding \"{coding}\")")),
             received,
             attempts.map(|elapsed| format!(", {} attempts in {elapsed:.1?}", self.attempts)),
-            wait.map(|wait| format!(", not before {wait:.0?} have passed")),
+            wait.map(|wait| format!(", wait at least {wait:.0?}")),
         ]
         .into_iter()
         .flatten()

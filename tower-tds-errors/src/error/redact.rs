@@ -1,5 +1,6 @@
-//! Redaction of URLs, ids and server texts. It allows known-safe text and redacts the rest, because
-//! secrets have no common form.
+//! Redaction of URLs, ids and server texts.
+//!
+//! Of URLs and ids only plain parts are shown. In texts, words that may be secrets are replaced.
 
 use http::Uri;
 
@@ -30,8 +31,8 @@ pub(crate) fn uri(uri: &Uri) -> Box<str> {
     shown.into_boxed_str()
 }
 
-/// The same for a reference (RFC 3986, section 4.1). An invalid one is not shown, because it may
-/// contain a secret.
+/// Redacts a URI reference (RFC 3986, section 4.1). An invalid reference is not shown, because it
+/// may contain a secret.
 pub(crate) fn reference(target: &str) -> Option<Box<str>> {
     if target.starts_with("//") {
         // Without a scheme the host would be parsed as a path.
@@ -41,7 +42,7 @@ pub(crate) fn reference(target: &str) -> Option<Box<str>> {
     target.parse().ok().as_ref().map(uri)
 }
 
-/// An id of hexadecimal digits, as gateways draw them.
+/// Returns an id, if it has the form of a gateway's: hexadecimal digits and hyphens.
 pub(crate) fn id(value: &str) -> Option<Box<str>> {
     let plain = |c: u8| c.is_ascii_hexdigit() || c == b'-';
     let fits = (1..=LONGEST_ID).contains(&value.len()) && value.bytes().all(plain);
@@ -91,7 +92,7 @@ pub(crate) fn escaped(text: &str) -> Box<str> {
     shown.into_boxed_str()
 }
 
-/// The meaning of the previous run of letters for the next one.
+/// The role of the previous word for the next one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -101,8 +102,8 @@ enum Before {
     Secret,
 }
 
-/// Removes what a server may have echoed: the word after the name of a scheme or of a secret, the
-/// path and query of URLs, and long runs.
+/// Removes possible secrets that a server may have echoed: the word after the name of a scheme or
+/// of a secret, unusual path segments and queries of URLs, and long or random words.
 fn scrubbed(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut before = Before::Nothing;
@@ -128,7 +129,7 @@ fn scrubbed(text: &str) -> String {
         let name = name.to_ascii_lowercase();
         let ends = |names: &str| names.split(' ').any(|known| name.ends_with(known));
         let opens = SCHEMES.split(' ').any(|known| name == known) || ends(SECRETS);
-        // `client_secret is …`, or a sign alone.
+        // A word or punctuation between a name and its secret, as in `client_secret is …`.
         let joins = ["", "is", "was", "set", "to"].contains(&&*name);
         if before == Before::Secret && !opens && !joins {
             rest = hide(rest, char::is_whitespace, &mut kept);
@@ -136,7 +137,7 @@ fn scrubbed(text: &str) -> String {
         } else if rest.starts_with("://") {
             rest = address(run, rest, &mut kept);
             before = Before::Nothing;
-        } else if !opens && is_drawn_or_long(run) {
+        } else if !opens && may_be_secret(run) {
             kept.push_str(REDACTED);
         } else {
             kept.push_str(run);
@@ -176,27 +177,27 @@ fn address<'a>(scheme: &str, rest: &'a str, kept: &mut String) -> &'a str {
     rest.split_at(word.len()).1
 }
 
-/// Whether a segment of a path may be shown: short, of letters and digits of any script, and not
-/// random.
+/// Whether a path segment may be shown: it is short, has letters and digits of any script, and does
+/// not look random.
 fn is_plain(segment: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '~' | '$');
     let is_shown = segment.chars().all(|c| plain(c) && !is_hidden(c));
-    is_shown && segment.chars().count() <= LONGEST_SEGMENT && !is_drawn(segment)
+    is_shown && segment.chars().count() <= LONGEST_SEGMENT && !is_random(segment)
 }
 
-/// Whether a run looks random, like the secrets of a Keycloak, which have 32 letters and digits.
-fn is_drawn(run: &str) -> bool {
+/// Whether a word looks random, like a client secret of Keycloak (32 letters and digits).
+fn is_random(run: &str) -> bool {
     let has = |class: fn(&u8) -> bool| run.as_bytes().iter().any(class);
-    run.len() >= SHORTEST_DRAWN
+    run.len() >= SHORTEST_RANDOM
         && has(u8::is_ascii_lowercase)
         && has(u8::is_ascii_uppercase)
         && has(u8::is_ascii_digit)
 }
 
-/// Whether a run of a text is a token, a key, or encoded text.
-fn is_drawn_or_long(run: &str) -> bool {
+/// Whether a word may be a token, a key, or encoded text.
+fn may_be_secret(run: &str) -> bool {
     let is_encoded = || run.contains('%') && run.len() > LONGEST_PERCENTAGE;
-    run.len() > LONGEST_RUN || run.starts_with("eyJ") || is_drawn(run) || is_encoded()
+    run.len() > LONGEST_RUN || run.starts_with("eyJ") || is_random(run) || is_encoded()
 }
 
 /// The characters of base64url, of JWTs, and of percent-encoded text.
@@ -226,7 +227,7 @@ pub(crate) const LONGEST: usize = 200;
 /// Longer runs without a break are tokens or keys: a UUID has 36 characters.
 const LONGEST_RUN: usize = 40;
 
-/// As in 99.99%.
+/// The length of `99.99%`, which is no encoded text.
 const LONGEST_PERCENTAGE: usize = 6;
 
 /// Names of resources are words. A longer segment may be a key.
@@ -236,13 +237,14 @@ const LONGEST_SEGMENT: usize = 24;
 const LONGEST_ID: usize = 64;
 
 /// Secrets are not shorter: 16 random letters and digits have 95 bits.
-const SHORTEST_DRAWN: usize = 16;
+const SHORTEST_RANDOM: usize = 16;
 
-/// The registry of RFC 9110, section 16.4.1, as of 2026. Written in any case.
+/// The registry of RFC 9110, section 16.4.1, as of 2026, and the schemes of NTLM and AWS. Compared
+/// in lower case.
 const SCHEMES: &str = "basic bearer concealed digest dpop gnap hoba mutual negotiate ntlm oauth \
     privatetoken scram-sha-1 scram-sha-256 vapid aws4-hmac-sha256";
 
-/// Ends of names that a secret follows as the next word.
+/// Name endings after which the next word is a secret.
 const SECRETS: &str = "authorization client_secret access_token refresh_token id_token client_assertion \
     password api_key api-key apikey cookie";
 

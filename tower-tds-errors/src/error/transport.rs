@@ -21,11 +21,12 @@ enum Stage {
 }
 
 /// The kind of an error, and whether the request was sent.
-type Told = (Kind, Sent);
+type KindAndSent = (Kind, Sent);
 
 /// Unboxes the error, finds it in the chain, or classifies a transport error.
 ///
-/// So the layers of this crate work over services with boxed errors, such as `Buffer`.
+/// With this conversion the layers of this crate work over services with boxed errors, such as
+/// `Buffer`.
 impl From<BoxError> for Error {
     fn from(error: BoxError) -> Self {
         let error = match error.downcast::<Self>() {
@@ -45,7 +46,7 @@ impl From<BoxError> for Error {
     }
 }
 
-/// So that `?` converts the errors of files and sockets next to those of calls.
+/// Lets `?` convert errors of files and sockets beside those of calls.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         BoxError::from(error).into()
@@ -53,11 +54,11 @@ impl From<std::io::Error> for Error {
 }
 
 /// Classifies an error by the first known link of its chain.
-pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Told {
+pub(crate) fn kind(error: &(dyn StdError + 'static)) -> KindAndSent {
     let mut stage = None;
     for link in chain(error) {
-        if let Some(said) = said(link, &mut stage) {
-            return said;
+        if let Some(known) = classify_link(link, &mut stage) {
+            return known;
         }
     }
     let kind = match stage {
@@ -68,21 +69,20 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Told {
         Some(Stage::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
         Some(Stage::Connected) | None => Kind::Unrecognized,
     };
-    alone(kind)
+    with_own_sent(kind)
 }
 
 /// Adds the kind's own [`Sent`].
-fn alone(kind: Kind) -> Told {
+fn with_own_sent(kind: Kind) -> KindAndSent {
     (kind, kind.row().sent)
 }
 
-/// Classifies one link of the chain. Otherwise records its stage, because a link below may be
-/// known.
-fn said(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<Told> {
+/// Classifies one link of the chain, or records its stage for the links below.
+fn classify_link(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<KindAndSent> {
     if let Some(error) = link.downcast_ref::<legacy::Error>() {
         if !error.is_connect() && error.source().is_none() {
             // Errors about an invalid request are the client's only ones without a source.
-            return Some(alone(Kind::InvalidRequest));
+            return Some(with_own_sent(Kind::InvalidRequest));
         }
         let connecting = error.is_connect();
         *at = Some(if connecting {
@@ -100,27 +100,27 @@ fn said(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<Told>
         return by_io(error, stage);
     }
     if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
-        return Some(alone(timeout(stage)));
+        return Some(with_own_sent(timeout(stage)));
     }
     if link.is::<tower::load_shed::error::Overloaded>() {
-        return Some(alone(Kind::LimitTimeout));
+        return Some(with_own_sent(Kind::LimitTimeout));
     }
     if stage == Some(Stage::Connecting) {
         return connecting(link);
     }
-    untyped(&link.to_string(), stage).map(alone)
+    untyped(&link.to_string(), stage).map(with_own_sent)
 }
 
-/// Refines an error of a connect by its text, because hyper-util and hyper-rustls do not export the
-/// types. It is already known that there is no connection.
-fn connecting(link: &(dyn StdError + 'static)) -> Option<Told> {
+/// Refines a connect error by its text, because hyper-util and hyper-rustls do not export the
+/// types.
+fn connecting(link: &(dyn StdError + 'static)) -> Option<KindAndSent> {
     let words = link.to_string();
     if words == NO_PROXY_CREDENTIALS {
         // Other refusals of a proxy may be transient, like a gateway's 503.
         return Some((Kind::Rejected, Sent::Never));
     }
     let invalid = words.starts_with("invalid URL, ") || words.starts_with("unsupported scheme ");
-    invalid.then(|| alone(Kind::InvalidRequest))
+    invalid.then(|| with_own_sent(Kind::InvalidRequest))
 }
 
 /// Classifies by text the errors of unknown types: tower-http's decoders, and reqwest's timeout.
@@ -140,9 +140,9 @@ fn timeout(stage: Option<Stage>) -> Kind {
     }
 }
 
-fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
+fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent> {
     if *at == Some(Stage::Connecting) {
-        // A failed handshake: a source may be known.
+        // A failed handshake: a link below may have a known type.
         return None;
     }
     let kind = if error.is_timeout() {
@@ -150,7 +150,7 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
     } else if error.is_parse() {
         Kind::Malformed
     } else if error.source().is_some_and(|why| why.to_string() == GONE) {
-        // The runtime of the connection has ended. The caller has another one.
+        // The connection's runtime has ended, and the caller runs on another one.
         Kind::Reset
     } else if error.is_user() {
         // For example, the request body failed after a part of it.
@@ -159,8 +159,8 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
         // hyper cancels only requests that it has not begun to write.
         Kind::Connect
     } else if error.is_incomplete_message() {
-        // The server may have read the request: a reused connection that the server closes on
-        // reading it looks the same.
+        // The server may have read the request: a server that closes the connection after reading
+        // it causes the same error.
         Kind::Reset
     } else {
         // Errors of bodies have no predicate. Only they have this text.
@@ -168,11 +168,11 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
         *at = Some(if body { Stage::Body } else { Stage::Connected });
         return None;
     };
-    Some(alone(kind))
+    Some(with_own_sent(kind))
 }
 
-/// Whether the server refused the client's certificate, or its absence, and so the request behind
-/// it. rustls shows it only in its text.
+/// Whether the server refused the client's certificate, or required one that the client does not
+/// have. rustls reports this only in its text.
 fn refuses(error: &std::io::Error) -> bool {
     let words = error.to_string();
     let alert = words.strip_prefix("received fatal alert: ");
@@ -182,7 +182,7 @@ fn refuses(error: &std::io::Error) -> bool {
 }
 
 /// Classifies IO errors, and errors wrapped in them.
-fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
+fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<KindAndSent> {
     let connecting = stage == Some(Stage::Connecting);
     let reading = stage == Some(Stage::Body);
     let kind = match error.kind() {
@@ -199,7 +199,7 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
         // response.
         ErrorKind::UnexpectedEof if stage == Some(Stage::Connected) => Kind::Reset,
         ErrorKind::UnexpectedEof if !connecting => Kind::Truncated,
-        // The network may also become unreachable under an established connection.
+        // A network may also become unreachable while a connection is open.
         ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted
         | ErrorKind::BrokenPipe
@@ -216,7 +216,7 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
         }
         _ => return None,
     };
-    Some(alone(kind))
+    Some(with_own_sent(kind))
 }
 
 /// Text of hyper for a connection that ends with its task.

@@ -1,4 +1,4 @@
-//! One call: its request, its deadline, its failures so far, and its end.
+//! The state of one call between its attempts.
 
 use std::borrow::Cow;
 use std::mem;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::request::{Attempt, Replay};
 use super::settings::Shared;
 use super::state::{Repeats, RetryState};
-use crate::classify::{Asked, error_of, is_success};
+use crate::classify::{Expected, error_of, is_success};
 use crate::clock::{self, DeadlineAt};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind, Sent};
@@ -23,25 +23,25 @@ pub(super) struct Call<B, P> {
     began: Instant,
     /// The deadline for the response head.
     deadline: Option<Instant>,
-    /// The head of the next attempt, and for errors.
+    /// The head of the request, for the next attempt and for errors.
     head: Parts,
     /// The body of the next attempt. Without one there is no further attempt.
     body: Option<B>,
-    /// Set by the first failure. Most calls have none.
-    past: Option<Box<Past>>,
+    /// Created at the first failure, because most calls have none.
+    history: Option<Box<History>>,
 }
 
-struct Past {
+struct History {
     state: RetryState,
     /// The failure before the current wait.
     failure: Option<Error>,
-    /// The last earlier failure with a status.
+    /// The last failure before that one with a status.
     answer: Option<Error>,
 }
 
 /// The stage of a call at its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum Stage {
     Readying,
     Calling,
 }
@@ -62,7 +62,7 @@ impl<B, P> Call<B, P> {
             deadline,
             head,
             body: Some(body),
-            past: None,
+            history: None,
         }
     }
 
@@ -82,9 +82,12 @@ impl<B, P> Call<B, P> {
     where
         P: Replay<B>,
     {
-        let number = self.past.as_ref().map_or(1, |past| past.state.attempts);
+        let number = self
+            .history
+            .as_ref()
+            .map_or(1, |history| history.state.attempts);
         let most = self.shared.settings.attempts.get();
-        // One more than the attempts, because one is not counted.
+        // `<=`, because one more attempt than `most` is possible: one is not counted.
         if most > 1 && number <= most {
             self.body = self.shared.replay.replay(&body);
         }
@@ -101,35 +104,35 @@ impl<B, P> Call<B, P> {
         request
     }
 
-    /// Whether the response is a success of the first attempt, as most are.
+    /// Whether the response is a success of the first attempt: the short path of most calls.
     #[inline]
     pub(super) fn is_first_success<R>(&self, response: &Response<R>) -> bool {
-        self.past.is_none() && is_success(response.status())
+        self.history.is_none() && is_success(response.status())
     }
 
-    /// Returns a success with its attempt, or an error by its head if no layer below has classified
-    /// it.
+    /// Returns a success with the number of its attempt. A response that no layer below has
+    /// classified becomes an error by its head.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let asked = Asked::of(&self.head.headers);
-            let error = error_of(asked, response.status(), response.headers(), b"");
+            let expected = Expected::of(&self.head.headers);
+            let error = error_of(expected, response.status(), response.headers(), b"");
             if let Some(error) = error {
                 return Err(error);
             }
         }
-        if let Some(past) = &self.past {
-            let attempts = past.state.attempts;
+        if let Some(history) = &self.history {
+            let attempts = history.state.attempts;
             tracing::debug!(attempts, "request succeeded");
             response.extensions_mut().insert(Attempt(attempts));
         }
         Ok(response)
     }
 
-    /// Returns when the wait for the next attempt is over, or the final error.
+    /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
     pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
-        // An error that a retry layer below gave up is final, so two layers do not multiply
-        // attempts. If a layer forbade this attempt alone, the totals of the call are still to be
-        // recorded.
+        // An error that a retry layer below gave up is final, so nested retry layers do not
+        // multiply attempts. If another layer forbade the retry, the totals of the call are
+        // recorded below.
         if error
             .gave_up()
             .is_some_and(|settled| settled != GiveUp::Forbidden || error.elapsed().is_some())
@@ -139,31 +142,31 @@ impl<B, P> Call<B, P> {
         let now = clock::now();
         match self.after(&error, now) {
             Ok(end) => {
-                if let Some(past) = &mut self.past {
-                    let before = past.failure.replace(error);
+                if let Some(history) = &mut self.history {
+                    let before = history.failure.replace(error);
                     let known = before.filter(|before| before.status().is_some());
-                    past.answer = known.or(past.answer.take());
+                    history.answer = known.or(history.answer.take());
                 }
                 Ok(end)
             }
             Err(GiveUp::Deadline) if self.is_over() => Err(self.ended(error)),
-            Err(stop) => Err(self.note(error, stop, At::Calling)),
+            Err(stop) => Err(self.note(error, stop, Stage::Calling)),
         }
     }
 
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
         let left = self.deadline.map(|end| end.saturating_duration_since(now));
         let settings = &self.shared.settings;
-        let past = self
-            .past
-            .get_or_insert_with(|| Box::new(Past::new(&self.head)));
-        let wait = past
+        let history = self
+            .history
+            .get_or_insert_with(|| Box::new(History::new(&self.head)));
+        let wait = history
             .state
-            .go_on(error, settings, self.body.is_some(), left)?;
+            .begin_retry(error, settings, self.body.is_some(), left)?;
         let end = now.checked_add(wait).ok_or(GiveUp::HintTooLong)?;
         tracing::debug!(
             kind = %error.kind(),
-            attempt = past.state.attempts.saturating_sub(1),
+            attempt = history.state.attempts.saturating_sub(1),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             "attempt failed, trying again",
         );
@@ -174,43 +177,43 @@ impl<B, P> Call<B, P> {
         self.deadline.is_some_and(|end| end <= clock::now())
     }
 
-    /// The error of a call at its deadline, if no layer below has ended it.
-    pub(super) fn late(&mut self, at: At) -> Error {
+    /// The error of a call at its deadline, if no layer below returned one.
+    pub(super) fn late(&mut self, stage: Stage) -> Error {
         let mut error = Error::from_kind(Kind::Timeout);
         let facts = error.facts_mut();
-        if at == At::Readying {
+        if stage == Stage::Readying {
             facts.sent = Sent::Never;
         }
-        facts.waited_for = Some(at.waits_for());
+        facts.waited_for = Some(stage.waits_for());
         self.ended(error)
     }
 
-    /// The error of a call that `error` ended at its deadline. An earlier failure is preferred if it
-    /// has a status, or if the last attempt only waited.
+    /// The final error of a call whose last attempt ended with `error` at the deadline. An earlier
+    /// failure takes its place if it has a status, or if the last attempt only waited.
     fn ended(&mut self, mut error: Error) -> Error {
         let sent = error.sent();
         let waited_for = error.facts_mut().waited_for.take();
         let known = |error: &Error| error.status().is_some();
         if !known(&error)
-            && let Some(past) = &mut self.past
+            && let Some(history) = &mut self.history
         {
-            let before = match past.failure.take() {
+            let before = match history.failure.take() {
                 Some(failure) if known(&failure) => Some(failure),
                 failure => {
                     let unsent = failure.filter(|_| sent == Sent::Never);
-                    past.answer.take().or(unsent)
+                    history.answer.take().or(unsent)
                 }
             };
             error = before.unwrap_or(error);
         }
         let facts = error.facts_mut();
-        facts.waited_for = waited_for.or(Some(At::Calling.waits_for()));
+        facts.waited_for = waited_for.or(Some(Stage::Calling.waits_for()));
         if sent != Sent::Never {
             facts.sent = sent;
         }
-        let mut error = self.note(error, GiveUp::Deadline, At::Calling);
+        let mut error = self.note(error, GiveUp::Deadline, Stage::Calling);
         if sent == Sent::Never {
-            // The last attempt only waited, and sent nothing.
+            // The last attempt sent nothing, so it is not counted.
             let attempts = error.attempts().saturating_sub(1);
             error.facts_mut().attempts = attempts;
         }
@@ -220,38 +223,38 @@ impl<B, P> Call<B, P> {
     /// The error for a service that did not become ready.
     pub(super) fn not_ready(&mut self, error: Error) -> Error {
         let is_settled = error.gave_up().is_some();
-        match self.unmended() {
-            None if is_settled => self.named(error),
-            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady, At::Readying),
+        match self.take_last_failure() {
+            None if is_settled => self.note_request(error),
+            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady, Stage::Readying),
         }
     }
 
     /// The error of a retry that cannot begin: the failure before it.
     pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
-        let failure = self.unmended();
+        let failure = self.take_last_failure();
         let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
-        self.note(error, stop, At::Readying)
+        self.note(error, stop, Stage::Readying)
     }
 
-    /// The last failure, which no attempt follows.
-    fn unmended(&mut self) -> Option<Error> {
-        let past = self.past.as_mut()?;
-        let failure = past.failure.take()?;
-        past.state.take_back();
+    /// Takes the last failure, and the attempt that was to follow it off the count.
+    fn take_last_failure(&mut self) -> Option<Error> {
+        let history = self.history.as_mut()?;
+        let failure = history.failure.take()?;
+        history.state.take_back();
         Some(failure)
     }
 
     /// Records the totals of the call, and why it ends.
-    fn note(&self, error: Error, stop: GiveUp, at: At) -> Error {
-        let mut error = self.named(error);
+    fn note(&self, error: Error, stop: GiveUp, stage: Stage) -> Error {
+        let mut error = self.note_request(error);
         let elapsed = self.elapsed();
         let facts = error.facts_mut();
-        facts.attempts = match &self.past {
-            Some(past) => {
-                past.state.note_sent(facts);
-                past.state.attempts
+        facts.attempts = match &self.history {
+            Some(history) => {
+                history.state.note_sent(facts);
+                history.state.attempts
             }
-            None => u32::from(at == At::Calling),
+            None => u32::from(stage == Stage::Calling),
         };
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
@@ -264,8 +267,7 @@ impl<B, P> Call<B, P> {
         error
     }
 
-    /// Records the request in an error.
-    fn named(&self, mut error: Error) -> Error {
+    fn note_request(&self, mut error: Error) -> Error {
         let facts = error.facts_mut();
         facts.note_request(&self.head.method, &self.head.uri);
         error
@@ -276,9 +278,9 @@ impl<B, P> Call<B, P> {
     }
 }
 
-// === impl At ===
+// === impl Stage ===
 
-impl At {
+impl Stage {
     /// The cause of the wait, if no layer below has recorded one.
     fn waits_for(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
@@ -288,9 +290,9 @@ impl At {
     }
 }
 
-// === impl Past ===
+// === impl History ===
 
-impl Past {
+impl History {
     fn new(head: &Parts) -> Self {
         let repeat = head.extensions.get().copied();
         Self {

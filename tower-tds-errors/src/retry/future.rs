@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::call::{At, Call};
+use super::call::{Call, Stage};
 use super::request::Replay;
 use super::trace::Trace;
 use crate::clock::Timer;
@@ -22,10 +22,10 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the wait or the attempt in flight, and nothing is sent after.
+    /// Dropping it drops the wait or the attempt in flight, and nothing is sent after that.
     pub struct RetryFuture<S, F, B, P> {
-        // The attempt's type is a parameter: as `S::Future` it would need `S: Service` for `Send`, which
-        // a spawned task cannot prove for boxed errors.
+        // `F` is a parameter. With `S::Future`, `Send` would need `S: Service`, which the compiler
+        // cannot prove in a spawned task for boxed errors.
         #[pin]
         state: State<F>,
         // For the deadline, or for a backoff.
@@ -39,7 +39,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             if this.trace.is_open() {
-                // The waits of an attempt that is dropped are recorded in its span.
+                // Drops the attempt inside its span, where the layers below record its waits.
                 let _call = this.trace.enter_call();
                 let _attempt = this.trace.enter_attempt();
                 this.state.set(State::Sleeping { until: None });
@@ -111,7 +111,7 @@ where
     #[inline]
     fn poll_call(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Response<R>, Error>> {
         let mut this = self.project();
-        // A loop, because attempts that fail at once would recurse.
+        // A loop, because a recursion over attempts that fail at once would be deep.
         loop {
             match this.state.as_mut().project() {
                 StateProj::Readying => {
@@ -124,7 +124,7 @@ where
                     }
                     // Nothing is sent after the deadline.
                     if this.call.is_over() {
-                        return Poll::Ready(Err(this.call.late(At::Readying)));
+                        return Poll::Ready(Err(this.call.late(Stage::Readying)));
                     }
                     let Some(body) = this.call.body() else {
                         return Poll::Ready(Err(this.call.give_up(GiveUp::NotReplayable)));
@@ -140,8 +140,8 @@ where
                     let mut polled = attempt.as_mut().poll(cx);
                     if polled.is_pending() {
                         ready!(this.timer.poll(this.call.deadline(), cx));
-                        // A layer below that reads the deadline ends with the cause of its wait, or
-                        // with a status.
+                        // Polled once more: a layer below that reads the deadline now returns its
+                        // own error, with the cause of its wait or with a status.
                         polled = attempt.poll(cx);
                     }
                     let error = match polled {
@@ -158,13 +158,13 @@ where
                         Poll::Ready(Err(error)) => Some(error.into()),
                         Poll::Pending => None,
                     };
-                    // Dropped before the wait, so that the wait holds nothing.
+                    // Drops the attempt, so that the wait holds nothing.
                     this.state.set(State::Sleeping { until: None });
                     drop(entered);
                     this.trace.attempt_ended::<()>(error.as_ref().map(Err));
                     let until = match error {
                         Some(error) => this.call.failed(error)?,
-                        None => return Poll::Ready(Err(this.call.late(At::Calling))),
+                        None => return Poll::Ready(Err(this.call.late(Stage::Calling))),
                     };
                     this.state.set(State::Sleeping { until });
                 }
@@ -173,7 +173,7 @@ where
                         if this.timer.has_clock() {
                             return Poll::Pending;
                         }
-                        // Outside a runtime nothing would wake it.
+                        // Outside a runtime no timer would wake the task.
                         return Poll::Ready(Err(this.call.give_up(GiveUp::NotReady)));
                     }
                     this.state.set(State::Readying);

@@ -1,12 +1,12 @@
-//! Requests that can be repeated: a second body, the permission, and the number of the attempt.
+//! Repeated requests: a copy of the body, the permission, and the number of the attempt.
 
 use http::Extensions;
 
-/// Makes a second copy of a request body, if there can be one.
+/// Copies a request body for a retry.
 ///
-/// It is called before each attempt except the last, so it must be cheap: count a reference, or
-/// return `None`. A request without a copy is sent once, and its error has
-/// [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement it.
+/// It is called before each attempt except the last, so it must be cheap: increment a reference
+/// count, or return `None`. A request without a copy is sent once, and its error has
+/// [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement this trait.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ use http::Extensions;
 /// let busy = service_fn(async |_: Request<Full<Bytes>>| {
 ///     Err::<Response<()>, _>(Error::new(Kind::Unavailable, "busy"))
 /// });
-/// let upload = Request::put("/").body(Full::from("a stream, say")).unwrap();
+/// let upload = Request::put("/").body(Full::from("a large file")).unwrap();
 /// let service = RetryLayer::new().replay(if_empty).layer(busy);
 /// let error = service.oneshot(upload).await.unwrap_err();
 /// assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
@@ -43,13 +43,13 @@ pub trait Replay<B> {
     fn replay(&self, body: &B) -> Option<B>;
 }
 
-/// Clones the body, the default: right for `Full`, `Empty`, `Bytes` and other shared buffers.
+/// The default [`Replay`]: it clones the body, which is cheap for shared buffers such as `Full`.
 #[derive(Clone, Copy, Debug)]
 pub struct CloneBody;
 
 /// Whether a request may be sent more than once, in place of the rule for its method.
 ///
-/// It is an extension of the request.
+/// Set it as an extension of the request.
 ///
 /// # Examples
 ///
@@ -60,14 +60,14 @@ pub struct CloneBody;
 /// let mut search = http::Request::post("/v2/search").body("{}").unwrap();
 /// search.extensions_mut().insert(Repeat::Allowed);
 ///
-/// // A response that is of no use after a retry.
+/// // A response that would be too old after a retry.
 /// let mut live = http::Request::get("/v2/live").body("").unwrap();
 /// live.extensions_mut().insert(Repeat::Never);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repeat {
-    /// The request is retried like a PUT.
+    /// The request is retried like an idempotent one.
     Allowed,
     /// The request is sent at most once.
     Never,
@@ -77,8 +77,7 @@ pub enum Repeat {
 ///
 /// Layers inside the retry layer read it from the request, and layers outside from the response.
 ///
-/// Only retries and their responses have the extension, so that a first attempt allocates nothing
-/// for it: [`of`](Self::of) reads 1 there.
+/// The first attempt has no extension, which saves an allocation: [`of`](Self::of) returns 1 there.
 ///
 /// # Examples
 ///

@@ -28,7 +28,7 @@ pub(super) struct Shared<P> {
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) attempts: NonZeroU32,
-    /// `None`: two minutes, for calls without a deadline of their own.
+    /// `None` is two minutes, for calls without a [`DeadlineAt`].
     pub(super) deadline: Option<Duration>,
     pub(super) longest_wait: Duration,
     pub(super) backoff: Backoff,
@@ -58,7 +58,7 @@ impl Settings {
         }
     }
 
-    /// Records a request, which earns a share of a retry.
+    /// Records a request in the budget. Ten requests pay for one retry by default.
     #[inline]
     pub(super) fn deposit(&self) {
         if let Some(budget) = &self.budget {
@@ -72,12 +72,12 @@ impl Settings {
     }
 }
 
-/// The budget is ten retries for a hundred requests, the SRE book's share for a client ("Handling
-/// Overload": 10 %), and one a second, both counted over ten seconds.
+/// The budget is one retry for ten requests, as the SRE book recommends ("Handling
+/// Overload": 10 %), and one more each second, both counted over ten seconds.
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            attempts: THREE,
+            attempts: ATTEMPTS,
             deadline: None,
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
@@ -117,23 +117,23 @@ impl Backoff {
     }
 }
 
-/// 100 ms, about the length of a call, and 10 s, about the longest acceptable one.
+/// 100 ms is about the duration of a call, and 10 s about the longest acceptable one.
 impl Default for Backoff {
     fn default() -> Self {
         Self::new(Duration::from_millis(100), Duration::from_secs(10))
     }
 }
 
-/// An even draw from nothing to `bound`.
+/// Draws a uniformly random time from zero to `bound`.
 pub(super) fn up_to(bound: Duration, rng: &mut Rng) -> Duration {
     let bound = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(rng.u64(0..=bound))
 }
 
 /// The SRE book's rule for one level of retries ("Handling Overload").
-const THREE: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+const ATTEMPTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
-/// Twice the longest wait between attempts, and as long again for the attempts.
+/// Two waits of at most 30 s between three attempts, and a minute for the attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The longest acceptable wait without the caller's consent. A window of a minute is longer.

@@ -1,5 +1,5 @@
-//! The retry state of one call, and the decision after a failed attempt: arithmetic, without clock and
-//! without I/O.
+//! The retry state of one call, and the decision after a failed attempt. It reads no clock and does
+//! no I/O.
 
 #![cfg_attr(
     not(test),
@@ -20,14 +20,14 @@ use http::Method;
 #[derive(Debug)]
 pub(super) struct RetryState {
     repeat: Repeats,
-    /// The number of attempts made, and of those that count.
     pub(super) attempts: u32,
+    /// The number of attempts without the extra one for an idle connection.
     counted: u32,
     /// Whether a retry that is allowed only once was made.
-    is_cured: bool,
-    /// Whether the one retry for a connection closed while idle is left.
-    may_be_idle: bool,
-    /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
+    used_single_retry: bool,
+    /// Whether the extra retry for a connection that was closed while idle is still left.
+    has_idle_retry: bool,
+    /// [`Sent`] of the last attempt that was sent, for a final failure that was not sent.
     sent: Sent,
     rng: Rng,
 }
@@ -55,8 +55,8 @@ pub(super) struct Again {
 /// The cost of another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Costs {
-    /// The previous attempt was no work for the service, a layer below paces the next one, or a
-    /// newer token may help.
+    /// The failed attempt was not sent, a layer below delays the next one, or a newer token may
+    /// help.
     Nothing,
     /// One retry of the budget.
     Paid,
@@ -71,8 +71,8 @@ impl RetryState {
             repeat,
             attempts: 1,
             counted: 1,
-            is_cured: false,
-            may_be_idle: repeat.is_safe,
+            used_single_retry: false,
+            has_idle_retry: repeat.is_safe,
             sent: Sent::Never,
             rng: Rng::new(),
         }
@@ -85,13 +85,13 @@ impl RetryState {
         }
     }
 
-    /// Takes back the last attempt, which was not made.
+    /// Takes the last attempt off the count, because it was not made.
     pub(super) fn take_back(&mut self) {
         self.attempts = self.attempts.saturating_sub(1);
     }
 
     /// Records and pays for the next attempt. Returns its wait, or why there is none.
-    pub(super) fn go_on(
+    pub(super) fn begin_retry(
         &mut self,
         error: &Error,
         settings: &Settings,
@@ -118,7 +118,7 @@ impl RetryState {
             return Err(settled);
         }
         let advice = error.advice();
-        if advice == Advice::Never || (advice.is_once() && self.is_cured) {
+        if advice == Advice::Never || (advice.is_once() && self.used_single_retry) {
             return Err(GiveUp::Fatal);
         }
         if self.repeat.is_forbidden {
@@ -129,8 +129,8 @@ impl RetryState {
         }
         // The server closed an idle connection. Another attempt follows at once, and is not
         // counted.
-        let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
-        // Checked first: the last attempt has no copy, and the reason is the number of attempts.
+        let was_idle = error.kind() == Kind::Reset && self.has_idle_retry;
+        // Checked before the copy, because the last attempt never has one.
         let is_counted = !was_idle || settings.attempts == NonZeroU32::MIN;
         if is_counted && self.counted >= settings.attempts.get() {
             return Err(GiveUp::Attempts);
@@ -154,8 +154,8 @@ impl RetryState {
         let wait = if is_at_once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
-            // Half of the remaining time is left for the attempt. Jitter never makes a hint that
-            // fits too long.
+            // Half of the remaining time is kept for the attempt. Jitter never makes a hinted wait
+            // longer than `longest`.
             let after = left.map(|left| left.saturating_sub(floor));
             let half = after.and_then(|after| after.checked_div(2));
             let room = longest.saturating_sub(floor);
@@ -170,8 +170,8 @@ impl RetryState {
 
     /// Records that another attempt follows a failure.
     pub(super) fn note(&mut self, error: &Error, again: Again) {
-        self.is_cured |= error.advice().is_once();
-        self.may_be_idle &= again.is_counted;
+        self.used_single_retry |= error.advice().is_once();
+        self.has_idle_retry &= again.is_counted;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }
@@ -179,8 +179,8 @@ impl RetryState {
         self.counted = self.counted.saturating_add(again.is_counted.into());
     }
 
-    /// Draws a wait of at least `floor` with jitter of at most `room`, so that waits with one floor
-    /// end apart.
+    /// Draws a wait of at least `floor`, with jitter of at most `room` that spreads waits with the
+    /// same floor.
     fn draw(&mut self, floor: Duration, room: Duration, settings: &Settings) -> Duration {
         let nth = self.counted.saturating_sub(1);
         let drawn = settings
@@ -221,7 +221,7 @@ impl Repeats {
     }
 }
 
-/// The least wait that settings cannot shorten. A quota's hint replaces it.
+/// The minimum wait, which settings cannot shorten. The hint of a 429 replaces it.
 fn least(error: &Error) -> Duration {
     match error.advice() {
         Advice::Silence => SILENCE,
@@ -230,7 +230,7 @@ fn least(error: &Error) -> Duration {
     }
 }
 
-/// A token layer returns a refusal this long before the deadline.
+/// The token layer returns a held refusal this long before the deadline, so no newer token arrived.
 const HEADROOM: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// The name of a client.
 pub(super) type Name = Option<Arc<str>>;
 
-/// The record of a call, or nothing if there is no listener and no counter.
+/// The record of a call, or `None` without a subscriber and without metrics.
 pub(super) struct Trace(Option<Box<Open>>);
 
 /// A call that has not ended. Its drop records that it was cancelled.
@@ -52,8 +52,8 @@ impl Trace {
         Self(Some(Box::new(Open::new(call, name, began))))
     }
 
-    /// Begins the record of an attempt, in the call's span. The layers below record their waits in
-    /// the current span: `tds.wait.cause` and `tds.wait.seconds`.
+    /// Begins the record of an attempt, inside the call's span. The layers below record their waits
+    /// in the attempt's span: `tds.wait.cause` and `tds.wait.seconds`.
     #[inline]
     pub(super) fn attempt<B>(&mut self, request: &Request<B>) {
         let resent = || {

@@ -1,4 +1,4 @@
-//! Amplification: the requests that a service which always fails gets, by its own count.
+//! Amplification: the number of requests that a failing service receives, by its own count.
 
 use std::io;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
-/// A service that gives every call the same failure, in the contract's ways and the network's.
+/// A service that fails every call in the same way, by a status or by a network fault.
 fn failing(way: &str) -> Sim {
     let mut config = Config::default();
     config.rate = 1_000_000;
     config.faults.before_head = "lognormal:20ms:200ms".parse().expect("a delay");
     match way {
-        // The simulator has one word for what the network does; `offer` names the exact cause.
+        // The simulator has one fault for both resets; `offer` distinguishes them.
         "refused-stream" => config
             .faults
             .data
@@ -32,7 +32,7 @@ fn failing(way: &str) -> Sim {
     Sim::new(config)
 }
 
-/// Offers so many calls, one after each pause, and gives their errors.
+/// Makes `calls` calls, one after each pause. Returns their errors.
 async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> {
     fastrand::seed(7);
     let refuses = way == "refused-stream";
@@ -40,7 +40,7 @@ async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> 
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .layer(ClassifyLayer::new())
-        // The simulator has its own error for what the network does to a client.
+        // Converts the simulator's error into the one of a real connection.
         .map_err(move |error: tds_sim::Error| -> BoxError {
             assert!(error.is_reset(), "{error}");
             if refuses {
@@ -75,15 +75,15 @@ const WAYS: [(&str, Kind); 6] = [
 async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more() {
     for (way, kind) in WAYS {
         let (sim, start) = (failing(way), Instant::now());
-        // A minute at the rate that the contract allows.
+        // One minute at the allowed rate.
         let errors = offer(&sim, way, 3_000, Duration::from_millis(20)).await;
         assert_eq!(errors.len(), 3_000, "{way}");
         assert!(errors.iter().all(|error| error.kind() == kind), "{way}");
         let seen = sim.ledger().summary().data_calls;
-        // A tenth, one a second, and ten at once.
+        // The budget: a tenth of the calls, one per second, and ten at the start.
         let most = 3_000 + 300 + start.elapsed().as_secs() + 10;
         assert!(seen <= most, "{way}: {seen} of {most}");
-        // And not for want of trying.
+        // The budget is used up, so the bound was reached.
         assert!(seen >= 3_000 + 300, "{way}: {seen}");
         let denied = |error: &&Error| error.gave_up() == Some(GiveUp::Budget);
         assert!(errors.iter().filter(denied).count() > 2_000, "{way}");
@@ -94,9 +94,9 @@ async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more
 async fn no_call_is_sent_more_often_than_its_attempts() {
     for (way, kind) in WAYS {
         let sim = failing(way);
-        // So few that the budget denies none.
+        // The pauses are so long that the budget denies no retry.
         let errors = offer(&sim, way, 50, Duration::from_secs(20)).await;
-        // Once more, uncounted, where an idle connection may have been closed.
+        // After a reset one more, uncounted: an idle connection may have been closed.
         let attempts = 3 + u32::from(kind == Kind::Reset);
         assert!(
             errors.iter().all(|error| error.attempts() == attempts),

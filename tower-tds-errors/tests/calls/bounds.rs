@@ -33,7 +33,7 @@ fn n(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).unwrap()
 }
 
-/// So many retries in a second, whatever is requested.
+/// A budget of `retries` retries per second, independent of the requests.
 fn budget(retries: u32) -> Arc<TpsBudget> {
     Arc::new(TpsBudget::new(secs(1), retries, 0.0))
 }
@@ -42,7 +42,7 @@ fn reset() -> probe::Answer {
     Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
 }
 
-/// Answers after so long, each time.
+/// Answers each request after `latency`.
 fn slow(latency: Duration) -> Probe {
     Probe::with(|_| Ok(status_of(200)), latency, usize::MAX)
 }
@@ -174,12 +174,12 @@ async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_is_no
         let response = stack.clone().oneshot(get("/")).await.unwrap();
         assert_eq!(Attempt::of(response.extensions()), 2);
     }
-    // The budget pays for each.
+    // Each of these retries was paid from the budget.
     let error = stack.clone().oneshot(get("/")).await.unwrap_err();
     assert_eq!(error.gave_up(), Some(GiveUp::Budget));
     assert_eq!(start.elapsed(), Duration::ZERO);
 
-    // A second one in the same call is a failure like any other.
+    // A second reset in the same call has no extra retry.
     let layer = layer.budget(None);
     let probe = Probe::new(|_| reset());
     let error = send(&layer, &probe, get("/")).await.unwrap_err();
@@ -203,7 +203,7 @@ async fn a_retry_that_helped_is_paid_for_all_the_same() {
     assert_eq!(probe.seen().len(), 3);
 }
 
-/// Ready for so many calls, and never again.
+/// Is ready for a number of calls, and never after that.
 #[derive(Clone)]
 struct Few(u32, Arc<AtomicU32>);
 
@@ -264,7 +264,7 @@ async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
         "{line}"
     );
     assert!(
-        line.ends_with("; retry later; not retried as too many requests fail"),
+        line.ends_with("; retry later; not retried because the retry budget is used up"),
         "{line}"
     );
     assert!(!line.contains(char::is_control), "{line}");
@@ -283,7 +283,7 @@ fn renewed(
         })
 }
 
-/// A service that refuses all tokens whose call is numbered below this.
+/// A service that refuses the tokens of the first `below` calls.
 fn refusing(below: usize) -> Probe {
     Probe::new(move |n| {
         let mut response = status_of(if n < below { 401 } else { 200 });
@@ -298,14 +298,14 @@ async fn a_service_that_refuses_every_token_is_sent_its_load_and_the_budget_and_
         let probe = refusing(usize::MAX);
         let layer = RetryLayer::new().attempts(n(attempts));
         let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
-        // A minute at the rate that the contract allows.
+        // One minute at the allowed rate.
         for _ in 0..3_000 {
             let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
             assert_eq!(error.kind(), Kind::InvalidToken);
             advance(Duration::from_millis(20)).await;
         }
         let sent = probe.seen().len();
-        // A tenth, and ten in each ten seconds.
+        // The budget: a tenth of the calls, and ten in each ten seconds.
         assert!((3_300..=3_000 + 300 + 60 + 10).contains(&sent), "{sent}");
     }
 }

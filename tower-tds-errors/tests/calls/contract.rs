@@ -1,4 +1,4 @@
-//! The readiness contract, kept towards a service that panics where it is broken, and over tower's
+//! The readiness contract of `Service`: with a probe that panics if it is broken, and with tower's
 //! own layers.
 
 use std::num::NonZeroU32;
@@ -19,12 +19,13 @@ use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
 use crate::probe::{Probe, get, status_of};
 
-/// Two failures, then a success, over and over.
+/// Fails twice, succeeds once, and repeats that.
 fn flaky() -> Probe {
     Probe::new(|n| Ok(status_of(if n % 3 == 2 { 200 } else { 503 })))
 }
 
-/// Calls in both styles: on one instance made ready each time, and on a clone a call.
+/// Calls the service in both styles: one instance that is made ready for each call, and one clone
+/// per call.
 async fn drive<S, E>(mut service: S)
 where
     S: Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = E> + Clone,
@@ -93,7 +94,7 @@ async fn both_work_over_a_limit_of_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shed_request_was_never_sent_and_is_tried_again() {
-    // The probe is never ready at the first poll, and that is when load shedding looks.
+    // The probe is not ready at the first poll, and load shedding polls only once.
     let probe = Probe::always(200);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())

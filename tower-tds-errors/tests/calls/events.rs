@@ -11,7 +11,7 @@ use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::probe::{Probe, get, status_of};
 
-/// Writes events down, and nothing else.
+/// Records events, and nothing else.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -44,10 +44,10 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// The events of a call that meets these answers.
+/// The events of a call that gets these statuses.
 async fn told(statuses: &'static [u16]) -> Vec<String> {
-    // With a single dispatcher, tracing lets the thread that first meets a callsite decide for all
-    // threads. So there is always a second one.
+    // With a single dispatcher, tracing caches the interest of the first thread at a callsite for
+    // all threads. A second dispatcher prevents that.
     static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Log::default()));
     LazyLock::force(&SECOND);
     let log = Log::default();

@@ -56,11 +56,12 @@ fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
     lines.collect()
 }
 
-/// The headers of request and response that a row names beside status and text.
+/// The headers of request and response that a row names in addition to status and text.
 fn besides(answer: &str) -> (HeaderMap, HeaderMap) {
     let (asked, said): (&[_], &[_]) = match answer {
         "429 for longer than a minute" => (&[], &[("x-ratelimit-remaining-hour", "0")]),
         "416 to a request with `Range`" => (&[("range", "bytes=9-")], &[]),
+        _ if answer.contains("413 with a hint") => (&[], &[("retry-after", "1")]),
         "101, 302, other 3xx, 511, 200 `text/html` for JSON" => (
             &[("accept", "application/json")],
             &[("content-type", "text/html")],
@@ -81,7 +82,7 @@ fn each_answer_means_its_kind() {
         });
         let (asked, said) = besides(answer);
         for status in statuses {
-            // The quotes of a 401 are its texts, which a 403 may have as well.
+            // In the rows of a 401 the quoted words are message texts, which a 403 may also have.
             let refused = status == 401 || (status == 403 && answer.starts_with("401"));
             let texts: Vec<_> = match refused {
                 true => answer.split('`').skip(1).step_by(2).collect(),
@@ -98,7 +99,8 @@ fn each_answer_means_its_kind() {
     assert!(tried > 25, "{tried}");
 }
 
-/// How often a request that always fails so is sent, and the shortest wait between.
+/// The number of times a request is sent that always fails with `kind`, and the average wait
+/// between.
 async fn sent(kind: Kind, method: Method) -> (u32, Duration) {
     let (sent, start) = (AtomicU32::new(0), Instant::now());
     let fails = tower::service_fn(|_: Request<()>| {
@@ -122,25 +124,25 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn each_kind_is_retried_so() {
     for Row { kinds, retried, .. } in rows() {
         for kind in kinds {
-            // PUT, which no idle connection is met for.
+            // A PUT has no extra retry for an idle connection.
             let (times, wait) = sent(kind, Method::PUT).await;
             let says = |words: &str| retried.contains(words);
             let expected = if says("once, ") { 2 } else { 3 };
             match retried {
                 "no" => assert_eq!(times, 1, "{kind}"),
-                _ if says("by its caller") => {
+                _ if says("by the caller") => {
                     assert!(Error::new(kind, "so").is_retryable(), "{kind}")
                 }
                 _ => assert_eq!(times, expected, "{kind}"),
             }
-            if says("at once") && expected == 2 {
+            if says("without a wait") && expected == 2 {
                 assert_eq!(wait, Duration::ZERO, "{kind}");
             } else if says("second") {
                 assert!(wait >= SECOND, "{kind}");
             } else if says("backoff") {
                 assert!(wait > Duration::ZERO && wait < SECOND, "{kind}");
             }
-            // A wrong token or a wrong connection is known from the status.
+            // For a refused token or a 421, "any method" does not apply: the service responded.
             let any = says("any method") && Error::new(kind, "so").sent() != Sent::Answered;
             let (unsafe_times, _) = sent(kind, Method::POST).await;
             assert_eq!(unsafe_times, if any { times } else { 1 }, "{kind}");

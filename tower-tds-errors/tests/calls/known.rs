@@ -1,4 +1,4 @@
-//! A status, a hint and whether a request was sent stay known once they are.
+//! Status, hint and `Sent` of an earlier attempt are kept in the final error.
 
 use std::io;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ impl Body for Hangs {
     }
 }
 
-/// Answers by a status, perhaps with a hint, and a body that hangs. Counts.
+/// Answers with a status, an optional hint and a body that hangs. Returns the count of requests.
 fn hanging(
     status: u16,
     hint: Option<&'static str>,
@@ -58,7 +58,7 @@ fn hanging(
     (service, seen)
 }
 
-/// Is busy, then lost, and then never answers.
+/// Answers 503, then resets the connection, then never answers.
 async fn busy_then_lost(request: Request<()>) -> Result<Response<String>, BoxError> {
     match Attempt::of(request.extensions()) {
         1 => {
@@ -79,7 +79,7 @@ async fn a_status_whose_body_hangs_is_that_status_under_any_deadline() {
     for bound in [50, 200, 500, 800, 1_500, 5_000] {
         for (status, hint, kind, sends) in [
             (404, None, Kind::NotFound, 1..=1),
-            // The part that was cut off may have been the reason.
+            // The missing part of the body may have been the reason.
             (401, None, Kind::Unauthorized, 1..=1),
             (423, None, Kind::RateExceeded, 1..=3),
             (429, Some("3600"), Kind::QuotaExhausted, 1..=1),
@@ -172,7 +172,7 @@ async fn a_hint_that_fits_is_never_refused_for_its_jitter() {
     }
 }
 
-/// The error of a stack whose inner retry layer's error is made another by a layer between.
+/// The error of two nested retry layers, with a layer between that wraps the inner error.
 async fn nested(method: Method, kind: Kind, status: u16) -> (Error, usize) {
     let probe = Probe::always(status);
     let stack = ServiceBuilder::new()

@@ -57,7 +57,10 @@ async fn a_veto_is_not_undone_by_another_kind() {
     assert_eq!(error.kind(), Kind::Throttled);
     assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
     let line = error.to_string();
-    assert!(line.ends_with("not retried as that is forbidden"), "{line}");
+    assert!(
+        line.ends_with("not retried because a retry is forbidden"),
+        "{line}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +108,7 @@ async fn a_rules_word_for_an_answer_does_not_make_it_unsent() {
     assert_eq!(probe.seen().len(), 1);
 }
 
-/// A layer between, for example one that sets the host.
+/// A layer in between, for example one that sets the host.
 #[tokio::test(start_paused = true)]
 async fn an_error_names_the_request_that_was_sent_and_not_the_one_that_was_asked_for() {
     let probe = Probe::always(404);

@@ -1,4 +1,4 @@
-//! A service that panics where the readiness contract is broken, and writes down what it saw.
+//! A service that panics if the readiness contract is broken, and records its requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tower_tds_errors::Attempt;
 
 pub(crate) type Answer = Result<Response<Full<Bytes>>, BoxError>;
 
-/// Never ready at the first poll after a clone or a call, and never ready by inheritance.
+/// It is not ready at the first poll after a clone or a call. A clone does not inherit readiness.
 pub(crate) struct Probe {
     shared: Arc<Shared>,
     ready: Readiness,
@@ -51,7 +51,7 @@ impl Probe {
         Self::with(answer, Duration::ZERO, usize::MAX)
     }
 
-    /// Takes `latency` for each, and fails to become ready after `broken_after` calls.
+    /// Takes `latency` for each call, and fails to become ready after `broken_after` calls.
     pub(crate) fn with(
         answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
         latency: Duration,

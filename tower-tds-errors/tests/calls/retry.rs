@@ -257,7 +257,7 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
 #[tokio::test(start_paused = true)]
 async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
     for (method, kind, sends) in [
-        // And once for free: it may have met a connection that had been idle.
+        // One more, uncounted: the connection may have been closed while idle.
         (Method::GET, io::ErrorKind::ConnectionReset, 4),
         (Method::PUT, io::ErrorKind::ConnectionReset, 3),
         (Method::POST, io::ErrorKind::ConnectionReset, 1),
@@ -278,7 +278,7 @@ async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
     }
 }
 
-/// How often a request of `method` goes out where each attempt fails with `kind`.
+/// The number of attempts of a request whose attempts all fail with `kind`.
 async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
     let service = tower::service_fn(|_: Request<()>| {
         std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
@@ -300,7 +300,7 @@ async fn get_head_options_trace_put_and_delete_are_retried_whatever_may_have_bee
         let once = [Kind::InvalidToken, Kind::Unauthorized, Kind::Misdirected];
         let once = once.contains(kind) || *kind == Kind::RangeUnclear;
         let usual = if once { 2 } else { 3 };
-        // It may have met a connection that had been idle: once more, for free.
+        // One more, uncounted: the connection may have been closed while idle.
         let closed = *kind == Kind::Reset;
         for method in safe.iter().chain(&twice) {
             let free = u32::from(closed && safe.contains(method));
@@ -356,7 +356,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
     for method in [Method::POST, Method::PATCH] {
         for reset in [true, false] {
             let probe = Probe::new(move |_| match reset {
-                // The request has effects even so: no free attempt.
+                // The caller allows a repeat, but the method is not safe: no extra attempt.
                 true => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 false => Ok(status_of(503)),
             });
@@ -366,7 +366,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
             assert_eq!(probe.seen().len(), 3, "{method}");
         }
     }
-    // Where there is no second copy, the reason is that one.
+    // Without a copy of the body, that is the reason.
     let probe = Probe::always(503);
     let request = with_consent(Method::POST);
     let error = send(attempts(1), &probe, request).await.unwrap_err();
@@ -532,7 +532,7 @@ proptest! {
             let start = Instant::now();
             let layer = attempts(most).deadline(secs(deadline));
             let result = send(layer, &probe, get("/")).await;
-            // The one for a connection that may have been idle is not counted.
+            // The extra attempt for an idle connection is not counted.
             let most = most + u32::from(most > 1);
             assert!(probe.seen().len() <= usize::try_from(most).unwrap());
             assert!(start.elapsed() <= secs(deadline) + Duration::from_millis(1));

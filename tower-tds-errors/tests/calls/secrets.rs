@@ -1,4 +1,4 @@
-//! A canary in each of forty places shows nowhere, and no text is longer than it may be.
+//! A canary in each of forty places appears in no text, and each text keeps its maximum length.
 
 use std::error::Error as _;
 
@@ -13,7 +13,7 @@ const CANARIES: [&str; 3] = [
     "CANARY-0a1b2c3d4e5f-CANARY-0a1b2c",
 ];
 
-/// Where the canary sits: `@` of a URI, of headers of the answer, of its body.
+/// The places of the canary, marked by `@`: in a URI, in response headers, and in the body.
 struct Place {
     uri: &'static str,
     status: u16,

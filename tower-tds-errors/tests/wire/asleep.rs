@@ -1,4 +1,4 @@
-//! Calls that wait to try again hold nothing, by the server's count of open sockets.
+//! Calls in a backoff hold no connection, by the server's count of open sockets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Raw answers, byte for byte as gateways send them, and what each means.
+//! Raw responses, byte for byte as gateways send them, and the kind of each.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use self::Again::{Backoff, No, Once, Silence};
 use crate::server::{Act, Server, client, read_head};
 use crate::{get, once};
 
-/// The texts that more than one row has.
+/// Texts that occur in more than one row.
 const RATE: Option<&str> = Some("API rate limit exceeded");
 const ROLE: Option<&str> =
     Some("Access token does not have the required scope/role: Missing required realm role");
@@ -157,7 +157,7 @@ const DECODED: &[(&str, Kind, Option<&str>)] = &[
 ];
 
 /// Further headers of the request, where the meaning of the response depends on them.
-const ASKED: &[(&str, &str, &str)] = &[
+const REQUEST_HEADERS: &[(&str, &str, &str)] = &[
     ("200-page-for-data", "accept", "application/json"),
     ("416-range-past-end", "range", "bytes=2000-"),
     ("416-range-unclear", "range", "bytes=2000-"),
@@ -171,19 +171,19 @@ fn raw(name: &str) -> Vec<u8> {
     std::fs::read(folder().join(name).with_extension("http")).unwrap()
 }
 
-fn asked(name: &str) -> HeaderMap {
+fn request_headers(name: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("authorization", HeaderValue::from_static("Bearer CANARY"));
-    for (_, header, value) in ASKED.iter().filter(|row| row.0 == name) {
+    for (_, header, value) in REQUEST_HEADERS.iter().filter(|row| row.0 == name) {
         headers.insert(*header, HeaderValue::from_static(value));
     }
     headers
 }
 
-async fn ask(name: &str, raw: Vec<u8>) -> Result<StatusCode, Error> {
+async fn send(name: &str, raw: Vec<u8>) -> Result<StatusCode, Error> {
     let server = Server::start(Act::WriteAndClose(raw)).await;
     let mut request = get(&format!("{}?key=CANARY", server.uri()));
-    *request.headers_mut() = asked(name);
+    *request.headers_mut() = request_headers(name);
     let service = ClassifyLayer::new().layer(client());
     let response = service.oneshot(request).await?;
     Ok(response.status())
@@ -192,7 +192,7 @@ async fn ask(name: &str, raw: Vec<u8>) -> Result<StatusCode, Error> {
 #[tokio::test]
 async fn every_answer_means_what_the_table_says() {
     for (name, kind, again, message, wait) in TABLE {
-        match ask(name, raw(name)).await {
+        match send(name, raw(name)).await {
             Ok(_) => assert_eq!(*kind, None, "{name}"),
             Err(error) => {
                 assert_eq!(Some(error.kind()), *kind, "{name}");
@@ -280,7 +280,7 @@ async fn ask_in_memory(name: &str, raw: &[u8]) -> Result<StatusCode, Error> {
     tokio::spawn(connection);
     let client = tower::service_fn(move |request| send.send_request(request));
     let mut request = get("/v2/rail");
-    *request.headers_mut() = asked(name);
+    *request.headers_mut() = request_headers(name);
     let asking = tokio::spawn(ClassifyLayer::new().layer(client).oneshot(request));
     read_head(&mut far).await;
     far.write_all(raw).await.unwrap();
@@ -294,7 +294,7 @@ async fn an_answer_cut_at_any_byte_is_never_retried_where_the_whole_is_not() {
         let raw = raw(name);
         let body = raw.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
         let (status, headers) = head(&raw[..body - 4]);
-        let by_head = classify(&asked(name), status, &headers, "").err();
+        let by_head = classify(&request_headers(name), status, &headers, "").err();
         let by_head = by_head.map(|error| error.kind());
         for end in 0..raw.len() {
             let error = ask_in_memory(name, &raw[..end]).await.err();

@@ -91,7 +91,7 @@ async fn thirty_small_errors_use_one_connection() {
     ] {
         assert_eq!(thirty(answer).await, 1, "{answer:?}");
     }
-    // At the bound it is still worth it.
+    // At the bound the connection is still reused.
     let most = format!(
         "HTTP/1.1 429 \r\ncontent-length: 16384\r\n\r\n{}",
         "x".repeat(16384)
@@ -125,7 +125,7 @@ async fn a_compressed_body_is_read_where_a_decompression_layer_is_below() {
         let error = without.oneshot(get(&server.uri())).await.unwrap_err();
         assert_eq!((error.kind(), error.message()), (Kind::Throttled, None));
         assert_eq!(error.body(), body, "{coding}");
-        let coded = format!("its body was not read as it is coded as \"{coding}\"");
+        let coded = format!("its body was not decoded (coding \"{coding}\")");
         assert!(error.to_string().contains(&coded), "{error}");
         assert_eq!((server.connections(), server.requests()), (2, 2));
     }
@@ -180,7 +180,7 @@ async fn a_get_that_met_a_connection_closed_while_idle_goes_out_again_on_a_new_o
         .layer(RetryLayer::new().attempts(NonZeroU32::MIN.saturating_add(1)))
         .layer(ClassifyLayer::new())
         .service(server::client());
-    // All but the first meet the connection of the one before.
+    // Each request but the first reuses the connection of the previous one.
     for calls in 1..=5 {
         let response = stack.clone().oneshot(get(&server.uri())).await.unwrap();
         let attempt = Attempt::of(response.extensions());
@@ -189,7 +189,7 @@ async fn a_get_that_met_a_connection_closed_while_idle_goes_out_again_on_a_new_o
         assert_eq!(server.connections(), calls);
         assert_eq!(server.requests(), 2 * calls - 1);
     }
-    // The server had read it, so what has effects does not.
+    // The server had read the request, so a POST is not sent again.
     let request = Request::post(server.uri()).body(Full::default()).unwrap();
     let error = stack.oneshot(request).await.unwrap_err();
     assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));

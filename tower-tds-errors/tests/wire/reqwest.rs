@@ -1,4 +1,4 @@
-//! The errors of a client whose types are not known here: reqwest's.
+//! The errors of reqwest, whose types this crate does not know.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ pub(crate) enum Act {
     WriteOnce(Vec<u8>),
     /// Writes this and closes.
     WriteAndClose(Vec<u8>),
-    /// Writes this and waits for ever.
+    /// Writes this and waits forever.
     WriteAndHold(Vec<u8>),
     /// Writes this and closes by a reset.
     WriteAndReset(Vec<u8>),

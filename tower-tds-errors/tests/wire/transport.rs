@@ -133,7 +133,7 @@ async fn a_scheme_that_the_client_does_not_know_is_fatal() {
     }
 }
 
-/// A body that fails after so many pieces.
+/// A body that fails after a number of chunks.
 struct Fails(usize);
 
 impl http_body::Body for Fails {
@@ -174,7 +174,7 @@ async fn a_request_whose_own_body_fails_is_fatal_and_keeps_the_reason() {
 
 #[tokio::test]
 async fn a_failure_below_a_buffer_means_what_it_means_without() {
-    /// Never becomes ready, which ends the buffer for good.
+    /// Never becomes ready, which ends the buffer permanently.
     #[derive(Clone)]
     struct Broken;
     impl Service<Request<Full<Bytes>>> for Broken {
@@ -207,7 +207,7 @@ async fn a_failure_below_a_buffer_means_what_it_means_without() {
         let error = service.oneshot(get(&uri)).await.map(drop).unwrap_err();
         assert_eq!((error.kind(), error.sent()), (kind, sent));
     }
-    // The buffer wraps what its worker failed with.
+    // The buffer wraps the error of its worker.
     let error = buffered.service(Broken).oneshot(get("/")).await;
     let error = error.map(drop).unwrap_err();
     assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
@@ -415,7 +415,7 @@ async fn tls_fails(address: std::net::SocketAddr, roots: RootCertStore) -> Error
     service.oneshot(request).await.unwrap_err()
 }
 
-/// A server's half of TLS, and who can vouch for it.
+/// The TLS configuration of a server, and its CA.
 fn certified() -> (TlsAcceptor, RootCertStore) {
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let certificate = CertificateDer::from(key.cert);
@@ -443,7 +443,7 @@ async fn tls_that_is_closed_without_a_word_is_a_close_before_the_head() {
         AsyncReadExt::read_exact(&mut stream, &mut request)
             .await
             .unwrap();
-        // As a process that dies: the end of TCP, and none of TLS.
+        // Like a process that dies: TCP ends without a close_notify of TLS.
         let (mut stream, _) = stream.into_inner();
         tokio::io::AsyncWriteExt::shutdown(&mut stream).await.ok();
         tokio::io::copy(&mut stream, &mut tokio::io::sink())

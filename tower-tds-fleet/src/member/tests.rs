@@ -16,7 +16,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// So many members, a minute of random demand, and random faults.
+/// Runs a fleet for a minute of random demand and random faults.
 async fn random(seed: u64, members: usize, network: Network) -> World {
     let mut rng = fastrand::Rng::with_seed(seed);
     let world = World::new(seed, Limits::default(), network);
@@ -68,7 +68,7 @@ async fn random_fleets_keep_within_the_limits_through_every_fault() {
     }
 }
 
-/// The rate of all together after ten seconds, with so many callers in each busy member.
+/// Measures the rate of all members together, after ten seconds.
 async fn rate(limits: Limits, members: usize, busy: usize, network: Network) -> f64 {
     let world = World::new(7, limits, network);
     for _ in 0..members {
@@ -86,7 +86,7 @@ async fn rate(limits: Limits, members: usize, busy: usize, network: Network) -> 
     rate
 }
 
-/// The same without a fleet.
+/// Measures the rate of one process without a fleet.
 async fn alone(limits: Limits) -> f64 {
     let world = World::new(7, limits, Network::Quick);
     world.join_alone();

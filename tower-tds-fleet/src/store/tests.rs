@@ -13,8 +13,8 @@ use self::{
 };
 use super::{DIVISION, reply};
 
-/// A random question of a random member: `[claim, wanted, total; 3 each], unit, hold, memory, silence,
-/// pause, leaves, share`.
+/// A random question of a random member: `[claim, wanted, total; 3 each], unit, hold, memory,
+/// silence, pause, leaves, share`.
 fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
     let idle = rng.u8(..4) == 0;
     let claim = last.map(|last| rng.u64(..=last));
@@ -141,7 +141,7 @@ fn the_script_answers_as_the_model_does() {
     assert!(late > 50 && grown > 500, "{late} {grown}");
 }
 
-/// Moves the times of the hash into the past, each by another time.
+/// Moves each time of the hash into the past, by a different amount.
 fn age(connection: &mut redis::Connection, key: &str, rng: &mut fastrand::Rng) {
     let fields: Vec<(String, String)> = cmd("HGETALL").arg(key).query(connection).unwrap();
     for (name, value) in fields {
@@ -166,7 +166,7 @@ fn age(connection: &mut redis::Connection, key: &str, rng: &mut fastrand::Rng) {
     }
 }
 
-/// The hash as the model has it.
+/// Reads the hash into the model.
 fn read(connection: &mut redis::Connection, key: &str) -> Division {
     let fields: Vec<(String, String)> = cmd("HGETALL").arg(key).query(connection).unwrap();
     Division::from_fields(&fields)

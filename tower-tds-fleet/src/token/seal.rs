@@ -17,13 +17,13 @@ mod tests;
 /// Names, seals and opens values with keys derived from one secret.
 ///
 /// ```text
-/// secret --extract--> PRK --expand("name", key)--> under which name it lies: 16 bytes, in hex
+/// secret --extract--> PRK --expand("name", key)--> the name of the entry: 16 bytes, in hex
 ///                      `----expand("seal", key)--> the key of its seal: 32 bytes
 /// value = version (1) | nonce (24) | sealed bytes | tag (16); version and key are authenticated, too
 /// ```
 ///
-/// Each key of a token has a key of its own to seal with, so the random nonces of a day are few. The
-/// state is wiped on drop.
+/// Each key of a token has its own sealing key, so few random nonces are used under one sealing
+/// key. The state is wiped on drop.
 pub(super) struct Seal {
     kdf: Hkdf<Sha256>,
 }
@@ -41,14 +41,16 @@ impl Seal {
         Some(Self { kdf })
     }
 
-    /// The name of the value for this key. Members with another secret have another name, so that
-    /// they neither read nor overwrite each other's values.
+    /// Returns the name of the value for this key. Another secret gives another name, so members
+    /// with different secrets neither read nor overwrite each other's values.
     pub(super) fn name(&self, key: &str) -> String {
         let mut name = [0; 16];
         self.derive(b"name", key, &mut name);
         format!("{:032x}", u128::from_be_bytes(name))
     }
 
+    /// Seals a value.
+    ///
     /// # Errors
     ///
     /// If the system has no random bytes for a nonce.

@@ -214,7 +214,7 @@ async fn sentinels_lead_members_to_the_new_master() {
     let (_sentinel, at) = Sentinel::start(&master, &address, "");
     let url = format!("redis://127.0.0.1:{at}");
     let admin = Client::open(url.as_str()).unwrap();
-    // It needs some seconds to find the replica.
+    // The Sentinel needs some seconds to find the replica.
     let knows = |text: &str| {
         let Ok(mut connection) = admin.get_connection() else {
             return false;

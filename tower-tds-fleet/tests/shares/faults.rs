@@ -210,7 +210,7 @@ async fn a_password_that_is_changed_refuses_nothing() {
     .await;
 }
 
-/// The times of the hash move back as those of a server do whose clock is set forward.
+/// Moves the times of the hash back, as if the server's clock were set forward.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_of_the_store_that_jumps_forward_refuses_nothing() {
     let Some(store) = RedisServer::start() else {
@@ -242,7 +242,7 @@ async fn a_clock_of_the_store_that_jumps_forward_refuses_nothing() {
     .await;
 }
 
-/// From now on, each one is reached where the other one was.
+/// Exchanges the addresses of the two servers.
 fn change_places(this: &RedisServer, that: &RedisServer) {
     let mut connections = [this, that].map(RedisServer::connection);
     let (this, that) = (this.socket(), that.socket());
@@ -277,7 +277,7 @@ async fn a_stale_replica_that_is_promoted_refuses_nothing_nor_does_its_master_wh
         Rule::SlidingCounter,
         20,
         async || {
-            // It lags: what is written in the last three seconds is lost.
+            // The replica lags: the writes of the last three seconds are lost.
             cmd("CONFIG")
                 .arg(&["SET", "repl-timeout", "600"])
                 .exec(&mut replica.connection())

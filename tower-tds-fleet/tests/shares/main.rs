@@ -43,7 +43,7 @@ impl Member {
         Self { client, fleet, url }
     }
 
-    /// Calls with so many callers until the set is dropped.
+    /// Starts callers, which call until the set is dropped.
     pub(crate) fn call(&self, callers: usize, running: &mut JoinSet<()>) {
         call(&self.client, &self.url, callers, running);
     }
@@ -78,7 +78,7 @@ pub(crate) async fn service(rule: Rule) -> Server {
     Server::start(config).await.unwrap()
 }
 
-/// Lets the store remember that there was no member for long.
+/// Writes a record of the fleet without members, so that shares grow at once.
 pub(crate) fn remember(store: &RedisServer) {
     let mut connection = store.connection();
     let info: String = cmd("INFO").arg("server").query(&mut connection).unwrap();
@@ -100,7 +100,7 @@ pub(crate) fn on_a_port() -> Option<(RedisServer, String)> {
     Some((store?, format!("127.0.0.1:{port}")))
 }
 
-/// Nothing was refused, by the ledger.
+/// Asserts by the ledger that nothing was refused. Returns the number of successful calls.
 pub(crate) fn assert_clean(server: &Server) -> u64 {
     let seen = server.ledger().summary();
     for refused in [416, 423] {

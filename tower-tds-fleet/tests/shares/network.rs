@@ -15,7 +15,7 @@ use tower_tds::Limits;
 
 use crate::{Member, RedisServer, assert_clean, faults::through, on_a_port, remember, service};
 
-/// A way to the store that can be cut in each direction. What was on its way passes later.
+/// A relay to the store that can be cut in each direction. Bytes in between pass later.
 struct Cable {
     url: String,
     there: watch::Sender<bool>,

@@ -28,7 +28,7 @@ async fn ready_names_the_fault_within_ten_seconds() {
     };
     let admin = || store.connection();
     let open = |url: String| Client::open(url).unwrap();
-    // Nothing listens there, and no such host.
+    // No server on the port, and an unknown host.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let refused = free.local_addr().unwrap();
     drop(free);
@@ -93,7 +93,7 @@ async fn members_with_other_intervals_get_an_error_and_the_others_go_on() {
 
 /// F1: the error of a call names the store's fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadline_error_says_that_the_store_is_away() {
+async fn a_deadline_error_names_the_fault_of_the_store() {
     let Some(mut store) = RedisServer::start() else {
         return;
     };
@@ -112,7 +112,8 @@ async fn a_deadline_error_says_that_the_store_is_away() {
     assert!(text.join(": ").contains("unreachable"), "{text:?}");
 }
 
-/// Makes a user `member` of the rights of OPERATORS.md, and of `more` that the page names too.
+/// Creates a user `member` with the rights of OPERATORS.md, and with `more`, which the page also
+/// names.
 pub(crate) fn make_member(connection: &mut redis::Connection, more: &[&str]) {
     let page = include_str!("../../OPERATORS.md");
     assert!(
@@ -128,7 +129,7 @@ pub(crate) fn make_member(connection: &mut redis::Connection, more: &[&str]) {
     user.exec(connection).unwrap();
 }
 
-/// The rights of OPERATORS.md and no others, with two members and the shared token's.
+/// Only the rights of OPERATORS.md, with two members.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rights_that_the_documentation_names_are_enough() {
     let Some(store) = RedisServer::start() else {

@@ -49,7 +49,7 @@ impl Drop for Process {
     }
 }
 
-/// Not a test by itself: what a process does.
+/// Not a test by itself: the program of a process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_process() {
     let Ok(store) = env::var("FLEET_STORE") else {

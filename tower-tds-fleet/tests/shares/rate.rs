@@ -12,7 +12,7 @@ use crate::{Member, RedisServer, assert_clean, call, client, remember, service};
 
 const MEASURED: u64 = 12;
 
-/// Requests a second of one process alone.
+/// Measures the requests a second of one process alone.
 async fn alone(rule: Rule, limits: Limits) -> f64 {
     let server = service(rule).await;
     let client = client(&server, limits);
@@ -25,7 +25,7 @@ async fn alone(rule: Rule, limits: Limits) -> f64 {
     (assert_clean(&server) - before) as f64 / MEASURED as f64
 }
 
-/// The same of `busy` ones of so many members after a time.
+/// Measures the requests a second of a fleet in which `busy` members call.
 async fn together(
     rule: Rule,
     limits: Limits,

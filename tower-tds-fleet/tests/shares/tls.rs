@@ -10,7 +10,7 @@ use tower_tds_limits::Limiter;
 use crate::{RedisServer, operators::kind, remember};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_may_ask_for_a_client_certificate() {
+async fn a_store_can_require_a_client_certificate() {
     let name = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = name.self_signed(&key).unwrap().pem();

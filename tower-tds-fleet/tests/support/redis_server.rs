@@ -1,4 +1,4 @@
-//! A redis-server of a test's own, on a socket in a folder of its own, that ends with the test.
+//! A redis-server for one test, on a socket in its own folder. It ends with the test.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 
 use redis::{Client, Connection};
 
-/// A server that is killed by its handle when this is dropped.
+/// A server that is killed on drop.
 ///
 /// `REDIS_SERVER` names another program that takes the same arguments, such as `valkey-server`.
 pub(crate) struct RedisServer {
@@ -29,9 +29,10 @@ impl RedisServer {
         Self::start_with(|_| Vec::new())
     }
 
-    /// The same with more arguments, which may name files in the folder that they are made for.
+    /// Starts a server with more arguments, which may name files in its folder.
     ///
-    /// They are made anew for each of five attempts: a port that was free is perhaps taken by then.
+    /// The arguments are created for each of five attempts, because a port that was free may be
+    /// taken.
     pub(crate) fn start_with(mut arguments: impl FnMut(&Path) -> Vec<String>) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +78,7 @@ impl RedisServer {
         Client::open(self.url()).expect("redis-server")
     }
 
-    /// A connection for the test itself, which may wait.
+    /// A blocking connection for the test itself.
     pub(crate) fn connection(&self) -> Connection {
         self.client().get_connection().expect("redis-server")
     }
@@ -88,17 +89,17 @@ impl RedisServer {
         self.process.wait().expect("redis-server");
     }
 
-    /// Starts an empty one in its place, after [`kill`](Self::kill).
+    /// Starts an empty server in its place, after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
         (self.process, self.log) = run(&self.folder, &self.arguments).expect("redis-server");
     }
 
-    /// Stops the server in the middle of whatever it does: it accepts, and answers nothing.
+    /// Stops the server: the system still accepts connections, and nothing is answered.
     pub(crate) fn hang(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Continues the server.
     pub(crate) fn go_on(&self) {
         self.signal("-CONT");
     }

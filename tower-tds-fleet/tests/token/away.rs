@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn without_a_store_at_the_start_each_asks_for_itself() {
+async fn without_a_store_at_the_start_each_requests_its_own_token() {
     let Some(mut server) = RedisServer::start() else {
         return;
     };
@@ -24,7 +24,7 @@ async fn without_a_store_at_the_start_each_asks_for_itself() {
     let members = world.members(&client, 5);
     tokens(&members).await;
     assert_eq!(world.posts(), 5);
-    // It is there: the next renewal is one for all.
+    // The store is back: the next renewal is one for all.
     server.restart();
     let renewed = renewed(&world, &members).await;
     assert!(renewed.iter().all(|token| *token == renewed[0]));
@@ -98,13 +98,13 @@ async fn a_store_that_hangs_costs_one_request_each_and_no_call() {
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_says_so_before_it_is_given_up() {
+async fn a_store_that_hangs_is_an_error_of_this_crate() {
     let Some(server) = RedisServer::start() else {
         return;
     };
     let store = RedisTokens::new(server.client(), "fleet", "secret");
     let bound = Duration::from_secs(2);
-    // Over a connection that is there, and over one that is not.
+    // With an open connection, and without one.
     for _ in 0..2 {
         assert!(store.load("key").await.unwrap().is_none());
         server.hang();
@@ -119,7 +119,7 @@ async fn a_store_that_hangs_says_so_before_it_is_given_up() {
 }
 
 #[tokio::test]
-async fn without_a_secret_nothing_is_stored_and_each_asks_for_itself() {
+async fn without_a_secret_nothing_is_stored_and_each_requests_its_own_token() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -134,7 +134,7 @@ async fn without_a_secret_nothing_is_stored_and_each_asks_for_itself() {
 }
 
 #[tokio::test]
-async fn white_space_around_the_secret_is_none_of_it() {
+async fn white_space_around_the_secret_is_ignored() {
     let Some(server) = RedisServer::start() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The entry in the store: useless to who reads it, and to who writes it.
+//! The entry in the store: what its readers and writers can do with it.
 
 use std::{
     io,
@@ -36,7 +36,7 @@ fn shows(bytes: &[u8], secret: &str) -> bool {
 }
 
 #[tokio::test]
-async fn who_reads_the_store_finds_neither_token_nor_secret_nor_whose_it_is() {
+async fn a_reader_of_the_store_learns_no_token_no_secret_and_no_client() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -60,7 +60,7 @@ async fn who_reads_the_store_finds_neither_token_nor_secret_nor_whose_it_is() {
             );
         }
     }
-    // The same eyes see what is not sealed.
+    // The same check finds values that are not sealed.
     for bare in [
         token.clone(),
         hex(token.as_bytes()),
@@ -92,13 +92,13 @@ async fn a_token_goes_when_it_expires_by_the_stores_clock() {
     let ask = ask.arg(script).arg(1).arg(name(&server));
     let until: u64 = ask.query(&mut server.connection()).unwrap();
     let said = stored.expires_at().duration_since(SystemTime::UNIX_EPOCH);
-    // Its clock has gone on between the two looks.
+    // The clock of the store moves between the two commands.
     let apart = u128::from(until).abs_diff(said.unwrap().as_millis());
     assert!(apart <= 100, "{apart}");
 }
 
 #[tokio::test]
-async fn a_token_that_stays_is_believed_no_longer_than_it_says() {
+async fn a_token_is_used_no_longer_than_its_sealed_bytes_allow() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -118,7 +118,7 @@ async fn a_token_that_stays_is_believed_no_longer_than_it_says() {
 }
 
 #[tokio::test]
-async fn a_value_that_does_not_open_is_as_none_and_makes_room() {
+async fn a_value_that_does_not_open_counts_as_missing_and_is_replaced() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -147,7 +147,7 @@ async fn a_value_that_does_not_open_is_as_none_and_makes_room() {
 }
 
 #[tokio::test]
-async fn who_writes_to_the_store_does_not_choose_how_much_is_read() {
+async fn a_writer_of_the_store_does_not_choose_how_much_is_read() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -202,7 +202,7 @@ async fn the_rights_that_the_documentation_names_are_enough() {
     two.save("key", &entry("key", "token")).await.unwrap();
     assert_eq!(leases(&server), 0);
     assert!(one.load("key").await.unwrap().is_some());
-    // And they are rights: of another fleet there is nothing to have.
+    // The keys of another fleet are refused.
     let other = RedisTokens::new(client, "other", "secret");
     assert!(other.load("key").await.is_err());
 }
@@ -234,7 +234,7 @@ async fn a_value_of_another_key_or_secret_in_its_place_does_not_open() {
 }
 
 #[tokio::test]
-async fn a_value_that_does_not_open_is_told_of_once_and_not_shown() {
+async fn a_value_that_does_not_open_is_logged_once_and_not_shown() {
     let Some(server) = RedisServer::start() else {
         return;
     };

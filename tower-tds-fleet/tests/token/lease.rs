@@ -1,4 +1,4 @@
-//! The lease: had by one, ended by that one, and by itself if that one dies.
+//! The lease: one process holds it and releases it, or it expires.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_lease_is_had_by_one_and_ended_by_that_one_alone() {
+async fn a_lease_is_held_and_released_by_one_process_alone() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -23,7 +23,7 @@ async fn a_lease_is_had_by_one_and_ended_by_that_one_alone() {
     let term = Duration::from_secs(600);
     assert!(one.lease("key", term).await.unwrap());
     assert!(!two.lease("key", term).await.unwrap());
-    // It has ended by itself, and another has it now.
+    // The lease has expired, and another member holds it now.
     let delete = redis::cmd("FLUSHALL");
     delete.exec(&mut server.connection()).unwrap();
     assert!(two.lease("key", term).await.unwrap());
@@ -40,7 +40,7 @@ async fn a_lease_is_had_by_one_and_ended_by_that_one_alone() {
     assert_eq!(leases(&server), 0);
 }
 
-/// Waits until the server has run as many scripts as this, since its start, to their ends.
+/// Waits until the server has completed this number of scripts since its start.
 async fn settled(server: &RedisServer, scripts: u32) {
     until("the scripts", || {
         let mut info = redis::cmd("INFO");
@@ -79,7 +79,7 @@ async fn a_request_that_fails_leaves_the_lease_to_others_at_once() {
 }
 
 #[test]
-fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
+fn when_the_member_with_the_lease_dies_exactly_one_takes_over() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -88,7 +88,7 @@ fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
     let mut faults = healthy.clone();
     faults.token = vec!["slow:3600s".parse().unwrap()];
     world.sim.set_faults(faults);
-    // Its lease lasts for five seconds, and it is ended long before its request is.
+    // The lease lasts for five seconds. The member is killed long before its request ends.
     let bound = Duration::from_millis(1_500);
     let builder = world.builder().timeout(bound);
     let builder = builder.store(world.store(server.client()));
@@ -104,7 +104,7 @@ fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
         assert_eq!(current(&first), None);
         until("its request", || world.posts() == 1).await;
     });
-    // As a process does: nothing of it runs any more, and its lease is left.
+    // As a killed process: none of its tasks run, and its lease stays.
     dying.shutdown_background();
     assert_eq!(leases(&server), 1);
     world.sim.set_faults(healthy);

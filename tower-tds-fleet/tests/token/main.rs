@@ -1,4 +1,5 @@
-//! One token for fifty, over a redis-server: what the token endpoint saw, and what lies in the store.
+//! One token for fifty members, with a redis-server: the requests to the token endpoint, and the
+//! content of the store.
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -80,7 +81,7 @@ async fn a_token_that_dies_early_has_one_successor_for_all() {
 }
 
 #[tokio::test]
-async fn who_hears_last_of_a_dead_token_finds_its_successor() {
+async fn the_last_member_to_see_a_dead_token_finds_its_successor() {
     let Some(server) = RedisServer::start() else {
         return;
     };

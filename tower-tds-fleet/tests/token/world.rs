@@ -1,4 +1,4 @@
-//! The service, its members, and what the store shows to who looks into it.
+//! The service, its members, and the content of the store.
 
 use std::{
     pin::pin,
@@ -35,7 +35,7 @@ pub(crate) struct World {
 // === impl World ===
 
 impl World {
-    /// A token endpoint whose replies are slow enough for all members to request in between.
+    /// A token endpoint that replies so slowly that all members can send a request before.
     pub(crate) fn new() -> Self {
         let mut config = Config::default();
         config.faults.token = vec!["slow:300ms".parse().unwrap()];
@@ -59,7 +59,7 @@ impl World {
         RedisTokens::new(client, "fleet", self.sim.client_secret())
     }
 
-    /// A process: it has nothing in common with the others but the store and the service.
+    /// A process. It shares only the store and the service with the others.
     pub(crate) fn member(&self, client: Client) -> TokenSource {
         let builder = self.builder().store(self.store(client));
         builder.build::<_, Full<Bytes>, _>(self.sim.clone())
@@ -73,7 +73,7 @@ impl World {
         self.sim.ledger().summary().token_posts
     }
 
-    /// To where tokens of a day are renewed.
+    /// Moves the clock to the renewal of a token of one day.
     pub(crate) fn to_renewal(&self) {
         self.ahead.fetch_add(DAY * 81 / 100, Ordering::Relaxed);
     }
@@ -109,7 +109,7 @@ pub(crate) fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// The token of a member, when what came of it is in the store.
+/// Returns the token of a member, after the store has it.
 pub(crate) async fn token(member: &TokenSource) -> String {
     let token = member.token().await.unwrap().secret().to_owned();
     member.idle().await;
@@ -126,7 +126,7 @@ pub(crate) async fn tokens(members: &[TokenSource]) -> Vec<String> {
     asking.join_all().await
 }
 
-/// Waits until this is so; a test that waits in vain fails.
+/// Waits until the condition holds, and fails the test after a minute.
 pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     let wait = async {
         while !so() {
@@ -156,7 +156,7 @@ pub(crate) async fn successor(members: &[TokenSource], old: &str) -> String {
     new
 }
 
-/// Everything that lies in the store.
+/// Returns all keys and values of the store.
 pub(crate) fn everything(server: &RedisServer) -> Vec<(String, Vec<u8>)> {
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -167,7 +167,7 @@ pub(crate) fn everything(server: &RedisServer) -> Vec<(String, Vec<u8>)> {
     keys.into_iter().map(get).collect()
 }
 
-/// The name of the one token that lies in the store.
+/// Returns the name of the only token in the store.
 pub(crate) fn name(server: &RedisServer) -> String {
     let mut names = everything(server).into_iter().map(|(name, _)| name);
     names.find(|name| !name.ends_with(":lease")).unwrap()
@@ -196,7 +196,7 @@ pub(crate) fn entry(key: &str, token: &str) -> StoredToken {
     StoredToken::from_bytes(entry)
 }
 
-/// The tokens of all after a renewal, which each has by itself or from another.
+/// Returns the tokens of all members after a renewal, whether requested or read from the store.
 pub(crate) async fn renewed(world: &World, members: &[TokenSource]) -> Vec<String> {
     let before = tokens(members).await;
     world.to_renewal();

@@ -1,26 +1,29 @@
-//! The ladder: the rules that a limiter keeps after refusals.
+//! The ladder: which rules a limiter applies after refusals. Its rungs go down from the rules of
+//! the limits to the strictest ones.
 
 use std::num::NonZeroU32;
 
 use crate::{Burst, Quota, Rules, clock::Tick};
 
-/// A step of the ladder that a limiter climbs down after refusals.
+/// Strictness of a limiter, which grows with refusals.
 ///
 /// By the proof, a refusal for the rate has one of three causes. The service keeps a stricter rule
 /// than [`Rules`](crate::Rules) names, another client uses the quota, or the status has another
 /// meaning (423 stands for a lock in RFC 4918). Each refusal means a second of silence. Three
-/// refusals with at most fifty responses between them lead to a lower rung, if that rung would have
-/// withheld the refused requests.
+/// refusals with at most fifty responses between them lead to a lower, stricter rung, if that rung
+/// would have withheld the refused requests. A limiter on [`Serial`](Self::Serial) also lowers its
+/// rate if more than an eighth of its requests are refused.
 ///
-/// If the rate of refusals is still a quarter or more of that on the rung above, the limiter
-/// returns there. It does not try the same remedy (smaller bursts or a lower rate) for ten
-/// minutes, then twenty, and so on. Exception: if the lower rung has a lower rate, and less than
-/// half of the refusals remain, the rate is lowered once more. After ten minutes without a step the
-/// limiter climbs one rung, and each next rung takes half as long. A step down after a climb doubles the time to the next climb.
+/// If the rate of refusals is still a quarter or more of the rate on the rung above, the limiter
+/// returns there. It does not try the same remedy (smaller bursts or a lower rate) for ten minutes,
+/// then for twenty, and so on. There is one exception: if the lower rung has a lower rate of
+/// requests, and less than half of the refusals remain, the rate of requests is lowered once more.
+/// After ten minutes without a step the limiter climbs one rung. Each further rung takes half as
+/// long, a minute at least. A step down after a climb doubles the time to the next climb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
-    /// The rules of [`Limits::rules`](crate::Limits::rules). The first rung.
+    /// The rules of [`Limits::rules`](crate::Limits::rules). This is the highest rung.
     #[default]
     Proven,
     /// The rules of [`Proven`](Self::Proven), sliding-window counters, and leaky buckets with a
@@ -33,10 +36,10 @@ pub enum Rung {
     Slowed(u8),
 }
 
-/// This limiter's permits that were in the way of a request at its grant.
+/// The permits of this limiter that were live or in the bucket when a request was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Crowd {
-    /// Permits that took places of a leaky bucket.
+    /// The permits that had places in the leaky bucket.
     pub(crate) bunched: u64,
     /// Permits that were live in the window.
     pub(crate) live: u64,
@@ -46,14 +49,14 @@ pub(crate) struct Crowd {
 #[derive(Debug)]
 pub(crate) struct Ladder {
     step: Step,
-    /// The step above and its share of refusals, while the one below is on trial.
-    above: Option<(Step, Share)>,
-    share: Share,
+    /// The step above and its rate of refusals, while the current step is on trial.
+    above: Option<(Step, RefusalRate)>,
+    rate: RefusalRate,
     /// Recent refusals: each counts as [`REFUSED`] responses.
     evidence: u32,
-    /// The smallest crowds of the recent refusals.
+    /// The smallest numbers in the crowds of the recent refusals.
     least: Crowd,
-    /// When the step was taken. A refusal of an earlier grant has no effect.
+    /// The time at which the step was taken. The refusal of an earlier grant has no effect.
     since: Tick,
     silent_until: Tick,
     climbs_at: Tick,
@@ -61,11 +64,12 @@ pub(crate) struct Ladder {
     clean: u64,
     /// Climbs since the last step down.
     climbed: u32,
-    /// For each way down: when it may be tried again, and the delay after its next failure.
+    /// For smaller bursts and for fewer requests: when this way down may be tried again, and the
+    /// delay after its next failure.
     tries: [(Tick, u64); 2],
 }
 
-/// Smaller bursts and fewer requests than the limits.
+/// A rung as two numbers: how small the bursts are, and how much lower the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
     bursts: Bursts,
@@ -79,9 +83,9 @@ enum Bursts {
     None,
 }
 
-/// Refusals among responses.
+/// The rate of refusals among responses.
 #[derive(Debug, Clone, Copy, Default)]
-struct Share {
+struct RefusalRate {
     refused: u32,
     answered: u32,
 }
@@ -131,9 +135,9 @@ impl Step {
     }
 }
 
-// === impl Share ===
+// === impl RefusalRate ===
 
-impl Share {
+impl RefusalRate {
     #[inline]
     const fn add(&mut self, refused: u32) {
         self.refused += refused;
@@ -149,7 +153,7 @@ impl Share {
         self.refused >= 2 && 8 * self.refused > self.answered
     }
 
-    /// Whether there are two refusals or more, and their rate is at least `1 / part` of the other
+    /// Whether there are at least two refusals, and their rate is at least `1 / part` of the other
     /// rate.
     const fn is_part_of(self, other: Self, part: u32) -> bool {
         self.refused >= 2 && part * self.refused * other.answered >= other.refused * self.answered
@@ -166,7 +170,7 @@ impl Ladder {
                 slowed: 0,
             },
             above: None,
-            share: Share::default(),
+            rate: RefusalRate::default(),
             evidence: 0,
             least: Crowd::MOST,
             since: Tick::ZERO,
@@ -193,7 +197,7 @@ impl Ladder {
     }
 
     /// Begins a silence of one second at `now`.
-    pub(crate) fn hush(&mut self, now: Tick) {
+    pub(crate) fn begin_silence(&mut self, now: Tick) {
         self.silent_until = self.silent_until.max(now.plus(SILENCE));
     }
 
@@ -201,28 +205,29 @@ impl Ladder {
     /// changed.
     #[cold]
     pub(crate) fn refuse(&mut self, now: Tick, granted: Tick, crowd: Crowd, quota: Quota) -> bool {
-        self.hush(now);
+        self.begin_silence(now);
         if granted <= self.since && self.since > Tick::ZERO {
             return false;
         }
-        self.share.add(1);
+        self.rate.add(1);
         let bursts = self.step.smaller_bursts(crowd);
         let fewer = self.step.fewer_requests(crowd, quota);
-        let slower = self.step.bursts == Bursts::None && crowd.live > 0 && self.share.is_heavy();
-        if let Some((above, share)) = self.above
-            && self.share.is_part_of(share, 4)
+        let slower = self.step.bursts == Bursts::None && crowd.live > 0 && self.rate.is_heavy();
+        if let Some((above, rate)) = self.above
+            && self.rate.is_part_of(rate, 4)
             && !(self.step.bursts == Bursts::Small && bursts.is_some())
             && !slower
         {
             let fewer = fewer.filter(|_| above.slowed < self.step.slowed);
-            match fewer.filter(|_| !self.share.is_part_of(share, 2)) {
+            match fewer.filter(|_| !self.rate.is_part_of(rate, 2)) {
                 Some(step) => self.go(now, step),
-                None => self.take_back(now, above, share),
+                None => self.take_back(now, above, rate),
             }
             return true;
         }
         if bursts.is_none() && fewer.is_none() && !slower {
-            // No rung would have withheld it, so this limiter's requests are not the cause.
+            // No rung would have withheld the request, so the requests of this limiter are not the
+            // cause.
             return false;
         }
         self.evidence += REFUSED;
@@ -234,7 +239,7 @@ impl Ladder {
         let Some(step) = self.lower(now, quota, slower) else {
             return false;
         };
-        self.above.get_or_insert((self.step, self.share));
+        self.above.get_or_insert((self.step, self.rate));
         self.clean = if self.climbed > 0 {
             (self.clean * 2).min(LONGEST_CLEAN)
         } else {
@@ -245,7 +250,7 @@ impl Ladder {
         true
     }
 
-    /// The step down that would have withheld all recent refusals.
+    /// The step down that would have withheld all recently refused requests.
     fn lower(&self, now: Tick, quota: Quota, slower: bool) -> Option<Step> {
         let [(bursts, _), (fewer, _)] = self.tries;
         let bursts = Some(bursts).filter(|at| *at <= now);
@@ -259,7 +264,8 @@ impl Ladder {
                 ..self.step
             });
         }
-        // A bucket with a small burst would have refused before so many were live.
+        // A leaky bucket with a small burst would have refused earlier, before so many were live.
+        // So the limit of the window is the more likely cause.
         let late = self.least.live >= 2 * (self.least.bunched + 1);
         if late {
             fewer.or(bursts)
@@ -269,7 +275,7 @@ impl Ladder {
     }
 
     /// Returns to the rung above, because the rung on trial did not help.
-    fn take_back(&mut self, now: Tick, above: Step, share: Share) {
+    fn take_back(&mut self, now: Tick, above: Step, rate: RefusalRate) {
         let fewer = usize::from(above.slowed != self.step.slowed);
         if let Some((at, wait)) = self.tries.get_mut(fewer) {
             *at = now.plus(*wait);
@@ -277,12 +283,12 @@ impl Ladder {
         }
         self.above = None;
         self.go(now, above);
-        self.share = share;
+        self.rate = rate;
     }
 
     fn go(&mut self, now: Tick, step: Step) {
         self.step = step;
-        self.share = Share::default();
+        self.rate = RefusalRate::default();
         self.evidence = 0;
         self.least = Crowd::MOST;
         self.since = now;
@@ -296,14 +302,14 @@ impl Ladder {
         if self.evidence == 0 {
             self.least = Crowd::MOST;
         }
-        self.share.add(0);
+        self.rate.add(0);
         now >= self.climbs_at && self.climb(now)
     }
 
     #[cold]
     fn climb(&mut self, now: Tick) -> bool {
         let Some(step) = self.step.up() else {
-            // No refusal in the time in which a climb can fail.
+            // There was no refusal in the time in which the last climb could fail.
             self.climbed = 0;
             self.climbs_at = now.plus(self.clean);
             return false;
@@ -312,7 +318,7 @@ impl Ladder {
         let above = self.above.take_if(|(above, _)| *above == step);
         let half = self.clean.checked_shr(self.climbed).unwrap_or_default();
         self.step = step;
-        self.share = above.map_or(Share::default(), |(_, share)| share);
+        self.rate = above.map_or(RefusalRate::default(), |(_, rate)| rate);
         let wait = match step.up() {
             None => self.clean,
             Some(_) => half.max(SHORTEST_CLEAN),
@@ -321,7 +327,7 @@ impl Ladder {
         true
     }
 
-    /// The quota and rules of this rung. `quota` and `rules` belong to the highest one.
+    /// The quota and rules of this rung. `quota` and `rules` are those of the highest rung.
     pub(crate) fn keeps(&self, quota: Quota, rules: Rules) -> (Quota, Rules) {
         let rules = match self.step.bursts {
             Bursts::Given => rules,
@@ -332,7 +338,7 @@ impl Ladder {
                 };
                 rules.counter().bucket(Burst::Of(burst))
             }
-            // The counter stays, because evenly spaced requests can exceed it by one.
+            // The counter stays, because even spacing alone can exceed it by one.
             Bursts::None => Rules::window().counter().bucket(Burst::Of(0)),
         };
         (slowed(quota, self.step.slowed), rules)
@@ -364,34 +370,34 @@ fn slowed(quota: Quota, times: u8) -> Quota {
     Quota::new(requests, quota.per()).unwrap_or(quota)
 }
 
-/// `0.8^16` is about a fortieth.
+/// The most that the rate is slowed: `0.8^16` is about a thirty-sixth.
 const SLOWEST: u8 = 16;
 
-/// The least number of live permits that makes a crowd.
+/// With fewer live permits than this, fewer requests are no remedy.
 const FEW: u64 = 3;
 
-/// A refusal weighs as much as a hundred accepted requests. A service whose limit is a fiftieth
-/// lower refuses one in fifty, which leads to a step. One refusal in 1,000 does not.
+/// A refusal weighs as much as a hundred accepted requests. If the limit of a service is a fiftieth
+/// lower, it refuses one request in fifty, which leads to a step. One refusal in 1,000 does not.
 const REFUSED: u32 = 100;
 
 /// Three refusals with at most fifty accepted requests between them.
 const ENOUGH: u32 = 250;
 
-/// The share halves at this many responses, so it covers at least half as many.
+/// A rate of refusals halves its counts at this many responses, so it covers at least half as many.
 const MEMORY: u32 = 1024;
 
 /// The burst of the first example in nginx's documentation of `limit_req`.
 const SMALL_BURST: u32 = 5;
 
-/// Some services count refused requests as well, and refuse a client that goes on for ever
-/// (simulated: 50-74 % of the requests). After a second without requests all such windows are
+/// Some services count refused requests as well. They refuse a client that goes on for ever
+/// (simulated: 50-74 % of its requests). After a second without requests all such windows are
 /// empty.
 const SILENCE: u64 = 1_002_000_000;
 
-/// Ten minutes: three refused requests in 30,000 at the full rate.
+/// Ten minutes: a climb that fails costs three refusals in 30,000 requests at the full rate.
 const CLEAN: u64 = 600_000_000_000;
 
-/// A minute: three in 3,000.
+/// A minute: the same three refusals in 3,000 requests.
 const SHORTEST_CLEAN: u64 = 60_000_000_000;
 
 /// A day.

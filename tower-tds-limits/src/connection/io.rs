@@ -1,7 +1,7 @@
 //! A socket with its permit, and its close.
 //!
-//! A server counts a connection until it has noticed the end. A permit that goes back when this
-//! side closes overlaps with that, and lets one connection too many be opened.
+//! A server counts a connection until it has noticed the end. If the permit went back when this
+//! side closes, the next connection could be opened before that, and would be one too many.
 
 use std::{
     future::poll_fn,
@@ -27,7 +27,7 @@ use super::sockets::ConnectionPermit;
 /// permit goes back a second later.
 #[derive(Debug)]
 pub struct LimitedIo<T> {
-    /// There until the drop.
+    /// Present until the drop.
     open: Option<(T, ConnectionPermit)>,
     /// A function of `T`, so that `Drop` needs no bounds.
     close: fn(T, ConnectionPermit),
@@ -127,7 +127,8 @@ impl<T> Drop for LimitedIo<T> {
     }
 }
 
-/// Closes a socket in a task. Outside of a runtime it is dropped, and its permit lingers.
+/// Closes a socket in a task. Outside of a runtime the socket is dropped, and its permit is kept
+/// for a second.
 fn close<T>(mut socket: T, permit: ConnectionPermit)
 where
     T: Read + Write + Send + Unpin + 'static,
@@ -138,8 +139,8 @@ where
     drop(runtime.spawn(async move {
         let closed = timeout(LONGEST_CLOSE, is_closed(&mut socket)).await;
         drop(socket);
-        // A server that was cut receives a reset (RFC 1122, section 4.2.2.13). No event shows when,
-        // so the permit lingers.
+        // A server that is still sending receives a reset (RFC 1122, section 4.2.2.13). No event
+        // shows when, so the permit is kept for a second.
         if closed != Ok(false) {
             permit.release();
         }
@@ -149,7 +150,7 @@ where
 /// Ends this side, then reads until the server has ended its own. Returns false if the server
 /// goes on sending.
 async fn is_closed<T: Read + Write + Unpin>(socket: &mut T) -> bool {
-    // An error means that this side had ended before, or comes again when it is read.
+    // An error means that this side had ended before, or the read below returns it again.
     let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
     let mut scratch = [0; 4096];
     let mut left = ON_ITS_WAY;
@@ -166,10 +167,10 @@ async fn is_closed<T: Read + Write + Unpin>(socket: &mut T) -> bool {
     }
 }
 
-/// Simulated in the study behind this crate: freeing at the server's end with this bound refused
-/// 0 of 100,000 connects, and with a bound of 5 s up to 22.
+/// Simulated before this crate was written: with this bound on the wait for the server's end, 0 of
+/// 100,000 connects are refused, and with 5 s up to 22.
 const LONGEST_CLOSE: Duration = Duration::from_secs(30);
 
 /// Bytes that may still be on their way: a tenth of a second at 20 Mbit/s. A server that sends more
-/// goes on with a download.
+/// is continuing a download.
 const ON_ITS_WAY: usize = 256 * 1024;

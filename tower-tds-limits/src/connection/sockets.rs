@@ -28,34 +28,34 @@ use crate::{
 pub(crate) struct Connections {
     most: u32,
     data: u32,
-    /// Sockets of the limiter that is first in line.
+    /// The sockets of token requests, whose limiter is first in line.
     tokens: u32,
-    /// When permits that linger go back, in order.
+    /// Dropped permits that are kept for [`LINGERS`]: when they go back, in order.
     lingering: VecDeque<(Instant, Line)>,
     /// No connect begins before this.
     silent_until: Option<Instant>,
     /// The limit after a 416, and until when.
     lowered: Option<(u32, Instant)>,
-    /// When the share of a fleet's limits ends.
+    /// When the [share](crate::Share) ends, if there is one.
     closes_at: Option<Instant>,
     /// Whether there is a share, so that sockets of one process take no lock to check its end.
     is_shared: Arc<AtomicBool>,
-    /// Shares so far that have ended and closed all sockets.
+    /// The number of shares whose end has closed all sockets.
     ended: u64,
-    /// Notified after each of them.
+    /// Notified after each such end.
     over: Arc<Notify>,
 }
 
 /// A permit of one socket.
 ///
-/// Dropping it keeps it for one more second: whatever is given up may still be accepted or counted by
-/// the server. [`release`](Self::release) gives it back at once.
+/// A dropped permit is kept for one more second, because the server may still accept or count the
+/// connection. [`release`](Self::release) gives it back at once.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
-    /// There until it is released.
+    /// `None` once it was given back.
     line: Option<Line>,
-    /// Shares that had ended when it was opened.
+    /// The number of such shares when the permit was taken.
     ended: u64,
     is_shared: Arc<AtomicBool>,
     over: Pin<Box<OwnedNotified>>,
@@ -81,8 +81,9 @@ impl Connections {
         }
     }
 
-    /// Changes the limit, and opens nothing from `until` on. Open sockets stay, and new ones are opened
-    /// below it. If `until` has passed, all are closed; their readers are to be notified then.
+    /// Changes the limit, and opens nothing from `until` on. Open sockets stay, even if they are
+    /// more than the limit. If `until` has passed, all sockets are closed, and the caller notifies
+    /// their readers.
     #[must_use = "readers are notified after the lock is released"]
     pub(crate) fn set_share(
         &mut self,
@@ -92,13 +93,13 @@ impl Connections {
     ) -> Option<Arc<Notify>> {
         self.most = most;
         self.closes_at = Some(until);
-        // Relaxed: a reader that registers before the notification reads it after that.
+        // Relaxed: the notification comes later, and a notified reader checks again.
         self.is_shared.store(true, Ordering::Relaxed);
         self.ended += u64::from(until <= now);
         (until <= now).then(|| Arc::clone(&self.over))
     }
 
-    /// How many sockets have a permit at `now`.
+    /// The number of permits at `now`, dropped ones that are still kept included.
     pub(crate) fn open(&mut self, now: Instant) -> u32 {
         while let Some((at, line)) = self.lingering.front().copied()
             && at <= now
@@ -120,15 +121,15 @@ impl Connections {
         self.silent_until.filter(|until| now < *until)
     }
 
-    /// Records a 416 at `now`, and returns whether a silence begins. One within a silence answers what
-    /// was sent before it, and changes nothing.
+    /// Records a 416 at `now`, and returns whether a silence begins. A 416 within a silence changes
+    /// nothing, because its request was sent earlier.
     fn refused(&mut self, now: Instant) -> bool {
         if self.silent_until(now).is_some() {
             return false;
         }
         self.silent_until = Some(now + SILENCE);
         let most = self.most_at(now);
-        // While more are open than that, a lower limit avoids nothing.
+        // While more sockets are open than the limit, a lower limit avoids nothing.
         if most > 1 && self.open(now) <= most {
             self.lowered = Some((most - most.div_ceil(6), now + LOWERED));
         }
@@ -208,7 +209,7 @@ impl ConnectionPermit {
         }
     }
 
-    /// Whether the socket may still be used: not after the end of the share that it was opened in.
+    /// Checks that the share in which the socket was opened has not ended.
     ///
     /// # Errors
     /// If that share has ended.
@@ -226,10 +227,10 @@ impl ConnectionPermit {
         Ok(())
     }
 
-    /// Waits until the socket may not be used any more.
+    /// Waits until that share has ended. Returns the error of [`check`](Self::check).
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        // Registered before the check, so that no end is missed, and once for each task: a read that
-        // is pending takes no lock.
+        // The waker is registered before the check, so that no end is missed. It is registered once
+        // for each task, so a pending read takes no lock.
         let waker = self.waker.as_ref();
         if !waker.is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
@@ -238,7 +239,7 @@ impl ConnectionPermit {
         self.check().map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 
-    /// Gives it back at once: there is no connection at the server.
+    /// Gives the permit back at once, because the server has no connection.
     pub(super) fn release(mut self) {
         if let Some(line) = self.line.take() {
             self.shared.update(|connections| connections.release(line));
@@ -256,7 +257,7 @@ impl Drop for ConnectionPermit {
 }
 
 /// Records a 416, and logs the first one of a silence. Returns the most data connections.
-pub(crate) fn refused(shared: &Shared<Connections>) -> u32 {
+pub(crate) fn record_416(shared: &Shared<Connections>) -> u32 {
     let (begins, most) = shared.update_now(|connections, now| {
         let begins = connections.refused(now);
         (begins, connections.most_at(now))
@@ -267,12 +268,13 @@ pub(crate) fn refused(shared: &Shared<Connections>) -> u32 {
     most.saturating_sub(1).max(1)
 }
 
-/// A segment meets the server after the path's delay, in which the study behind this crate had stalls
-/// of 300 ms; and the next connect takes the same path.
+/// A segment reaches the server after the delay of the path. A second is three times the longest
+/// stalls that were simulated (300 ms), and the next connect takes the same path.
 const LINGERS: Duration = Duration::from_secs(1);
 
-/// Gateways that count the refused over a second (`HAProxy`, `http_req_rate(1s)`) lock out a client
-/// that goes on at once: 394 to 550 of 600 requests in the study.
+/// Gateways that also count refused requests over a second (`HAProxy`, `http_req_rate(1s)`) lock
+/// out a client that goes on at once. Measured before this crate was written: 394 to 550 of 600
+/// requests were refused.
 const SILENCE: Duration = Duration::from_secs(1);
 
 const OVER: &str = "closed at the end of its share of the fleet's limits";

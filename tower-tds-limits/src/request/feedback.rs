@@ -1,4 +1,4 @@
-//! Feedback of outcomes: whether a request was counted, and whether a limit refused it.
+//! Readers of outcomes: whether a request was counted, and whether a limit refused it.
 
 use std::{convert::Infallible, error::Error, io, time::Duration};
 
@@ -29,10 +29,10 @@ use hyper_util::client::legacy;
 /// # assert_eq!(ReadIo.read(Err::<&(), _>(&refused)), Outcome::Unsent);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot read what the service below the limit answers",
+    message = "`{Self}` cannot read the responses and errors of the service below the limit",
     label = "no `Feedback<{T}, {E}>`",
-    note = "the errors of `tower-tds` are read by `.feedback(ReadError)`, if a `ClassifyLayer` below makes them",
-    note = "for errors of your own implement it, or take them all for lost: `.feedback(ReadResponse)`",
+    note = "for errors of a `ClassifyLayer` below, use `.feedback(ReadError)` of `tower-tds`",
+    note = "for an error type of your own, implement `Feedback`, or count every error as lost: `.feedback(ReadResponse)`",
     note = "or check the order of the layers: `{Self}` reads what the layer right below returns"
 )]
 pub trait Feedback<T, E> {
@@ -40,8 +40,8 @@ pub trait Feedback<T, E> {
     fn read(&self, outcome: Result<&T, &E>) -> Outcome;
 }
 
-/// The meaning of an outcome for the limits. A response that arrives as an error counts as a
-/// response.
+/// The meaning of a response or an error for the limits. An error that was made from a response
+/// counts as that response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -49,25 +49,26 @@ pub enum Outcome {
     Answered,
     /// A gateway's 504. The service behind it may still begin the request within the next second.
     GatewayTimedOut,
-    /// The service refused the request for the rate (contract: 423).
+    /// The service refused the request because of the rate (by default: 423).
     RateExceeded,
-    /// The service refused the request for the credential's quota (contract: 429), with its hint
-    /// for how long to wait.
+    /// The service refused the request because the credential's quota is used up (by default: 429).
+    /// The duration is the wait that it announced.
     QuotaExceeded(Option<Duration>),
-    /// The service refused the request because there are too many connections (contract: 416).
+    /// The service refused the request because there are too many connections (by default: 416).
     ConnectionsExceeded,
     /// Nothing reached the wire, so the permit comes back at once.
     Unsent,
-    /// No response will come, and the service may still count the request, for
+    /// No response will come. The service may still count the request for
     /// [`Limits::lost_after`](crate::Limits::lost_after).
     Lost,
 }
 
-/// Reads the contract's statuses, and the errors of hyper, hyper-util and IO. The default.
+/// Reads the statuses of the transport data service, and the errors of hyper, hyper-util and IO. It
+/// is the default.
 ///
 /// A boxed error is read by its chain of sources.
 ///
-/// With an error type of your own the stack does not compile: implement [`Feedback`] for it, or
+/// An error type of your own does not compile with it. Implement [`Feedback`] for that type, or
 /// count every error as lost ([`ReadResponse`]).
 ///
 /// | status or error | outcome |
@@ -165,7 +166,7 @@ impl<B> Feedback<Response<B>, Infallible> for ReadStatus {
     }
 }
 
-/// Reads the error of another limit: its own, or the inner one.
+/// Reads the error of another `RequestLimit` below this one.
 impl<B, E> Feedback<Response<B>, crate::Error<E>> for ReadStatus
 where
     Self: Feedback<Response<B>, E>,

@@ -33,7 +33,7 @@ use crate::{
 };
 
 pin_project! {
-    /// The response of a [`RequestLimit`](crate::RequestLimit).
+    /// Response future of [`RequestLimit`](crate::RequestLimit).
     ///
     /// # Cancel safety
     /// See [`RequestLimit`](crate::RequestLimit).
@@ -42,7 +42,7 @@ pin_project! {
         state: State<S, R, C>,
         settings: Arc<Settings<F>>,
         deadline: Option<Instant>,
-        // For the next bound, created when the call first waits for one.
+        // The timer of the next bound, created when the call first waits.
         timer: Option<Pin<Box<Sleep>>>,
         complete: Option<Complete<C, F>>,
     }
@@ -83,14 +83,14 @@ struct Waiting<S, R> {
 enum Obstacle {
     /// The inner service is not ready.
     Readiness,
-    /// A pause of the credential, until then.
+    /// A pause of the credential, until this time.
     Pause(Instant),
     /// A permit.
     Permit,
 }
 
-/// A wait, recorded when it ends: since when, and for what at first. Boxed, because most calls do
-/// not wait.
+/// A wait, which is recorded when it ends: its beginning and its first cause. Boxed, because most
+/// calls do not wait.
 struct Wait(Option<Box<(Instant, WaitCause)>>);
 
 // === impl ResponseFuture ===
@@ -126,7 +126,8 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
 }
 
 impl<S, R, F, C> ResponseFuture<S, R, F, C> {
-    /// Completes a call that was sent in the background, or drops it.
+    /// Completes a sent call in the background, or drops it. A call that was not sent is only
+    /// dropped.
     fn give_up(self: Pin<&mut Self>) {
         let this = self.project();
         if let StateProjection::Sent { call } = this.state.project() {
@@ -173,8 +174,8 @@ where
                     }
                 }
                 StateProjection::Sent { mut call } => {
-                    // Nothing is sent after the deadline: a request that waits for its connection is
-                    // not polled then.
+                    // Nothing is sent after the deadline: a request that still waits for its
+                    // connection is not polled any more.
                     let is_late = this.timer.is_some()
                         && call.watch.is_held()
                         && this.deadline.is_some_and(|ends| ends <= clock::now());
@@ -184,8 +185,8 @@ where
                             return polled;
                         }
                     }
-                    // A request that is not sent yet is checked again one timeout later. It cannot
-                    // have been sent for longer than that.
+                    // A request that is not sent yet is checked again one timeout later. Even if it
+                    // is sent now, it has not waited longer than the timeout then.
                     let answer = settings.answer.and_then(|answer| {
                         let from = call.watch.sent_at().unwrap_or_else(clock::now);
                         from.checked_add(answer)
@@ -206,7 +207,7 @@ where
                     let error = LimitError::deadline(cause, waited);
                     return Poll::Ready(Err(Error::Limit(error)));
                 }
-                // A call that panicked where it was sent has no request left.
+                // A call whose sending panicked has no request left.
                 StateProjection::Waiting { .. } | StateProjection::Done => return Poll::Pending,
             }
         }
@@ -254,7 +255,7 @@ impl<S, R> Waiting<S, Request<R>> {
         };
         let passed = match self.obstacle {
             Obstacle::Permit => self.waiter.poll_pass(cx, now, settings.max_waiting),
-            // It keeps its place, and later calls pass.
+            // The call keeps its place, and later calls pass.
             _ => match self.waiter.skip(settings.max_waiting) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
@@ -299,7 +300,7 @@ impl<S, R> Waiting<S, Request<R>> {
             request.headers_mut().insert(CONNECTION, close);
         }
         let watch = Watch::insert(request.extensions_mut(), settings.answer.is_some());
-        // A call that panics has no request left.
+        // The request is gone if an earlier `call` panicked.
         let response = self.inner.call(self.request.take()?);
         Some(SentCall {
             response: Some(response),
@@ -338,7 +339,7 @@ impl Wait {
         now.saturating_duration_since(since)
     }
 
-    /// When the longest wait is over.
+    /// When the wait reaches `max_wait`.
     fn ends<F>(&self, settings: &Settings<F>) -> Option<Instant> {
         let (since, _) = **self.0.as_ref()?;
         since.checked_add(settings.limiter.limits().max_wait?)

@@ -8,16 +8,16 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// The fate of a request's head: written, or dropped unsent.
+/// Shows whether the head of a request was written or dropped unsent.
 ///
-/// A guard in the request's extensions records it. An HTTP/1 connection drops the extensions when it
-/// has written the head. The drop of a call whose request waits for a connection drops them as
-/// well, on the thread that drops the call. That is the one case that means *unsent*: a connection
-/// may write the head at the same moment on another thread.
+/// A guard in the request's extensions records it. An HTTP/1 connection drops the extensions when
+/// it has written the head. The drop of a call whose request waits for a connection drops them as
+/// well, on the thread that drops the call. Only this case means *unsent*. A drop on another thread
+/// does not, because a connection may be writing the head there.
 #[derive(Debug, Clone)]
 pub(super) struct Watch(Arc<Mutex<Head>>);
 
-/// Records the end of the head that it rides in.
+/// Lies in the extensions of a request, and records its own drop.
 #[derive(Debug)]
 struct Guard(Watch);
 
@@ -100,7 +100,7 @@ impl Watch {
 
 // === impl Guard ===
 
-/// A copy of a request can be sent by whatever copied it.
+/// A copied request counts as sent, because the copy can be sent at any time.
 impl Clone for Guard {
     fn clone(&self) -> Self {
         self.0.end(true);

@@ -61,7 +61,7 @@ impl RequestLimitLayer {
 }
 
 impl<F, M> RequestLimitLayer<F, M> {
-    /// Reads outcomes with `feedback`, for errors that show whether a request was answered or sent.
+    /// Reads outcomes with `feedback`. Use it if the inner service has an error type of its own.
     pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G, M> {
         let settings = self.settings;
         RequestLimitLayer {
@@ -80,8 +80,8 @@ impl<F, M> RequestLimitLayer<F, M> {
     ///
     /// Use it where callers often cancel, for example behind a timeout. The service may count a
     /// cancelled request, so its permit cannot be used again before the response comes. Without
-    /// this such a permit is lost for [`Limits::lost_after`](crate::Limits::lost_after); with it, the
-    /// response is read and the connection stays open.
+    /// this such a permit is lost for [`Limits::lost_after`](crate::Limits::lost_after); with it,
+    /// the response is read and the connection stays open.
     ///
     /// Half of the callers cancelled after sending: 37 requests a second with it, 8 without
     /// (`cargo test -p tower-tds-limits --test requests half_of`).
@@ -99,8 +99,8 @@ impl<F, M> RequestLimitLayer<F, M> {
         }
     }
 
-    /// Rejects calls while `calls` others wait. By default any number waits. With zero, a call that would
-    /// have to wait is [rejected](crate::LimitError::is_rejected).
+    /// Rejects calls while `calls` others wait. By default any number waits. With zero, a call that
+    /// would have to wait is [rejected](crate::LimitError::is_rejected).
     ///
     /// # Examples
     /// ```
@@ -133,7 +133,7 @@ impl<F, M> RequestLimitLayer<F, M> {
 
     /// Ends a call at the instant that `deadline` reads from the request's extensions.
     ///
-    /// Nothing is sent after it. The error holds what the call waited for.
+    /// Nothing is sent after it. The error holds the cause of the wait.
     ///
     /// # Examples
     /// ```
@@ -155,8 +155,8 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// Bounds the time from the sending of a request to its response head.
     ///
     /// A request is sent when its head is written: the waits for a permit, a token and a connection
-    /// do not count. Give connects a timeout of their own. A token layer below may hold a refused call
-    /// for up to 10 s: allow more than that.
+    /// do not count. Give connects a timeout of their own. A token layer below may hold a call
+    /// whose token was refused (401) for up to 10 s, so allow more than that.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.settings.answer = Some(timeout);
         self

@@ -15,13 +15,12 @@ use crate::{
     Rung,
     account::{Account, Grant},
     clock,
-    connection::sockets::refused,
+    connection::sockets::record_416,
     credential::Credential,
     events,
 };
 
-/// The permit of one sent request. Each stage is recorded in the account once, by a method or by
-/// the drop.
+/// The permit of one sent request. A method or the drop records each stage in the account, once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
@@ -47,8 +46,8 @@ pin_project! {
     /// that is at its end when the head arrives holds none.
     ///
     /// # Cancel safety
-    /// Dropping it frees the place in flight at once. The permits of the quotas are held for as long
-    /// as [`Proof`](crate::Proof) demands.
+    /// Dropping it frees the place in flight at once. The permits of the quotas are held for as
+    /// long as [`Proof`](crate::Proof) demands.
     ///
     /// # Errors
     /// The inner body's own.
@@ -73,8 +72,8 @@ impl RequestPermit {
         }
     }
 
-    /// Reads an outcome, of a response whose body `is_whole` or of an error. Returns whether the body
-    /// has to hold the permit. It is to be dropped otherwise.
+    /// Records an outcome. `is_whole` is set for an error, and for a response whose body has ended.
+    /// Returns whether the body has to hold the permit; if not, the permit is to be dropped.
     #[inline]
     pub(super) fn read(&mut self, outcome: Outcome, is_whole: bool) -> bool {
         match outcome {
@@ -86,7 +85,7 @@ impl RequestPermit {
         self.stage != Stage::Over
     }
 
-    /// The response body has ended, which proves an unproven request.
+    /// Records the end of the response body, which proves an unproven request.
     pub(super) fn ended(mut self) {
         let grant = self.grant;
         if self.stage == Stage::Sent {
@@ -96,7 +95,7 @@ impl RequestPermit {
         }
     }
 
-    /// The request never reached the wire.
+    /// Records that the request was never sent.
     pub(super) fn unsent(&mut self) {
         let grant = self.grant;
         self.credential
@@ -108,7 +107,7 @@ impl RequestPermit {
     #[inline]
     fn answered(&mut self, outcome: Outcome, is_whole: bool) {
         let grant = self.grant;
-        // Before the lock, which is then held for half as long.
+        // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
         let account = &self.credential.account;
         let answer = account.update(|account| account.answer(now, grant, outcome, is_whole));
@@ -143,7 +142,7 @@ impl RequestPermit {
                 }
             }
             Outcome::ConnectionsExceeded => {
-                let most = refused(&credential.connections);
+                let most = record_416(&credential.connections);
                 let account = &credential.account;
                 account.update(|account| account.lower_in_flight(now, most));
             }
@@ -189,7 +188,7 @@ impl<B: Body> Body for PermitBody<B> {
                     permit.ended();
                 }
             }
-            // A body that breaks off does not prove that the service is done with the request.
+            // A body that breaks off does not prove that the service has finished the request.
             Some(Err(_)) => drop(this.permit.take()),
         }
         Poll::Ready(frame)

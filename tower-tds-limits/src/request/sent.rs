@@ -38,7 +38,7 @@ pin_project! {
     }
 }
 
-/// Completes a call that is given up, in the background.
+/// A function that completes an abandoned call in the background.
 pub(super) type Complete<S, F> = fn(Pin<&mut SentCall<S>>, &Arc<Settings<F>>);
 
 // === impl SentCall ===
@@ -67,7 +67,7 @@ impl<S> SentCall<S> {
             Err(_) => true,
         };
         let permit = this.permit.take_if(|permit| permit.read(outcome, is_whole));
-        // A permit that the body does not hold.
+        // Drops a permit that the body does not hold.
         *this.permit = None;
         Poll::Ready(match response {
             Ok(response) => Ok(response.map(|body| PermitBody::new(body, permit))),
@@ -131,8 +131,9 @@ where
     }
 }
 
-/// As long as a lost request counts by default ([`Limits::lost_after`](crate::Limits::lost_after)).
+/// The default of [`Limits::lost_after`](crate::Limits::lost_after): to complete a call for longer
+/// than that gains nothing.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Reading this much costs less than a new connection and its handshake.
+/// Reading this much costs less time than a new connection and its handshake.
 const MOST: usize = 256 * 1024;

@@ -7,16 +7,16 @@ use crate::{
     clock::{Tick, nanos},
 };
 
-/// A leaky bucket into which each request falls when it is proven.
+/// A leaky bucket. A request *falls* into it (raises its level by one) when it is proven.
 ///
 /// The level is highest if each request fell as late as possible: a proven one at its proof, an
-/// unproven one at now. If one more fits then, it fits for all real times.
+/// unproven one at now. If one more request fits then, it fits at all real times of counting.
 ///
 /// An automatic burst relies on evidence. A quick response shows that the network moves, so the
 /// requests granted a [margin](Times::margin) before it have been counted: they fall at that
 /// response. Time alone is no evidence: without responses, all requests since the last response
-/// keep their places. A bucket of ten takes one more, which may then be sent as a probe. A response
-/// to the probe shows that the calls are slow and the network moves.
+/// keep their places. One more request may then be sent as a probe, because a bucket of ten takes
+/// eleven. A response to the probe shows that the network moves and only the calls are slow.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The time in which the level falls by one.
@@ -24,17 +24,19 @@ pub(crate) struct Bucket {
     burst: Burst,
     /// The burst of a bucket that holds the whole quota.
     most: u64,
-    /// Requests granted, and neither proven nor withdrawn.
+    /// The requests that are granted, and neither proven nor withdrawn.
     unproven: u64,
     /// When all fallen requests have drained.
     empty_at: Tick,
-    /// When the unproven requests without evidence were granted, in order.
+    /// The times of the grants of unproven requests without evidence that they were counted, in
+    /// order.
     unseen: VecDeque<Tick>,
     times: Times,
     overlaps: bool,
 }
 
-/// Response times of this span of responses, and of the one before.
+/// The response times of the current [`SPAN`] of responses and of the one before: shortest and
+/// longest.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     shortest: (u64, u64),
@@ -58,7 +60,7 @@ impl Bucket {
         }
     }
 
-    /// A bucket of unknown level with `unproven` requests.
+    /// Creates a bucket of unknown level, which counts as full, with `unproven` requests.
     pub(crate) fn filled(quota: Quota, burst: Burst, now: Tick, unproven: u64) -> Self {
         let mut bucket = Self::new(quota, burst);
         bucket.unproven = unproven;
@@ -66,7 +68,7 @@ impl Bucket {
         bucket
     }
 
-    /// Keeps another rate and burst. The level is kept as a number of requests.
+    /// Changes the rate and the burst. The level stays the same number of requests.
     pub(crate) fn keep(&mut self, quota: Quota, burst: Burst, now: Tick) {
         let interval = nanos(quota.spacing());
         let drains = u128::from(self.empty_at.since(now)) * u128::from(interval);
@@ -77,7 +79,7 @@ impl Bucket {
         self.most = u64::from(quota.requests().get()) - 1;
     }
 
-    /// Begins full at `now`.
+    /// Fills the bucket at `now`.
     pub(crate) fn drain(&mut self, now: Tick) {
         self.empty_at = now.plus(self.interval.saturating_mul(self.most + 1));
     }
@@ -102,7 +104,7 @@ impl Bucket {
         Some(self.empty_at.minus(ahead))
     }
 
-    /// When an automatic burst allows another probe without a response, after `now`.
+    /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
             Some(oldest) => oldest.plus(self.times.probed(now.since(*oldest)).1),
@@ -142,23 +144,23 @@ impl Bucket {
         }
     }
 
-    /// The requests in the bucket: those that have not drained, and those with a place that have not
-    /// fallen.
+    /// Returns the requests in the bucket: those with a place that have not fallen, and the fallen
+    /// ones that have not drained.
     #[inline]
     pub(crate) fn filling(&self, now: Tick) -> u64 {
         self.taken() + self.level(now)
     }
 
-    /// Lets one request at a time be sent before the one before it has drained.
+    /// Sets whether a request may be sent before the one before it has drained.
     ///
-    /// The overlap is shorter than the shortest response time, which covers the way of this request
-    /// and the way back of the other. It relies on evidence, not on proof.
+    /// The overlap is three quarters of the shortest response time. A whole one covers the way of
+    /// this request and the way back of the other. It relies on evidence, not on proof.
     pub(crate) fn overlap(&mut self, overlaps: bool) {
         self.overlaps = overlaps;
     }
 
-    /// The smallest quota with which it drains, and the smallest number of places that hold all
-    /// requests.
+    /// Returns the smallest quota with which the bucket drains, and the smallest number of places
+    /// that hold all its requests.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
         let level = self.level(now);
         (level.min(1), self.unproven + level)
@@ -224,8 +226,8 @@ impl Times {
         }
     }
 
-    /// The number of probes at this `age` of the oldest request without evidence, and the age at
-    /// which there are more.
+    /// Returns the number of probes at this `age` of the oldest request without evidence, and the
+    /// age at which there are more.
     fn probed(&self, age: u64) -> (u64, u64) {
         // No time is known before the first answer.
         let usual = self.shortest().checked_mul(USUAL_ANSWERS);
@@ -243,9 +245,9 @@ impl Times {
         self.shortest.0.min(self.shortest.1)
     }
 
-    /// The bound of the one-way time: a request granted this long before a response has been
-    /// counted at it. Two ways take no longer than the shortest response, and vary no more than all
-    /// responses.
+    /// The bound of the one-way time: a request that was granted this long before a response was
+    /// counted before that response. The way out and the way back take no longer than the shortest
+    /// response, and vary no more than all responses.
     #[inline]
     fn margin(&self) -> u64 {
         let shortest = self.shortest();
@@ -254,17 +256,18 @@ impl Times {
     }
 }
 
-/// Without a burst there is no room for a gateway that reads its clock once per turn of its loop:
-/// nginx at 50 a second needed 21 ms between requests, and not 20 (the study behind this crate).
+/// Without a burst there is no room for a gateway that reads its clock once per turn of its loop.
+/// Measured before this crate was written: nginx at 50 a second needs 21 ms between requests, not
+/// 20.
 const TICK: u64 = 1_000_000;
 
-/// One less than the burst that gateways are usually configured with (the examples of nginx have 5
-/// to 20, ten in the middle).
+/// One less than the usual burst of gateways: the examples of nginx have 5 to 20, with ten in the
+/// middle.
 const LEAST: u64 = 9;
 
-/// Above the one-way delay of most networks. The nine places hold the requests of 180 ms, so a
-/// smaller margin gains nothing. Under stalls of 300 ms with 100 ms, 158 of 100,000 were refused at
-/// slow answers, and 16 with 150 ms.
+/// More than the one-way delay of most networks. The nine places hold the requests of 180 ms, so a
+/// smaller margin gains nothing. Simulated with slow responses and stalls of 300 ms: a margin of
+/// 100 ms had 158 of 100,000 requests refused, and one of 150 ms had 16.
 const LEAST_MARGIN: u64 = 150_000_000;
 
 /// A response is quick if it takes at most this many times the shortest one. A slower one may have
@@ -274,14 +277,14 @@ const QUICK: u64 = 4;
 /// Responses in a span: three seconds at the full rate.
 const SPAN: u32 = 128;
 
-/// A second: three times the stalls of the study.
+/// A second: three times the longest stalls that were simulated (300 ms).
 const LONG: u64 = 1_000_000_000;
 
-/// The same bound as a multiple of the shortest response time, where that is longer.
+/// The bound is this many of the shortest response times if that is longer than [`LONG`].
 const USUAL_ANSWERS: u64 = 8;
 
-/// A second probe follows when a stall of three seconds is over. Then their number doubles each
-/// half second: a stall is rarely that long, and twenty slow calls are often made together.
+/// A second probe follows when a stall of three seconds would be over. Then the number of probes
+/// doubles each half second: longer stalls are rare, and twenty slow calls together are common.
 const MORE_PROBES: u64 = 2_500_000_000;
 
 const DOUBLED: u64 = 500_000_000;

@@ -1,46 +1,48 @@
-//! Safety against counters that weigh the window before: `previous * (1 - x) + current`.
+//! Safety against sliding-window counters. They weigh the window before:
+//! `previous * (1 - x) + current`, where `x` is the part of the current window that has passed.
 //!
-//! Such a counter keeps two numbers for windows that begin at an unknown time `phi`. Each proof is
-//! put at the latest instant at which its request can have been counted, and each unproven request
-//! at now. One more may be sent if the sum fits for *every* `phi`. Moving a count later never
-//! lowers such a sum, so the server's own sum also fits.
+//! Such a counter holds two numbers, for windows of which the current one begins at an unknown time
+//! `phi`. A proven request is placed at its proof, the latest instant at which it can have been
+//! counted, and an unproven one at now. One more may be sent if the sum fits for *every* `phi`.
+//! Moving a count later never lowers such a sum, so the server's own sum also fits.
 //!
-//! Let `N(t)` be the proofs before `t`, `P` the period and `G` the requests granted so far. Let
-//! `K = G + 1 - limit`, `a = N(phi - P)` and `b = N(phi)`. The sum for one `phi` fits as soon as `K`
-//! lies below the chord that joins `a` and `b`, read at `now - P`: from
-//! `phi + P * (K - a) / (b - a)` on.
+//! Let `N(t)` be the number of proofs before `t`, `P` the period and `G` the number of requests
+//! granted so far. Let `K = G + 1 - limit`, `a = N(phi - P)` and `b = N(phi)`. Draw a straight
+//! line, the *chord*, from `a` at `phi - P` to `b` at `phi`. The sum for one `phi` fits as soon as
+//! the chord at `now - P` is not below `K`, that is, from `phi + P * (K - a) / (b - a)` on.
 //!
 //! Between two proofs the sum only rises with `phi`, so only chords that begin or end at a proof
-//! matter. Of these only the chords with `a < K <= b` matter: those that end within a period after
-//! proof `K`, and those that begin within one before it.
+//! matter. Of these, only chords with `a < K <= b` matter: they end within a period after proof
+//! `K`, or begin within a period before it.
 //!
-//! A chord does not depend on `K`, and is kept for the period in which it can decide.
+//! A chord does not depend on `K`. It is kept for the period in which it can matter.
 
 use std::collections::VecDeque;
 
 use super::window::Window;
 use crate::clock::Tick;
 
-/// The sliding-window counter, over every alignment of its windows.
+/// A sliding-window counter at every alignment of its windows.
 #[derive(Debug)]
 pub(super) struct Counter {
     /// The chords that end within the last period, in order of their ends.
     chords: VecDeque<Chord>,
-    /// The number of the first run at which no chord has ended.
+    /// The number of the first run (proofs at one time) at which no chord has ended yet.
     ended: u64,
     /// The number of the first run at which no chord has begun.
     begun: u64,
     /// The number of chords so far.
     count: u64,
-    /// The last result, which later chords can only delay.
-    last: Said,
+    /// The result for the last number. Later chords can only delay it.
+    latest: Latest,
 }
 
-/// The line that joins the counts of two windows, the later of which begins at `phi`.
+/// The straight line between the counts at the beginnings of two windows. The later window begins
+/// at `phi`.
 #[derive(Debug, Clone, Copy)]
 struct Chord {
     phi: Tick,
-    /// Proofs before the window before.
+    /// The proofs before the earlier window.
     before: u64,
     /// Proofs before `phi`.
     until: u64,
@@ -50,7 +52,7 @@ struct Chord {
 
 /// The time from which a number fits the first `count` chords.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct Latest {
     number: u64,
     count: u64,
     opens: Tick,
@@ -65,7 +67,7 @@ impl Counter {
             ended: 0,
             begun: 0,
             count: 0,
-            last: Said {
+            latest: Latest {
                 number: 0,
                 count: 0,
                 opens: Tick::ZERO,
@@ -73,38 +75,38 @@ impl Counter {
         }
     }
 
-    /// The first time at which one more may be granted, as known at `now`. The proof window is
-    /// checked first: the two together are exact once it opens.
+    /// The first time at which one more may be granted, as known at `now`. It is exact once the
+    /// proof window is open, which is checked first.
     #[inline]
     pub(super) fn opens_at(&mut self, window: &Window, now: Tick) -> Tick {
         match window.over() {
-            // Fewer than the limit in two periods: no window can be full.
             Some(over) if over >= window.forgotten() => {
-                self.take_up(window, now);
-                self.say(over + 1)
+                self.update_chords(window, now);
+                self.opens_for(over + 1)
             }
+            // Fewer than the limit were granted in two periods, so no window can be full.
             Some(_) | None => Tick::ZERO,
         }
     }
 
-    fn say(&mut self, number: u64) -> Tick {
-        let (heard, opens) = if self.last.number == number {
-            let since = usize::try_from(self.count - self.last.count).unwrap_or(usize::MAX);
-            (self.chords.len().saturating_sub(since), self.last.opens)
+    fn opens_for(&mut self, number: u64) -> Tick {
+        let (known, opens) = if self.latest.number == number {
+            let since = usize::try_from(self.count - self.latest.count).unwrap_or(usize::MAX);
+            (self.chords.len().saturating_sub(since), self.latest.opens)
         } else {
             (0, Tick::ZERO)
         };
-        // Chords that end before the proof of that number, or begin after it, do not matter. There
-        // are few at either end, and a search would cost more.
+        // Chords that end before the proof of that number, or begin after it, do not matter. They
+        // are few and lie at both ends, so a search would cost more.
         let below = |chord: &&Chord| chord.until < number;
         let after = |chord: &&Chord| chord.before >= number;
-        let begin = heard + self.chords.range(heard..).take_while(below).count();
+        let begin = known + self.chords.range(known..).take_while(below).count();
         let later = self.chords.range(begin..).rev().take_while(after).count();
         let chords = self.chords.range(begin..self.chords.len() - later);
         let opens = chords
             .map(|chord| chord.opens_at(number))
             .fold(opens, Tick::max);
-        self.last = Said {
+        self.latest = Latest {
             number,
             count: self.count,
             opens,
@@ -112,8 +114,9 @@ impl Counter {
         opens
     }
 
-    /// Adds the chords that end or begin at a proof, up to `now`.
-    fn take_up(&mut self, window: &Window, now: Tick) {
+    /// Adds the chords that end or begin at a proof up to `now`, and drops the ones that no longer
+    /// matter.
+    fn update_chords(&mut self, window: &Window, now: Tick) {
         let period = window.hold();
         // Forgotten chords began two periods ago.
         self.ended = self.ended.max(window.first());
@@ -146,8 +149,9 @@ impl Counter {
     }
 }
 
-/// The largest sum of any alignment at `now`, without a new request. It rises with the start of the
-/// windows up to the next proof, and up to a moment before a period after a proof.
+/// Returns the largest sum of any alignment at `now`, without a new request. Between two jumps the
+/// sum rises with the start of the windows. The jumps are right after a proof, and a period after
+/// one.
 pub(super) fn largest_sum(window: &Window, now: Tick) -> u64 {
     let period = window.hold();
     let sum = |begins: Tick| {

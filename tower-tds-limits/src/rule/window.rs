@@ -1,4 +1,5 @@
-//! The proof window: at most the quota is granted and not yet an interval past its proof.
+//! The proof window: at most the quota is live, that is, granted and not yet proven for a whole
+//! interval.
 
 use std::collections::VecDeque;
 
@@ -10,32 +11,30 @@ use crate::{
 /// At most `limit` requests are live at any grant. A request is live from its grant until `hold`
 /// after the response has proved that the service counted it.
 ///
-/// Why no interval can then hold more: take any interval of the quota's length and the request in
-/// it that was granted last. At its grant each other request of the interval was live, because a
-/// proof is not older than its count. So there are fewer than `limit` others, for any delays in any
-/// order.
+/// No interval can hold more: see theorem 1 of DESIGN.md.
 ///
-/// Requests have no identity here: the window holds only the numbers granted, proven and back.
+/// Requests have no identity here: the window holds only how many were granted, proven and came
+/// back.
 #[derive(Debug)]
 pub(crate) struct Window {
     limit: u64,
     hold: u64,
-    /// Proofs of large quotas are rounded up to multiples of this, which bounds the runs by a few
-    /// hundred. A later proof is safe.
+    /// Proofs of large quotas are rounded up to multiples of this, so there are a few hundred runs
+    /// at most. A later proof is safe.
     grain: u64,
     /// Requests granted so far and not withdrawn.
     granted: u64,
     /// Requests proven so far.
     proven: u64,
-    /// When requests were proven, in order, for the last two holds at least.
+    /// The proofs of the last two holds at least, in order of time.
     runs: VecDeque<Run>,
     /// The number of forgotten runs, which is the number of the first of `runs`.
     first: u64,
     /// Proofs in the forgotten runs.
     forgotten: u64,
-    /// Permits that are back: proofs that were a hold old at the last time seen.
+    /// The permits that came back: the proofs that were a hold old at the last event.
     back: u64,
-    /// The number of the first run whose permits are not back.
+    /// The number of the first run whose permits have not come back.
     next: u64,
     /// When the next permits come back.
     next_back: Tick,
@@ -88,9 +87,9 @@ impl Window {
         self.prove_all(Tick::ZERO, self.limit);
     }
 
-    /// Moves the window to `now`.
+    /// Advances the window to `now`.
     #[inline]
-    pub(crate) fn see(&mut self, now: Tick) {
+    pub(crate) fn advance(&mut self, now: Tick) {
         if self.next_back <= now {
             self.bring_back(now);
         }
@@ -141,7 +140,7 @@ impl Window {
 
     #[inline]
     fn prove_all(&mut self, at: Tick, count: u64) {
-        let told = at;
+        let exact = at;
         let at = if self.grain == 1 {
             at
         } else {
@@ -153,7 +152,7 @@ impl Window {
             Some(last) if last.at == at => last.until = until,
             Some(_) | None => {
                 if self.runs.len() == self.runs.capacity() {
-                    self.forget(told);
+                    self.forget(exact);
                 }
                 self.runs.push_back(Run { at, until });
             }
@@ -243,7 +242,8 @@ impl Window {
     }
 }
 
-/// The grain costs a two-hundredth of the throughput, and only with quotas that allow more at once.
+/// Steps of an interval. The rounding costs a two-hundredth of the throughput, and only of larger
+/// quotas.
 const STEPS: u64 = 128;
 
 #[cfg(test)]

@@ -6,14 +6,15 @@ use super::Line;
 
 /// The order of the waiters, and whose turn it is.
 ///
-/// Only waiters that want a turn are stored. A waiter that is skipped, because its inner service is
-/// not ready, or that lost its turn, because it was not polled in time, keeps its [`Place`] alone,
-/// so that nothing scans it. It passes before all later ones when it is polled.
+/// Only waiters that want a turn are stored. Two kinds of waiters keep nothing but their [`Place`],
+/// so that nothing scans them: a waiter whose inner service is not ready, and a waiter that lost
+/// its turn because it was not polled in time. Such a waiter passes before all later ones when it
+/// is polled.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     runnable: BTreeMap<Place, Waker>,
     turn: Option<Turn>,
-    /// Turns in a row that ended unused.
+    /// The turns in a row that ended unused.
     unused: u32,
     /// Places given out so far.
     places: u64,
@@ -28,7 +29,7 @@ pub(super) struct Place {
     number: u64,
 }
 
-/// The waiter that was woken last, and until when the others wait for it.
+/// The turn of the waiter that was woken last. The others wait until its end.
 #[derive(Debug)]
 struct Turn {
     place: Place,
@@ -63,7 +64,8 @@ impl Queue {
         Place { line, number }
     }
 
-    /// Whether a waiter at `place` has no other before it. `None` is a call without a place.
+    /// Whether no other waiter is before this one. A call without a place (`None`) comes last in
+    /// its line.
     pub(super) fn is_next(&self, place: Option<Place>, line: Line, now: Instant) -> bool {
         let is_before = |other: Place| match place {
             Some(place) => other < place,
@@ -75,28 +77,28 @@ impl Queue {
             && !turn.is_some_and(|turn| is_before(turn.place))
     }
 
-    /// The waiter wants a turn. Returns the waker that this one replaces.
+    /// Records that the waiter wants a turn. Returns the waker that `waker` replaces.
     pub(super) fn want(&mut self, place: Place, waker: Waker) -> Option<Waker> {
         if self.end_turn(place) {
-            // It was polled, and another had taken the permit.
+            // It was polled in time, but another call had taken the permit.
             self.unused = 0;
         }
         self.runnable.insert(place, waker)
     }
 
-    /// The waiter wants no turn until it is polled again. Returns its waker.
+    /// Records that the waiter wants no turn until it is polled again. Returns its waker.
     pub(super) fn skip(&mut self, place: Place) -> Option<Waker> {
         self.end_turn(place);
         self.runnable.remove(&place)
     }
 
-    /// The waiter passes. Returns its waker.
+    /// Removes a waiter that passes. Returns its waker.
     pub(super) fn pass(&mut self, place: Place) -> Option<Waker> {
         self.unused = 0;
         self.leave(place)
     }
 
-    /// The waiter gives up its place. Returns its waker.
+    /// Removes a waiter that gives up its place. Returns its waker.
     pub(super) fn leave(&mut self, place: Place) -> Option<Waker> {
         self.waiting = self.waiting.saturating_sub(1);
         self.skip(place)
@@ -105,8 +107,8 @@ impl Queue {
     /// Gives the next waiter its turn if the limit is open for it. Returns when the turn ends, if
     /// another waiter could use it then.
     ///
-    /// A turn that ends unused begins the next one, at the time of its end and half as long. So any
-    /// number of waiters that are not polled costs twice [`PATIENCE`] together.
+    /// When a turn ends unused, the next one begins, and is half as long. So any number of waiters
+    /// that are not polled costs twice [`PATIENCE`] together.
     pub(super) fn give_turn(
         &mut self,
         now: Instant,
@@ -140,12 +142,12 @@ impl Queue {
         self.runnable.values().cloned().collect()
     }
 
-    /// Whether it was this waiter's turn, which ends.
+    /// Ends the turn of this waiter. Returns whether it had one.
     fn end_turn(&mut self, place: Place) -> bool {
         self.turn.take_if(|turn| turn.place == place).is_some()
     }
 }
 
-/// How long a woken waiter may take until it is polled. A task that is woken is polled within
-/// microseconds where the machine keeps up; 50 requests a second are 20 ms apart.
+/// The time in which a woken waiter has to be polled. On a machine that is not overloaded, a woken
+/// task is polled within microseconds. At 50 requests a second, 5 ms are a quarter of the spacing.
 const PATIENCE: Duration = Duration::from_millis(5);

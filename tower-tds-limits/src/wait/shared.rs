@@ -18,8 +18,8 @@ use super::{
 
 /// A limit and the queue before it, under one lock.
 pub(crate) struct Shared<L> {
-    /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
-    /// step. It is held for arithmetic: no `.await`, no event and no waker under it.
+    /// Guards the limit, its queue and the state of its timer, so that a grant and its order are
+    /// one step. It is held for arithmetic: no `.await`, no event and no waker under it.
     pub(super) state: Mutex<State<L>>,
 }
 
@@ -31,10 +31,10 @@ pub(super) struct State<L> {
     awaits_idle: Vec<Waker>,
 }
 
-/// The timer's task as its limit sees it.
+/// State of the timer's task.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    /// Which task is the current one. An older one ends at its next poll.
+    /// The number of the current task. An older task ends at its next poll.
     number: u64,
     is_running: bool,
     /// When the task is to wake the next waiter.
@@ -42,12 +42,12 @@ pub(super) struct Timer {
     waker: Option<Waker>,
 }
 
-/// The effects that follow once the lock is released.
+/// Work to do after the lock is released.
 #[must_use = "wakers are to be woken after the lock is released"]
 #[derive(Debug, Default)]
 struct After {
     wake: Vec<Waker>,
-    /// A waker to drop.
+    /// A waker to drop outside the lock.
     replaced: Option<Waker>,
     warns: bool,
 }
@@ -78,17 +78,17 @@ impl<L: Limit> Shared<L> {
     pub(crate) fn update<T>(&self, event: impl FnOnce(&mut L) -> T) -> T {
         let mut state = self.lock();
         let out = event(&mut state.limit);
-        // There is no waiter as a rule, and then the time does not matter.
+        // Usually there is no waiter. Then the time does not matter.
         if state.queue.is_free() && state.awaits_idle.is_empty() {
             return out;
         }
         let now = clock::now();
-        self.release(state, now, None);
+        self.end_event(state, now, None);
         out
     }
 
-    /// As [`update`](Self::update), with the time, which is read under the lock so that events
-    /// reach the limit in order.
+    /// Does the same as [`update`](Self::update) with the current time. The clock is read under the
+    /// lock, so that events reach the limit in order of time.
     #[inline]
     pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut L, Instant) -> T) -> T {
         self.update(|limit| event(limit, clock::now()))
@@ -121,7 +121,8 @@ impl<L: Limit> Shared<L> {
         timer.number
     }
 
-    /// The timer's task is polled. It goes on with the time that it is due next, if one is known.
+    /// Handles a poll of the timer's task. Returns the time at which the task is due next, if that
+    /// is known, or that the task ends.
     pub(super) fn poll_timer(
         &self,
         number: u64,
@@ -131,13 +132,13 @@ impl<L: Limit> Shared<L> {
         if state.timer.number != number {
             return ControlFlow::Break(());
         }
-        // Without a waker while the state settles, or the task would wake itself.
+        // The waker is taken first, because otherwise the task would wake itself.
         let replaced = state.timer.waker.take();
         state.timer.due = None;
         if state.queue.waiting() == 0 {
             return ControlFlow::Break(());
         }
-        let mut after = state.settle(clock::now());
+        let mut after = state.wake_next(clock::now());
         after.replaced = replaced;
         let due = state.timer.due;
         state.timer.waker = Some(waker.clone());
@@ -146,7 +147,8 @@ impl<L: Limit> Shared<L> {
         ControlFlow::Continue(due)
     }
 
-    /// The timer's task is dropped: at its end, or with its runtime. Waiters that are left start another.
+    /// Records the drop of the timer's task: at its end, or with its runtime. Wakes the waiters
+    /// that are left, and one of them starts another task.
     pub(super) fn end_timer(&self, number: u64) {
         let mut state = self.lock();
         if state.timer.number != number {
@@ -160,15 +162,15 @@ impl<L: Limit> Shared<L> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Every event ends here: the next waiter gets its turn, or the timer its time.
+    /// Ends an event: wakes the next waiter or sets the timer, and releases the lock.
     #[inline]
-    pub(super) fn release(
+    pub(super) fn end_event(
         &self,
         mut state: MutexGuard<'_, State<L>>,
         now: Instant,
         replaced: Option<Waker>,
     ) {
-        let mut after = state.settle(now);
+        let mut after = state.wake_next(now);
         after.replaced = replaced;
         drop(state);
         self.run(after);
@@ -185,7 +187,8 @@ impl<L: Limit> Shared<L> {
 impl<L> Shared<L> {
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State<L>> {
-        // A panic under this lock can only come from a limit, whose state is plain numbers.
+        // Poisoning is ignored: only a limit can panic under this lock, and its state is plain
+        // numbers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -215,8 +218,8 @@ impl<L: Limit> State<L> {
         Ok(self.queue.enter(line))
     }
 
-    /// Gives the next waiter its turn, or the timer its time.
-    fn settle(&mut self, now: Instant) -> After {
+    /// Gives the next waiter its turn, or sets the timer.
+    fn wake_next(&mut self, now: Instant) -> After {
         let mut after = After::default();
         if self.limit.is_idle() {
             after.wake.append(&mut self.awaits_idle);
@@ -241,7 +244,7 @@ impl<L: Limit> State<L> {
 // === impl Timer ===
 
 impl Timer {
-    /// Sets the time of the task, if it is earlier. Returns the task's waker then.
+    /// Sets the time of the task if `due` is earlier. Returns the waker of the task in that case.
     fn set(&mut self, due: Instant) -> Option<Waker> {
         if self.due.is_some_and(|before| before <= due) {
             return None;
@@ -257,6 +260,6 @@ impl Timer {
     }
 }
 
-/// A task that is this late has a runtime that does not run it. Long against the delay of a timer
-/// on a busy machine.
+/// The runtime of a task that is this late does not run it. A timer on a busy machine is late by
+/// much less.
 const LATE: Duration = Duration::from_millis(50);

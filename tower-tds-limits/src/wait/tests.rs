@@ -18,7 +18,8 @@ use super::{
     *,
 };
 
-/// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is `urgent`.
+/// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is
+/// `urgent`.
 #[derive(Default)]
 struct Script {
     free: usize,
@@ -403,7 +404,8 @@ fn a_limit_outlives_the_runtime_of_its_timer() {
         assert_pending!(poll(&mut begun, cx));
         Poll::Ready(())
     }));
-    // The first runtime is not driven, and has the timer: the next waiter that is polled replaces it.
+    // The first runtime is not driven, and has the timer: the next waiter that is polled replaces
+    // it.
     let second = runtime();
     second.block_on(async {
         open_in(&shared, soon);
@@ -498,7 +500,7 @@ async fn no_waker_is_woken_or_dropped_under_the_lock() {
     );
 }
 
-/// A queue of so many waiters that want a turn at `now`, of whom the first was not polled in time.
+/// A queue of waiters that want a turn at `now`. The first one was not polled in time.
 fn after_an_unused_turn(count: usize, now: Instant) -> (Queue, Vec<Place>) {
     let mut queue = Queue::default();
     let places: Vec<_> = (0..count).map(|_| queue.enter(Line::Back)).collect();

@@ -15,9 +15,9 @@ use super::{Limit, clock, shared::Shared};
 
 /// The task that wakes the next waiter when a limit opens by time alone.
 ///
-/// There is one for each limit. Waiters have no timers of their own, because a timer wakes its own
-/// task alone, and a task that is not polled would keep the others waiting. The task ends when there
-/// is no waiter.
+/// There is one for each limit. Waiters have no timers of their own, because a timer wakes only its
+/// own task. A waiter whose task is not polled would keep the others waiting. The timer's task ends
+/// when there is no waiter.
 pub(super) struct Timer<L: Limit> {
     shared: Weak<Shared<L>>,
     number: u64,
@@ -34,7 +34,8 @@ impl<L: Limit + Send + 'static> Timer<L> {
     #[cold]
     pub(super) fn spawn(shared: &Arc<Shared<L>>) {
         let runtime = Handle::current();
-        // Created here so that a runtime without timers panics in the call that waits.
+        // The sleep is created here, so that a runtime without timers panics in the call that
+        // waits.
         let sleep = Box::pin(sleep_until(clock::now()));
         drop(runtime.spawn(Self {
             shared: Arc::downgrade(shared),

@@ -29,12 +29,12 @@ impl<L: Limit> Waiter<L> {
     /// Keeps the place, and lets later waiters pass until this one is polled again.
     ///
     /// # Errors
-    /// If it has no place and `most_waiting` others wait.
+    /// If this waiter has no place and `most_waiting` others wait.
     pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Full> {
         let mut state = self.shared.lock();
         if let Some(place) = self.place {
             let replaced = state.queue.skip(place);
-            self.shared.release(state, clock::now(), replaced);
+            self.shared.end_event(state, clock::now(), replaced);
         } else {
             self.place = Some(state.enter(self.line, most_waiting)?);
         }
@@ -57,7 +57,7 @@ impl<L: Limit + Send + 'static> Waiter<L> {
     /// more. Otherwise the waiter takes or keeps its place, and wants a turn.
     ///
     /// # Errors
-    /// If it has no place and `most_waiting` others wait.
+    /// If this waiter has no place and `most_waiting` others wait.
     #[inline]
     pub(crate) fn poll_pass(
         &mut self,
@@ -74,7 +74,7 @@ impl<L: Limit + Send + 'static> Waiter<L> {
             let grant = state.limit.admit(line, now);
             if !is_alone {
                 let replaced = self.place.take().and_then(|place| state.queue.pass(place));
-                shared.release(state, now, replaced);
+                shared.end_event(state, now, replaced);
             }
             return Poll::Ready(Ok(grant));
         }
@@ -84,7 +84,7 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         };
         let replaced = state.queue.want(place, cx.waker().clone());
         let wants_timer = state.timer.is_wanted(now);
-        shared.release(state, now, replaced);
+        shared.end_event(state, now, replaced);
         if wants_timer {
             Timer::spawn(shared);
         }
@@ -97,7 +97,7 @@ impl<L: Limit> Drop for Waiter<L> {
         if let Some(place) = self.place.take() {
             let mut state = self.shared.lock();
             let replaced = state.queue.leave(place);
-            self.shared.release(state, clock::now(), replaced);
+            self.shared.end_event(state, clock::now(), replaced);
         }
     }
 }

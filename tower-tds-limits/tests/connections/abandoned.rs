@@ -1,4 +1,4 @@
-//! Abandoned connects: dropped by their caller, or left to a task by the pool.
+//! Abandoned connects: dropped by the caller, or moved to a task by the pool.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn a_connect_of_a_shared_call_goes_on_in_another_task() {
         if step == 3 {
             a.release();
         }
-        // Another task each time, which gives up.
+        // Each step polls it in another task, which gives up.
         let polled = tokio::spawn(timeout(SECOND, call.clone()));
         polled.await.expect("no panic").expect_err("it connects");
     }

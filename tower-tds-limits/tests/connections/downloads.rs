@@ -33,7 +33,7 @@ async fn hanging_up_on_a_download_ends_it_and_its_place_is_free_a_second_later()
     a.seen_ends(1).await;
     assert!(before.elapsed() < Duration::from_millis(200), "{before:?}");
     assert!(a.sent() < 512 * 1024, "{} bytes", a.sent());
-    // The next connect is not there before the server has seen that the last one has ended.
+    // The next connect begins only after the server has noticed the end of the last one.
     get(client, a.uri()).await.expect("there is room again");
     assert_eq!(before.elapsed().as_secs(), 1);
     assert_eq!((a.opened_sockets(), a.peak_sockets()), (2, 1));

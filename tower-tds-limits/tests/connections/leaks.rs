@@ -30,7 +30,7 @@ async fn after_a_thousand_waiting_requests_tasks_and_waiters_are_what_they_were(
         assert_eq!(body.expect("every call is answered"), server::BODY);
     }
     let before = Instant::now();
-    // Each of the ten idle sockets has a task on either side, and the limit one that keeps its time.
+    // Each of the ten idle sockets has a task on either side, and the limit has its timer.
     while tasks() > 21 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -50,7 +50,7 @@ async fn after_a_thousand_waiting_requests_tasks_and_waiters_are_what_they_were(
     assert_eq!(tasks(), 0);
 }
 
-/// Calls, and hangs up after so many polls.
+/// Makes a call, and drops it after `polls` polls.
 async fn hang_up(client: NetClient, limiter: Limiter, uri: Uri, polls: u32) {
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter))

@@ -135,7 +135,7 @@ async fn bodies_that_are_slow_to_come_keep_their_places() {
     for _ in 0..200 {
         calls.spawn(get(service.clone(), a.at("/held")));
     }
-    // All the heads that will come are there, and none of the bodies.
+    // All heads that can come have come, and no body has.
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!((a.requests(), limiter.snapshot().in_flight), (10, 10));
     a.release();
@@ -272,7 +272,7 @@ async fn a_server_that_is_slow_to_close_is_waited_for() {
     // The client is dropped. Its socket has ended on this side only.
     let next = tokio::spawn(get(client(&limiter), server.uri()));
     server.seen_ends(1).await;
-    // Time enough for a permit that is given back too early.
+    // A permit that is given back too early would be back by then.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Calls that are made inside another call, by its body when that is read.
+//! Calls that a request body makes while it is read.
 
 use bytes::Bytes;
 use http::Request;
@@ -15,8 +15,8 @@ use crate::{
     server,
 };
 
-/// Has an upload wait for what it fetches from `host`, for which there is no socket before `a` is
-/// released; gives what came.
+/// Makes an upload whose body fetches its bytes from `host`. No socket is free for that before `a`
+/// is released. Returns the fetched bytes.
 async fn fetched_from(host: &str, net: &Net, limiter: &Limiter, client: &NetClient) -> Bytes {
     let a = net.server("a");
     let request = Request::get(a.at("/held")).body(Empty::new());

@@ -27,7 +27,7 @@ async fn listen() -> (TcpListener, Uri) {
     )
 }
 
-/// A socket with a byte on it that its server, the second, has not read.
+/// Returns a client's socket, and the server's, which has not read the one byte that was sent.
 async fn open(limiter: &Limiter) -> (TokioIo<LimitedIo<TokioIo<TcpStream>>>, TcpStream) {
     let (listener, uri) = listen().await;
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
@@ -39,7 +39,7 @@ async fn open(limiter: &Limiter) -> (TokioIo<LimitedIo<TokioIo<TcpStream>>>, Tcp
     (socket, server)
 }
 
-/// Waits for sockets to end, and no longer than they take that are not waited for.
+/// Lets all tasks run without moving the clock. Returns the number of connections then.
 async fn connections_after_a_while(limiter: &Limiter) -> u32 {
     let before = Instant::now();
     for _ in 0..10_000 {
@@ -110,7 +110,7 @@ async fn a_body_that_is_cut_off_gives_both_permits_back_at_once() {
 async fn a_download_that_is_hung_up_on_is_reset() {
     let limiter = limiter(1);
     let (listener, uri) = listen().await;
-    // As a file server, which sends what it has begun.
+    // The server goes on sending, as a file server does.
     let serving = tokio::spawn(async move {
         let (mut server, _) = listener.accept().await.expect("loopback accepts");
         server.read_buf(&mut Vec::new()).await.expect("a request");

@@ -1,4 +1,4 @@
-//! A server that counts its sockets. It answers every request, and knows nothing else.
+//! A server that counts its sockets. It answers every request, and has no other limits.
 
 use std::{
     io,
@@ -46,7 +46,7 @@ struct Counts {
 /// Which connections a gateway counts, up to [`ALLOWED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allows {
-    /// Open ones, as `HAProxy` does, which refuses everybody when there are more.
+    /// Open connections, as `HAProxy` does. If there are more, it refuses all of them.
     Open,
     /// Connections with a request in process, as nginx does.
     InProcess,
@@ -64,7 +64,7 @@ struct Sockets {
     closed: u32,
 }
 
-/// How many requests have to be there before one is answered.
+/// The number of requests that have to arrive before one is answered.
 struct Barrier {
     arrived: u32,
     together: u32,
@@ -88,7 +88,7 @@ impl Server {
         server
     }
 
-    /// Has no socket. A client gets one end of a pipe, so a paused clock works.
+    /// A server without sockets: a client gets one end of a pipe, so a paused clock works.
     pub(crate) fn in_process(name: &str) -> Self {
         let counts = Arc::new(Counts {
             requests: AtomicU32::new(0),
@@ -123,7 +123,7 @@ impl Server {
         self.uri.clone()
     }
 
-    /// The address of an answer of its own kind: see [`answer`].
+    /// An address whose response is special: see [`answer`].
     pub(crate) fn at(&self, path: &str) -> Uri {
         let authority = self.uri.authority().expect("it has one");
         format!("http://{authority}{path}").parse().expect("a URI")
@@ -157,7 +157,7 @@ impl Server {
         self.counts.requests.load(SeqCst)
     }
 
-    /// How many bytes of endless bodies it could send.
+    /// How many bytes of endless bodies were sent.
     pub(crate) fn sent(&self) -> usize {
         self.counts.sent.load(SeqCst)
     }
@@ -191,7 +191,7 @@ impl Server {
         drop(seen.expect("the counts live as long as the server"));
     }
 
-    /// From now on a client's end is seen and not answered.
+    /// From now on the server notices the end of a client's side, and does not close its own.
     pub(crate) fn close_slowly(&self) {
         self.counts.lingering.send_replace(true);
     }
@@ -205,7 +205,8 @@ impl Server {
         self.counts.held.send_replace(false);
     }
 
-    /// From now on answers only when so many requests are there, and then all of them.
+    /// From now on answers only when `requests` requests have arrived, and then answers all of
+    /// them.
     pub(crate) fn answer_together(&self, requests: u32) {
         self.counts.barrier.send_modify(|barrier| {
             *barrier = Barrier {
@@ -219,7 +220,7 @@ impl Server {
 // === impl Counts ===
 
 impl Counts {
-    /// Whether there are too many connections, with this one's request in process.
+    /// Whether there are too many connections while this connection's request is in process.
     fn is_over(&self) -> bool {
         let strangers = self.strangers.load(SeqCst);
         let allows = *self.allows.lock().expect("no panic");
@@ -264,7 +265,8 @@ impl Counts {
     }
 }
 
-/// One answer for each blank line; only requests for `/early` have bodies, and those go unread.
+/// Sends one response for each blank line. Only requests for `/early` have bodies, and those are
+/// not read.
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut S,
     counts: &Counts,
@@ -333,7 +335,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             counts.released(socket).await?;
             socket.write_all(b"4\r\n 307\r\n0\r\n\r\n").await?;
         }
-        // A tenth of a second later.
+        // The body comes a tenth of a second later.
         "/slow" => {
             tokio::time::sleep(Duration::from_millis(100)).await;
             let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
@@ -344,7 +346,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
             socket.write_all(whole.as_bytes()).await?;
         }
-        // Nothing at all until then.
+        // No byte is sent before the release.
         "/late" => {
             counts.released(socket).await?;
             let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");

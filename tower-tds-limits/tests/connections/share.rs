@@ -50,7 +50,7 @@ async fn nothing_is_written_after_the_end_of_a_share() {
     limiter.set_share(SHARE, Instant::now() + Duration::from_secs(1));
     get(client.clone(), server.uri()).await.expect("a response");
     let before = server.requests();
-    // Nothing applies the end: the check before the write finds it.
+    // No call applies the end of the share: the check before the write finds it.
     sleep(Duration::from_millis(1_001)).await;
     // Another connect waits for the next share.
     let call = timeout(Duration::from_secs(5), get(client, server.uri())).await;

@@ -14,7 +14,8 @@ use crate::{
     server::Allows,
 };
 
-/// Calls, and tries again when it is refused, as a retry layer does. Returns whether it was answered.
+/// Makes a call, and again if it is refused, as a retry layer does. Returns whether it was
+/// answered.
 async fn call(mut service: RequestLimit<NetClient>, uri: Uri) -> bool {
     let mut backoff = Duration::from_millis(500);
     for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Connect timeouts: they do not time the wait for a permit, which has a bound of its own.
+//! Connect timeouts. They do not include the wait for a permit, which has a bound of its own.
 
 use std::time::Duration;
 

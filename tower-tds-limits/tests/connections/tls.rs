@@ -240,7 +240,7 @@ async fn connects_that_are_given_up_at_any_time_keep_the_limit() {
     let client = Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(0)
         .build(tls(&[&server], limited(&limiter(3))));
-    // As long as this machine takes now.
+    // The time that a call takes on this machine.
     let before = Instant::now();
     let first = get(client.clone(), server.uri.clone()).await;
     assert_eq!(first.expect("an answer"), BODY);
@@ -290,7 +290,7 @@ async fn proxy(opens: bool) -> (Uri, Arc<Counts>) {
                     .expect("an open socket");
                 if opens {
                     let mut upstream = TcpStream::connect(host).await.expect("it listens");
-                    // However it ends, it has ended.
+                    // An error ends the tunnel as well.
                     let _ended = copy_bidirectional(&mut socket, &mut upstream).await;
                 } else {
                     sleep(Duration::from_millis(100)).await;

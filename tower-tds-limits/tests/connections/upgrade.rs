@@ -1,4 +1,4 @@
-//! A socket that has become another protocol's is still a socket.
+//! A socket keeps its permit after a protocol upgrade.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Calls that are dropped at any point, whatever they would have come to.
+//! Calls that are dropped at any point.
 
 use std::time::Duration;
 

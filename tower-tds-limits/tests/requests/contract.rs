@@ -157,7 +157,7 @@ async fn what_a_load_shed_refuses_is_an_inner_error() {
         .layer(RequestLimitLayer::new(limiter(5)))
         .load_shed()
         .service(Probe::new());
-    // The probe is never ready at the first asking.
+    // The probe is never ready at its first poll.
     let error = service.oneshot(request()).await.expect_err("it is shed");
     let Error::Inner(inner) = error else {
         panic!("the inner service's");
@@ -180,7 +180,7 @@ async fn the_place_in_flight_is_held_to_the_end_of_the_body() {
 async fn a_body_that_is_read_to_its_end_frees_the_place_before_it_is_dropped() {
     let limiter = limiter(50);
     let service = limited(&limiter, &Probe::new());
-    // Another one is in flight, whose place would be freed by the second time.
+    // Another call is in flight: if the place were freed twice, its place would be free.
     let other = service.clone().oneshot(request()).await;
     let response = service.oneshot(request()).await.expect("an answer");
     assert_eq!(limiter.snapshot().in_flight, 2);

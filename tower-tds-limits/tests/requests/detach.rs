@@ -1,4 +1,4 @@
-//! Calls whose callers have gone, as the service sees them.
+//! Cancelled calls, as the service sees them.
 
 use std::{
     convert::Infallible,
@@ -146,7 +146,7 @@ async fn a_call_that_is_never_answered_is_let_go_after_ten_seconds() {
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
-// A service that hangs while its callers give up, and is well again.
+// The service hangs for a time in which the callers give up, and then recovers.
 #[tokio::test(start_paused = true)]
 async fn after_a_hang_the_rate_is_back_within_the_interval_and_the_time_of_a_lost_request() {
     const HANG: Duration = Duration::from_millis(1_500);
@@ -189,7 +189,7 @@ async fn after_a_hang_the_rate_is_back_within_the_interval_and_the_time_of_a_los
         arrivals.iter().filter(|at| **at >= back).count()
     };
     let (normal, after) = (run(Duration::ZERO).await, run(HANG).await);
-    // Four of fifty permits are those of requests that may still be counted.
+    // Four of the fifty permits belong to requests that may still be counted.
     assert!(after * 10 >= normal * 9, "{after} of {normal} in 5 s");
 }
 

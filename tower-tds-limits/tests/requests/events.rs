@@ -39,16 +39,16 @@ impl io::Write for Log {
 }
 
 /// The events of the limits on this thread.
-struct Heard {
+struct Recorded {
     log: Log,
     _default: DefaultGuard,
-    // With one dispatcher, an event whose first use is on another thread stays disabled.
+    // Kept because, with one dispatcher, an event that another thread used first stays disabled.
     _other: Dispatch,
 }
 
-// === impl Heard ===
+// === impl Recorded ===
 
-impl Heard {
+impl Recorded {
     fn begin() -> Self {
         let log = Log::default();
         let writer = log.clone();
@@ -59,7 +59,7 @@ impl Heard {
             .finish();
         let other = Dispatch::new(tracing_subscriber::registry());
         let default = tracing::subscriber::set_default(subscriber);
-        // For events whose first use was before there were two dispatchers.
+        // Events that were used before there were two dispatchers are enabled by this.
         tracing::callsite::rebuild_interest_cache();
         Self {
             log,
@@ -82,15 +82,15 @@ impl Heard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_wait_is_told_when_it_is_over() {
-    let heard = Heard::begin();
+async fn a_long_wait_is_logged_when_it_is_over() {
+    let recorded = Recorded::begin();
     // The last two wait for the window, until a second after the first fifty were answered.
     let service = Scripted::new(ms(20), |_| Answer::ok());
     let limited = Limited::new(Limits::default().rules(Rules::window()), service);
     limited.calls(52).await;
-    let told = heard.lines(true);
-    assert_eq!(told.len(), 2, "{told:?}");
-    for line in &told {
+    let logged = recorded.lines(true);
+    assert_eq!(logged.len(), 2, "{logged:?}");
+    for line in &logged {
         for word in [
             "DEBUG",
             "cause=\"window\"",
@@ -104,7 +104,7 @@ async fn a_long_wait_is_told_when_it_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_program_that_holds_every_body_and_waits_for_another_is_warned() {
-    let heard = Heard::begin();
+    let recorded = Recorded::begin();
     let two = NonZeroU32::new(2).expect("2 is not zero");
     let limits = Limits::default().in_flight(two);
     let limiter = Limiter::new(limits);
@@ -116,16 +116,16 @@ async fn a_program_that_holds_every_body_and_waits_for_another_is_warned() {
     let bodies = (call().await.expect("a head"), call().await.expect("a head"));
     let waits = tokio::spawn(call());
     sleep(ms(4_900)).await;
-    assert_eq!(heard.lines(false), Vec::<String>::new());
+    assert_eq!(recorded.lines(false), Vec::<String>::new());
     sleep(ms(200)).await;
-    let warned = heard.lines(false).join("\n") + &heard.lines(true).join("\n");
+    let warned = recorded.lines(false).join("\n") + &recorded.lines(true).join("\n");
     assert!(
         warned.contains("WARN") && warned.contains("read or drop response bodies"),
         "{warned}"
     );
     let lines = warned.lines().count();
     sleep(secs(60)).await;
-    let warned = heard.lines(false).len() + heard.lines(true).len();
+    let warned = recorded.lines(false).len() + recorded.lines(true).len();
     assert_eq!(warned, lines, "once");
     drop(bodies);
     drop(waits.await.expect("no panic").expect("a head"));
@@ -133,7 +133,7 @@ async fn a_program_that_holds_every_body_and_waits_for_another_is_warned() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_recorded_in_the_current_span() {
-    let heard = Heard::begin();
+    let recorded = Recorded::begin();
     let limits = Limits::default().in_flight(NonZeroU32::MIN);
     let limited = Limited::new(limits, Scripted::new(ms(300), |_| Answer::ok()));
     let span = tracing::info_span!("attempt", tds.wait.cause = Empty, tds.wait.seconds = Empty);
@@ -143,7 +143,7 @@ async fn a_wait_is_recorded_in_the_current_span() {
     call.instrument(span.clone()).await.expect("a response");
     span.in_scope(|| tracing::info!(target: "tower_tds_limits", "recorded"));
     drop(holds.await);
-    let lines = heard.lines(false);
+    let lines = recorded.lines(false);
     let recorded = lines.iter().find(|line| line.contains("recorded"));
     let recorded = recorded.expect("it is logged");
     let fields = r#"tds.wait.cause="in_flight" tds.wait.seconds=0.3"#;
@@ -152,20 +152,20 @@ async fn a_wait_is_recorded_in_the_current_span() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_told_and_what_goes_well_is_not() {
-    let heard = Heard::begin();
+async fn refusals_are_logged_and_success_is_not() {
+    let recorded = Recorded::begin();
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         100..=103 => Answer::status(423),
         104 => Answer::status(429).retry_after(3),
         105 => Answer::status(416),
         _ => Answer::ok(),
     }));
-    let told = || heard.lines(false);
+    let logged = || recorded.lines(false);
     limited.calls(100).await;
-    assert_eq!(told(), Vec::<String>::new());
-    // The first was alone, and fewer of ours would have avoided the others.
+    assert_eq!(logged(), Vec::<String>::new());
+    // The first refused request was alone. Fewer requests would have avoided the others.
     limited.calls(4).await;
-    let lines = told();
+    let lines = logged();
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(
         lines
@@ -180,27 +180,27 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         ("WARN", "calls of this credential wait wait=3s"),
         ("WARN", "too many connections"),
     ] {
-        let before = told().len();
+        let before = logged().len();
         limited.calls(1).await;
-        let told = told();
-        let [line] = &told[before..] else {
-            panic!("one line for {text}, and not {told:?}");
+        let logged = logged();
+        let [line] = &logged[before..] else {
+            panic!("one line for {text}, and not {logged:?}");
         };
         assert!(line.contains(what) && line.contains(text), "{line}");
     }
     assert!(
-        told()[3].contains("rung=Serial certificate=50"),
+        logged()[3].contains("rung=Serial certificate=50"),
         "{}",
-        told()[3]
+        logged()[3]
     );
     advance(secs(700)).await;
     limited.calls(1).await;
-    assert!(told()[6].contains("INFO") && told()[6].contains("rung=Strict"));
+    assert!(logged()[6].contains("INFO") && logged()[6].contains("rung=Strict"));
 }
 
-/// `Subscriber::enabled` may look at the limiter, too.
+/// `Subscriber::enabled` may read the limiter as well.
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_may_look_at_the_limiter_before_it_says_what_it_hears() {
+async fn a_subscriber_may_look_at_the_limiter_before_it_records_an_event() {
     let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));
     let limiter = limited.limiter.clone();
     let looks = dynamic_filter_fn(move |_, _| limiter.snapshot().granted < u64::MAX);

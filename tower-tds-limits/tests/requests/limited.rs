@@ -1,4 +1,4 @@
-//! A limiter in front of a scripted service, and those who call it.
+//! A limiter in front of a scripted service, and its callers.
 
 use std::convert::Infallible;
 
@@ -31,18 +31,18 @@ impl Limited {
         }
     }
 
-    /// One who waits for a permit.
+    /// A service whose calls wait for a permit.
     pub(crate) fn caller(&self) -> RequestLimit<Scripted> {
         RequestLimitLayer::new(self.limiter.clone()).layer(self.service.clone())
     }
 
-    /// One who does not wait.
+    /// A service whose calls are rejected if they would have to wait.
     pub(crate) fn shed(&self) -> RequestLimit<Scripted> {
         let layer = RequestLimitLayer::new(self.limiter.clone());
         layer.max_waiting(0).layer(self.service.clone())
     }
 
-    /// Makes so many calls at once, and waits for all of them.
+    /// Makes `calls` calls at once, and waits for all of them.
     pub(crate) async fn calls(&self, calls: usize) -> Vec<StatusCode> {
         let caller = self.caller();
         let mut tasks = JoinSet::new();

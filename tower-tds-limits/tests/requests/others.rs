@@ -70,8 +70,8 @@ async fn served(
     Ok(Response::new(Empty::new()))
 }
 
-/// Ten loops of quick calls; ten others are made after three seconds. Gives how many quick ones came
-/// in each second from then on.
+/// Runs ten loops of quick calls, and makes ten other calls after three seconds. Returns how many
+/// quick requests came in each second from then on.
 async fn beside_ten(fate: Fate, rules: Rules) -> Vec<usize> {
     beside_some(10, fate, rules).await
 }
@@ -208,7 +208,7 @@ async fn a_refused_connect_costs_no_permit() {
     assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
 }
 
-/// How many calls are made in each of sixteen seconds by twenty loops beside whatever `disturb` does.
+/// Returns how many calls twenty loops make in each of sixteen seconds while `disturb` runs.
 async fn beside(disturb: impl AsyncFnOnce(&Limited)) -> Vec<usize> {
     let limited = Limited::before(Scripted::new(ms(80), |_| Answer::ok()));
     let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! A service that answers by a script, and remembers when requests came.
+//! A service that answers by a script, and records when requests came.
 
 use std::{
     convert::Infallible,

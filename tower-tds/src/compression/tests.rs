@@ -4,7 +4,7 @@ use super::*;
 
 fn asked(request: http::request::Builder) -> HeaderMap {
     let request = request.body(RequestBody::default()).expect("a request");
-    ask(request).into_parts().0.headers
+    request_coded(request).into_parts().0.headers
 }
 
 #[test]

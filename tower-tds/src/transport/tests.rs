@@ -28,7 +28,7 @@ async fn a_handshake_that_nobody_answers_ends_and_gives_its_permit_back() {
     let url = format!("https://{address}").parse().expect("an address");
     let limiter = Limiter::new(Limits::default());
     let connector = secure(limiter.clone());
-    // Only a task waits for it, as in a pool whose request got another socket.
+    // Only a background task waits for the handshake, as if the request got another socket.
     let connect = tokio::spawn(connector.oneshot(url));
     let (mut socket, _) = silent.accept().await.expect("a socket");
     let hello = socket.read_u8().await.expect("the begin of a handshake");

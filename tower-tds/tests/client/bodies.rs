@@ -1,5 +1,5 @@
-//! Successes that break off, go silent, or stand in the way of other calls, as a user of the client
-//! meets them. The server writes raw bytes, so that it can do all that a server can.
+//! Bodies that end early, stall, or block other calls, through the assembled client. The server
+//! writes raw bytes, so that it can behave in any way.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -33,7 +33,7 @@ async fn get(client: &Client, url: String) -> Outcome {
     client.clone().oneshot(request.expect("a request")).await
 }
 
-/// The body of an answer that is these bytes, after which the server closes.
+/// The body of a response of these bytes, after which the server closes the connection.
 async fn body_of(answer: &[u8]) -> ResponseBody {
     body_from(&Server::start(answer).await).await
 }
@@ -118,7 +118,7 @@ async fn a_body_that_goes_silent_ends_by_an_error() {
         let mut body = response.expect("the head of a success").into_body();
         let frame = body.frame().await.expect("a part").expect("of it");
         assert_eq!(frame.into_data().expect("data"), "half");
-        // From here on only the silence takes time.
+        // From here on the time passes only in the stall.
         pause();
         let start = Instant::now();
         let error = body.frame().await.expect("an end").expect_err("of silence");

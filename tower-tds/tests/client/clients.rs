@@ -38,7 +38,7 @@ fn within(server: &Server, limits: Limits) -> Client {
         .expect("loopback is let through")
 }
 
-/// Calls 120 times, and once more after its token has died. A missing path is reported as such.
+/// Makes 120 calls, and one more after its token was revoked. A missing path is a `NotFound`.
 async fn is_the_whole_stack<S, B, R>(server: &Server, service: S, empty: fn() -> B) -> Summary
 where
     S: Service<Request<B>, Response = Response<R>, Error = Error> + Clone + Send + 'static,
@@ -130,7 +130,7 @@ async fn over_tower_https_decompression() {
         .layer(DecompressionLayer::new())
         .service(http);
     let path = "/v1/history/timetable?bytes=300000";
-    // Contract, "Data endpoints".
+    // The request header that the service defines for compression.
     let coded = Request::get(format!("{}{path}", server.base_url()))
         .header(CONTENT_ENCODING, "br,gzip")
         .body(Full::<Bytes>::default());

@@ -11,7 +11,7 @@ fn builder(server: &Server) -> Builder {
     Client::builder(&server.url(), &server.url(), credentials).loopback_http()
 }
 
-/// The body of an answer that is these bytes, after which the server closes.
+/// The body of a response of these bytes, after which the server closes the connection.
 async fn body_of(answer: &[u8]) -> ResponseBody {
     let server = Server::start(answer).await;
     let client = builder(&server).compression().build();
@@ -50,14 +50,14 @@ async fn a_coded_body_that_breaks_off_is_an_error_and_no_success() {
         assert_eq!(text.expect("it is whole"), "bar", "{coding}");
         for cut in 1..whole.len() {
             let part = &whole[..cut];
-            // Short of its length.
+            // Shorter than its announced length.
             let body = body_of(&coded(coding, whole.len(), part)).await;
             assert!(body.is_verifiable());
             let error = body.collect().await.expect_err("it breaks off");
             assert_eq!(error.kind(), Kind::Truncated, "{coding} {cut}: {error:?}");
             // The decoded bytes that its reader got.
             assert!(error.received() <= Some(3), "{coding} {cut}");
-            // The body has the announced length and still is cut.
+            // The body has the announced length, but its compressed data is cut.
             let error = text_of(&coded(coding, cut, part)).await;
             let error = error.expect_err("a part is missing");
             assert_eq!(error.kind(), Kind::Truncated, "{coding} {cut}: {error:?}");
@@ -134,7 +134,7 @@ async fn a_large_body_is_decoded_and_has_the_size_of_the_plain_one() {
     let plain = plain.expect("loopback").get(path).await.expect("data");
     assert_eq!(plain.headers()["content-length"], "300000");
     let coded = coded.expect("loopback").get(path).await.expect("data");
-    // The service gives plain bodies their length, and compressed ones none.
+    // The service announces the length of plain bodies only.
     assert!(!coded.headers().contains_key("content-length"));
     assert!(!coded.headers().contains_key("content-encoding"));
     let plain = plain.bytes().await.expect("a whole body");

@@ -1,4 +1,4 @@
-//! Which connection a request goes out on when the one before it failed, by what the server saw.
+//! The connection of a request after a failed one, as the server saw it.
 
 use std::{
     num::NonZeroU32,
@@ -183,7 +183,7 @@ async fn an_address_that_takes_no_connection_is_a_timeout_after_which_nothing_wa
     let url = format!("http://{address}");
     let client = server.client_of(&url, Limits::default(), 3);
     client.tokens().ready().await.expect("a token");
-    // From here on nothing happens but timers.
+    // From here on only timers act.
     pause();
     let start = Instant::now();
     let request = Request::post(&url).body(RequestBody::default());

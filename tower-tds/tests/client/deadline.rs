@@ -1,5 +1,5 @@
-//! One deadline, wherever it is set and whatever is slow: the caller has an answer or an error by then,
-//! and nothing is sent after it.
+//! One deadline, set in any way, with any slow part: the caller gets a response or an error by the
+//! deadline, and nothing is sent after it.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -91,7 +91,7 @@ where
 }
 
 fn default_limits() -> Limits {
-    // Permits in flight play no part, because no body is read.
+    // The number in flight does not matter, because no body is read.
     Limits::default().in_flight(NonZeroU32::MAX)
 }
 
@@ -235,7 +235,7 @@ async fn a_404_whose_body_hangs_is_a_404_within_any_deadline_and_sent_once() {
     }
 }
 
-/// One call that is answered; then its token is revoked, and the endpoint takes so long for the next.
+/// Makes one call. Then revokes its token, and delays all later tokens by `slow`.
 async fn revoked<S, B>(stack: &S, sim: &Sim, slow: Duration)
 where
     S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Error> + Clone,

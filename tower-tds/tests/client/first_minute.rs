@@ -1,4 +1,4 @@
-//! The errors of a first minute: each prints what stands in the table of `TROUBLES.md`.
+//! The errors of a first run: each prints the text in the first table of `TROUBLES.md`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -32,7 +32,7 @@ async fn prints(builder: Builder, target: &str) -> String {
         .to_string()
 }
 
-/// A proxy that wants a password.
+/// A proxy that requires a password.
 async fn locked_proxy() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -49,7 +49,7 @@ async fn locked_proxy() -> String {
     format!("http://{address}")
 }
 
-/// The output by trouble, with `{auth}` and `{base}` for the addresses of the two servers.
+/// The output by cause, with `{auth}` and `{base}` for the addresses of the two servers.
 async fn printed() -> BTreeMap<&'static str, String> {
     let (plain, secure) = (start(false).await, start(true).await);
     let (auth, base) = (plain.auth_url(), plain.base_url());
@@ -118,8 +118,8 @@ async fn printed() -> BTreeMap<&'static str, String> {
 async fn each_prints_what_stands_in_the_table() {
     let mut printed = printed().await;
     let table = include_str!("../../TROUBLES.md").split("\n## ").nth(1);
-    let rows = table.expect("the first minute").lines();
-    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| what is wrong"));
+    let rows = table.expect("the table of a first run").lines();
+    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| cause |"));
     for row in rows {
         let (what, text) = row
             .trim_matches(['|', ' '])

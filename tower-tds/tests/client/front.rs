@@ -1,4 +1,4 @@
-//! The client as its users meet it: paths, bodies, certificates, proxies, the end.
+//! The public interface of the client: paths, bodies, certificates, proxies, shutdown.
 
 use std::{future::IntoFuture, time::Duration};
 
@@ -32,7 +32,7 @@ fn client(server: &Server, base: &str) -> Client {
     built.expect("loopback is let through")
 }
 
-/// Longer than anything here takes.
+/// Longer than any operation of these tests.
 const HANGS: Duration = Duration::from_secs(60);
 
 #[derive(Debug, serde::Deserialize)]
@@ -55,7 +55,7 @@ async fn a_path_a_whole_address_and_a_request_reach_the_service() {
         .await
         .expect("JSON");
     assert_eq!(named.name, "bus");
-    // Contract, "Data endpoints": they are for GET.
+    // The simulated service accepts only GET.
     let head = Request::head("/v1/live/bus").body(()).expect("a request");
     let refused = client.request(head).await.expect_err("no GET");
     assert_eq!(refused.status(), Some(StatusCode::METHOD_NOT_ALLOWED));
@@ -132,7 +132,7 @@ async fn a_body_comes_whole_in_pieces_or_in_frames() {
     }
 }
 
-/// Answers one request of each connection, and gives the heads that it saw.
+/// Answers one request of each connection, and returns the heads of the requests.
 async fn echo() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -284,7 +284,7 @@ async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller
     config.tls = true;
     let server = start(config).await;
     let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
-    // The token's tunnel is quick, and those of the data are not.
+    // The tunnel for the token is quick. The tunnels for data are slow.
     let slow = |n| Duration::from_millis(if n == 0 { 0 } else { 600 });
     let (address, mut seen) = slow_proxy(slow).await;
     let client = builder(&server, server.base_url())
@@ -376,7 +376,10 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
     with_alpn.alpn_protocols = vec![b"h2".to_vec()];
     let cases = [
         (plain().root_certificate(b"no PEM"), "root certificate"),
-        (plain().tls(tls()).root_certificate(b"any"), "ignored"),
+        (
+            plain().tls(tls()).root_certificate(b"any"),
+            "root_certificate",
+        ),
         (secure().proxy("not an address"), "proxy"),
         (plain().tls(with_alpn), "ALPN"),
         (secure().proxy("socks5://127.0.0.1:1080"), "proxy"),
@@ -401,7 +404,7 @@ async fn a_call_that_took_anothers_connection_is_seen_to_its_end() {
     faults.before_head = "400ms".parse().expect("a delay");
     server.sim().set_faults(faults);
     let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
-    // The token's tunnel and the first call's are quick, and any other is not.
+    // The tunnels of the token and of the first call are quick. All others are slow.
     let slow = |n| Duration::from_secs(if n < 2 { 0 } else { 5 });
     let (address, _seen) = slow_proxy(slow).await;
     let client = builder(&server, server.base_url())
@@ -412,7 +415,7 @@ async fn a_call_that_took_anothers_connection_is_seen_to_its_end() {
     client.tokens().ready().await.expect("a token");
     let first = tokio::spawn(client.get("/v1/live/bus").into_future());
     sleep(Duration::from_millis(150)).await;
-    // It begins to connect, and takes the first one's connection when that is free.
+    // The second call begins to connect, and then gets the free connection of the first call.
     let second = tokio::spawn(client.get("/v1/live/bus").into_future());
     let first = first.await.expect("no panic").expect("data");
     first.bytes().await.expect("a whole body");

@@ -1,5 +1,5 @@
-//! A call that hangs ends at its deadline, wherever it hangs, and sends nothing after it: over pipes to the
-//! simulator, under paused time.
+//! A call that hangs in any stage ends at its deadline, and sends nothing after it. The simulator
+//! is connected by pipes, under paused time.
 
 use std::{
     future::pending,
@@ -164,7 +164,7 @@ async fn wherever_a_call_hangs_it_ends_at_its_deadline_and_sends_nothing_after()
             client.tokens().ready().await.expect("a token");
         }
         sim.set_faults(faults(place));
-        // The token request took the one permit. This takes the one place in flight.
+        // The token request took the only permit. This call takes the only place in flight.
         let before = match place {
             Place::InFlight => Some(client.get("/v1/live/bus").await.expect("a head")),
             _ => None,

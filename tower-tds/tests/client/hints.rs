@@ -1,5 +1,5 @@
-//! Two crates read how long to wait, and two read challenges. One list of examples tests each pair. The
-//! limits alone read whole seconds, and take any other wait for no hint.
+//! Two crates read `Retry-After`, and two read `WWW-Authenticate`. One list of examples tests each
+//! pair. The limits read only whole seconds, and ignore any other value.
 
 use std::time::Duration;
 

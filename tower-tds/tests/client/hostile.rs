@@ -1,4 +1,5 @@
-//! A server that means harm. Each call ends in a typed error at its deadline at the latest, in little memory.
+//! A hostile server. Each call ends with a typed error, at its deadline at the latest, and uses
+//! little memory.
 
 use std::{io::Write as _, sync::LazyLock, time::Duration};
 
@@ -35,7 +36,7 @@ enum Attack {
     Trailers,
     /// A 503 whose body never ends.
     EndlessError,
-    /// A 503 with a body that is a thousand times as large as it is coded.
+    /// A 503 with a body that is a thousand times as large when it is decoded.
     BombError,
     /// Two different lengths.
     TwoLengths,
@@ -127,7 +128,7 @@ async fn harm(mut stream: TcpStream, attack: Attack) -> Option<()> {
     }
 }
 
-/// Made before the calls, because that takes as long as their deadline.
+/// Created before the calls, because its creation takes as long as their deadline.
 static BOMB: LazyLock<Vec<u8>> = LazyLock::new(bomb);
 
 /// 64 MiB of zeros in 64 KiB.

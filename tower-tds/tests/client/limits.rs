@@ -1,4 +1,4 @@
-//! Errors of calls that the limits kept back, and that the server never saw.
+//! Errors of calls that the limits ended before they were sent.
 
 use std::{future::pending, num::NonZeroU32, time::Duration};
 
@@ -52,7 +52,7 @@ async fn a_call_that_got_no_socket_in_time_is_told_that_it_was_kept_back() {
     let server = Server::start(b"").await;
     let data = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", data.local_addr().expect("an address"));
-    // It never closes: the only data socket counts for half a minute after its call hung up.
+    // The server never closes: the only data socket counts for 30 s after its call was cancelled.
     tokio::spawn(async move {
         let (mut socket, _) = data.accept().await.expect("a socket");
         server::read(&mut socket).await.expect("a call");

@@ -29,10 +29,10 @@ impl io::Write for Log {
     }
 }
 
-/// Listens on this thread.
+/// Sets the subscriber of this thread.
 ///
-/// With a single dispatcher, tracing lets the thread that first meets a callsite decide for all
-/// threads. So there is always a second one.
+/// With a single dispatcher, tracing caches the interest of the first thread at a callsite for all
+/// threads. A second dispatcher prevents that.
 pub(crate) fn listen(subscriber: impl Subscriber + Send + Sync) -> DefaultGuard {
     static SECOND: LazyLock<Dispatch> =
         LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));

@@ -6,7 +6,8 @@ use tds_sim::{Config, Server};
 use tokio::task::spawn_blocking;
 use tower_tds::Builder;
 
-/// Downloads as the cookbook does, and gives what came, and what the process had resident at most, in KiB.
+/// Downloads like the cookbook. Returns the number of bytes, and the largest resident size of the
+/// process in KiB.
 async fn download() -> (usize, usize) {
     let client = Builder::from_env().expect("it is set").loopback_http();
     let client = client.build().expect("loopback is let through");

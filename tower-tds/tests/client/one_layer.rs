@@ -1,4 +1,4 @@
-//! The whole stack as one layer over clients that are not ours, and under tower's own layers.
+//! The whole stack as one layer, over other HTTP clients and under tower's own layers.
 
 use std::{
     convert::Infallible,
@@ -35,7 +35,7 @@ async fn setup() -> (Server, TdsLayer, Http) {
     within(Limits::default(), usize::MAX).await
 }
 
-/// With a client that keeps so many idle sockets.
+/// The same, with a client that keeps `idle` idle sockets.
 async fn within(limits: Limits, idle: usize) -> (Server, TdsLayer, Http) {
     let server = Server::start(Config::default()).await.expect("a free port");
     let limiter = Limiter::new(limits);
@@ -143,7 +143,7 @@ async fn an_error_answer_leaves_its_socket_to_the_token() {
     let first = call().await.expect("data").into_body().collect().await;
     first.expect("a whole body");
     server.sim().revoke_all();
-    // The refusal's own socket is the only one, and the successor's request needs it.
+    // The refused call has the only socket, and the next token request needs it.
     let second = call().await.map(drop);
     assert_eq!(second.map_err(|error| error.to_string()), Ok(()));
     assert_eq!(server.ledger().summary().token_posts, 2);

@@ -1,4 +1,4 @@
-//! Callers beside slow or lost calls, over sockets: by what the service saw.
+//! Other callers beside slow or lost calls, over sockets, as the service saw them.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tower::ServiceExt;
 use tower_tds::{Client, Credentials, RequestBody};
 
-/// A simulated service, and those who call it.
+/// A simulated service and its callers.
 struct Called {
     server: Arc<Server>,
     client: Client,
@@ -19,7 +19,7 @@ struct Called {
 // === impl Called ===
 
 impl Called {
-    /// So many call without a pause, and the service is like this.
+    /// Starts the service with `faults`, and `callers` tasks that call it without a pause.
     async fn by(callers: usize, faults: Faults) -> Self {
         let server = Server::start(Config::default()).await;
         let server = Arc::new(server.expect("loopback has free ports"));
@@ -50,14 +50,14 @@ impl Called {
         format!("{}/v1/live/bus?by={who}", self.server.base_url())
     }
 
-    /// When those who call like this came, since the server's start.
+    /// The arrivals of calls with `by={who}`, since the server's start.
     fn arrivals(&self, who: &str) -> Vec<Duration> {
         let all = self.server.ledger().arrivals().into_iter();
         let like = all.filter(|arrival| arrival.target.ends_with(who));
         like.map(|arrival| arrival.at).collect()
     }
 
-    /// How many quick calls came in each full second after `begin`.
+    /// The number of quick calls in each full second after `begin`.
     fn by_second(&self, begin: Duration, seconds: u64) -> Vec<usize> {
         let quick = self.arrivals("quick");
         let of = |second: u64| {
@@ -71,7 +71,7 @@ impl Called {
         (0..seconds).map(of).collect()
     }
 
-    /// Makes ten slow calls. Gives when the last of them came.
+    /// Makes ten slow calls. Returns the arrival of the last.
     async fn ten_slow(&mut self) -> Duration {
         for _ in 0..10 {
             let call = get(self.client.clone(), self.url("slow"));
@@ -91,7 +91,7 @@ fn slow(answered_after: &str) -> Faults {
     faults
 }
 
-/// Whatever it comes to: the ledger has what counts.
+/// Ignores the result: the ledger has the counts.
 async fn get(client: Client, url: String) {
     let request = Request::get(url).body(RequestBody::default());
     let response = client.oneshot(request.expect("a request")).await;
@@ -100,7 +100,7 @@ async fn get(client: Client, url: String) {
     }
 }
 
-/// Whether one of three runs shows it: a machine that stands still for a second leaves none of its callers any.
+/// Whether one of three runs passes. On a machine that stalls for a second, no caller is served.
 async fn one_of_three<F>(run: impl Fn() -> F, least: usize)
 where
     F: Future<Output = Vec<usize>>,
@@ -116,8 +116,8 @@ where
     panic!("{seen:?}");
 }
 
-/// Ten heads that come after so long: the others have half of the rate from the second second on, and when the heads
-/// are there.
+/// Ten response heads that arrive after `after`. The other callers have half of the rate from the
+/// second second on, also when the heads arrive.
 async fn beside_ten_heads(after: &str) -> Vec<usize> {
     let mut faults = slow("80ms");
     faults.before_head_of = Some((String::from("slow"), after.parse().expect("a fixed delay")));
@@ -144,7 +144,7 @@ async fn after_resets() -> Vec<usize> {
     let last = called.arrivals("quick").into_iter().max();
     let begin = last.expect("there were some") + Duration::from_secs(2);
     sleep(Duration::from_secs(13)).await;
-    // While the connections are cut, each call is lost, and keeps its own permit for eleven seconds.
+    // Each call during the resets is lost, and holds its own permit for eleven seconds.
     called.by_second(begin, 10)
 }
 

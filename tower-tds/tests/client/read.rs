@@ -1,4 +1,4 @@
-//! Bodies that break off, stall or drip: they end within the bounds of the client, under paused time.
+//! Bodies that end early, stall or trickle end within the bounds of the client, under paused time.
 
 use std::{
     collections::VecDeque,
@@ -150,7 +150,7 @@ async fn a_silence_is_the_read_timeout_and_begins_with_the_wait() {
         let client = client(steps, false);
         let mut body = client.get("/v1/live/bus").await.expect("a head");
         assert!(body.chunk().await.is_ok());
-        // A slow reader is no silence.
+        // A slow reader causes no read timeout.
         sleep(seconds(600)).await;
         let start = Instant::now();
         let error = body.chunk().await.expect_err("nothing comes");
@@ -197,7 +197,7 @@ async fn a_body_that_breaks_off_is_truncated_and_has_ended() {
     assert!(body.is_end_stream() && body.frame().await.is_none());
 }
 
-/// So that a task can hold a reference to one across an await.
+/// `Sync`, so that a task can hold a reference to it across an await.
 #[test]
 fn responses_cross_threads() {
     fn is_plain<T: Send + Sync + Unpin + 'static>() {}
@@ -234,7 +234,7 @@ async fn over_a_socket_a_stalled_body_ends_at_the_deadline_of_call_or_client() {
             (error.kind(), error.gave_up()),
             (Kind::Timeout, Some(GiveUp::Deadline))
         );
-        // The broken body gives its permit back.
+        // The failed body releases its permit.
         client.limiter().idle().await;
     }
     assert_eq!(server.ledger().summary().data_calls, 2);

@@ -59,8 +59,8 @@ async fn a_401_brings_one_new_token_and_one_more_attempt_whether_it_says_why_or_
         let client = client(&server);
         let error = refused(&client, &server).await;
         assert_eq!((error.kind(), error.attempts()), (kind, 2), "{body}");
-        // The next refresh takes two refusals in a row and twenty seconds: no call requests it, and
-        // none is sent again.
+        // The next refresh needs two refusals in a row and twenty seconds. So no call requests one,
+        // and no call is sent again.
         for _ in 0..3 {
             let error = refused(&client, &server).await;
             assert_eq!((error.kind(), error.attempts()), (kind, 1), "{body}");
@@ -133,7 +133,7 @@ where
         stack.clone().oneshot(request.expect("a request"))
     };
     get().await.expect("data");
-    // Old enough for its end to be news.
+    // Old enough, so that its expiry is a new event.
     sleep(Duration::from_secs(120)).await;
     sim.revoke_all();
     drop(get().await);
@@ -142,7 +142,7 @@ where
     (healed, sim.ledger().summary().token_posts)
 }
 
-/// Takes each error with a 401 for a refusal.
+/// Reads each error with a 401 as a refusal.
 #[derive(Clone)]
 struct ByStatus;
 
@@ -193,7 +193,7 @@ where
         [origin.expect("an origin")],
         Limiter::new(Limits::default()),
     );
-    // No retry is paid for: a resend after a refused token is free.
+    // A resend after a refused token costs no budget.
     let broke = TpsBudget::new(Duration::from_secs(10), 0, 0.0);
     ServiceBuilder::new()
         .layer(layer.retry(RetryLayer::new().budget(Arc::new(broke))))
@@ -236,7 +236,7 @@ async fn a_service_that_refuses_every_fresh_token_sees_the_calls_that_are_made_a
         let number = if is_token { &asked } else { &all }.fetch_add(1, Ordering::Relaxed);
         async move {
             if !is_token {
-                // So long that a new token finds many under way.
+                // So long that many calls are in flight when a new token arrives.
                 sleep(Duration::from_secs(5)).await;
                 return status(401, "invalid token");
             }
@@ -267,7 +267,7 @@ async fn a_service_that_refuses_every_fresh_token_sees_the_calls_that_are_made_a
     let hours = start.elapsed().as_secs() / 3_600 + 1;
     let (calls, posts) = (calls.load(Ordering::Relaxed), posts.load(Ordering::Relaxed));
     assert!(posts <= 16 * hours, "{posts}");
-    // Each new token is tried by those whose calls are under way.
+    // Each new token is used by the calls in flight at that time.
     assert!(calls <= 12_000 + 20 * posts, "{calls}");
 }
 

@@ -124,7 +124,8 @@ async fn a_wait_for_a_token_is_in_the_span_of_its_attempt() {
     let late = TokenFault::Slow(Duration::from_secs(3));
     slow.token.push(Scripted::new(late, When::Always));
     sim.set_faults(slow);
-    // Late for the first, which gives up, and for the second; the third needs none; the last is refused.
+    // Too late for the first call, which ends, and late for the second. The third call needs no
+    // wait. The last is refused.
     let deadline = DeadlineAt(Instant::now() + Duration::from_secs(1));
     let late = call(&sim, &layer, |request| {
         request.extensions_mut().insert(deadline);
@@ -217,7 +218,7 @@ async fn two_clients_on_one_recorder_are_told_apart_by_their_names() {
         r#"tds_calls_total{kind="success",client="day"} 2"#,
         r#"tds_calls_total{kind="success",client="night"} 1"#,
         r#"tds_attempts_total{kind="success",client="night"} 1"#,
-        // With the token's.
+        // Including the token request.
         r#"tds_granted_total{client="day"} 3"#,
         r#"tds_granted_total{client="night"} 2"#,
         r#"tds_permits_quota{client="day"} 50"#,
@@ -257,7 +258,7 @@ async fn a_call_and_its_attempts_have_the_names_of_opentelemetry_and_no_query() 
     assert!(whole.contains("http.response.status_code=200"), "{whole}");
     assert!(whole.contains("http.request.resend_count=1"), "{whole}");
     for (attempt, status, resent) in [(first, 503, false), (second, 200, true)] {
-        // Inside of the call's.
+        // Inside the span of the call.
         let (call, attempt) = attempt.split_once(":tds.attempt{").expect(attempt);
         assert!(call.contains("tds.call{"), "{call}");
         assert!(same(attempt).contains(asked), "{attempt}");

@@ -25,7 +25,7 @@ struct Shared {
 // === impl Server ===
 
 impl Server {
-    /// Answers data calls by these bytes, and hangs up after `/close`.
+    /// Answers data calls with these bytes, and closes the connection after `/close`.
     pub(crate) async fn start(answer: &[u8]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -55,7 +55,7 @@ impl Server {
 // === impl Shared ===
 
 impl Shared {
-    /// Gives how many like it there were, this one included.
+    /// Returns the number of such requests, including this one.
     fn note(&self, what: &str) -> usize {
         let mut seen = self.seen.lock().expect("nobody panicked");
         seen.push(what.to_owned());

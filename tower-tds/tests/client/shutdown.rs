@@ -1,4 +1,4 @@
-//! The end of a client: no more calls, and a bounded wait for what is under way.
+//! The shutdown of a client: no new calls, and a bounded wait for calls in flight.
 
 use std::{future::IntoFuture, num::NonZeroU64, time::Duration};
 

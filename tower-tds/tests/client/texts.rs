@@ -1,4 +1,4 @@
-//! Error texts of the assembled client: what is wrong, where, and what to do about it there.
+//! Error texts of the assembled client: the failure, its address, and the next step.
 
 use http::Request;
 use tower::ServiceExt;
@@ -52,7 +52,7 @@ async fn a_foreign_origin_is_called_that() {
     .await;
     let line = error.to_string();
     assert_eq!(error.kind(), Kind::InvalidRequest);
-    assert!(line.contains("foreign origin"), "{line}");
+    assert!(line.contains("origin that may not see the token"), "{line}");
     assert!(
         !line.contains("absolute uri") && !line.contains("layer"),
         "{line}"

@@ -1,4 +1,4 @@
-//! Connections: by the user's own connector, or as the environment defines.
+//! Connections with the user's own connector, and with the proxies of the environment.
 
 use std::{
     env,
@@ -91,7 +91,7 @@ fn settings_beside_a_connector_are_told_to_be_ignored() {
         assert!(error.to_string().contains("connector"), "{error}");
     }
     given().build().expect("a connector");
-    // Plain http to another machine stays what it is.
+    // A connector does not allow plain http to another machine.
     let credentials = Credentials::new("id", "s3cr3t").expect("usable");
     let data = "http://data.example.org";
     let plain = Client::builder("https://auth.example.org", data, credentials);
@@ -228,7 +228,7 @@ fn of_the_proxies_in_the_environment_the_right_one_is_asked() {
     let said = built_with("proxies", &[("HTTPS_PROXY", named), ("NO_PROXY", hosts)]);
     assert!(!said.contains("password of the proxy"), "{said}");
     assert_eq!((asked.load(SeqCst), not_asked.load(SeqCst)), (2, 0));
-    // A proxy that expects TLS would be shown the credentials in clear.
+    // A proxy that expects TLS would get the credentials unencrypted.
     let said = built_with("proxies", &[("https_proxy", "https://ann:s3cr3t@proxy")]);
     assert!(
         said.contains("http://host:port") && !said.contains("s3cr3t"),

@@ -1,5 +1,5 @@
-//! Troubles, and how each looks from outside: one line of status, the log at `info`, a metric. The
-//! table in `TROUBLES.md` has the same rows.
+//! Failures in operation, and the status line, log at `info` and metric of each. The second table
+//! of `TROUBLES.md` has the same rows.
 
 use std::{thread, time::Duration};
 
@@ -27,7 +27,7 @@ struct Seen {
     metrics: String,
 }
 
-/// Its status is that which fits `expected`, if one does within three seconds.
+/// `status` is the first status that fits `expected`, or the last one after three seconds.
 async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
     let log = Log::default();
     let writer = log.clone();
@@ -98,7 +98,7 @@ async fn stripped(service: Sim) -> String {
     format!("http://{address}")
 }
 
-/// Causes each trouble and returns its output.
+/// Causes the failure `what`, and returns its output.
 async fn looks(what: &str, expected: &str) -> Seen {
     let (mut config, mut calls) = (Config::default(), 3);
     let stalls = "stall:3600s".parse().expect("a fault");
@@ -164,7 +164,7 @@ fn fits(line: &str, text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Asserts that the output of a trouble matches its row.
+/// Asserts that the output of a failure matches its row.
 async fn check(row: &str) {
     let columns: Vec<_> = row.trim_matches(['|', ' ']).split(" | ").collect();
     let [what, status, log, metric] = columns[..] else {
@@ -178,7 +178,7 @@ async fn check(row: &str) {
     let metric = metric.trim_matches('`');
     let has = seen.metrics.lines().any(|line| fits(line, metric));
     assert!(has, "{what}: {}\nhas not: {metric}", seen.metrics);
-    // It is an evening's log, and not a call's.
+    // The log has a few lines per failure, not one per call.
     let lines = seen.log.lines().count();
     assert!(lines <= 20, "{what}: {lines} lines\n{}", seen.log);
 }
@@ -186,9 +186,9 @@ async fn check(row: &str) {
 #[test]
 fn each_trouble_looks_as_its_table_says() {
     let table = include_str!("../../TROUBLES.md").split("\n## ").nth(2);
-    let rows = table.expect("at night").lines();
-    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| what is wrong"));
-    // Each has log and metrics to itself by its thread, and they do not wait for each other.
+    let rows = table.expect("the table of failures in operation").lines();
+    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| cause |"));
+    // One thread per row, because log and metrics are per thread.
     let threads: Vec<_> = rows
         .map(|row| {
             thread::spawn(move || {

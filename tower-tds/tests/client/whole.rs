@@ -1,4 +1,4 @@
-//! The whole stack against the simulated service on sockets. What counts is what that saw.
+//! The whole stack against the simulated service on sockets. The tests check the service's ledger.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -128,7 +128,7 @@ async fn a_token_endpoint_that_nobody_vouches_for_is_not_tried_again() {
 async fn slow_downloads_at_once_stay_inside_the_limits() {
     let server = start(Config::default()).await;
     let client = client(&server, Limits::default());
-    // Two seconds each, in pieces; more of them than there are sockets.
+    // Bodies of two seconds each, and more of them than sockets.
     let urls = (0..90).map(|n| {
         let size = "bytes=131072&rate=65536&framing=chunked";
         format!("{}/v1/history/day-{n}?{size}", server.base_url())
@@ -263,7 +263,7 @@ async fn callers_that_hang_up_never_make_it_one_socket_too_many() {
             if n % 2 == 0 {
                 return call.await.map(drop);
             }
-            // Hang up after some polls, each caller after another number of them.
+            // Cancels after some polls, each caller after a different number.
             let mut polls = n % 11;
             let mut call = std::pin::pin!(call);
             std::future::poll_fn(|cx| {
@@ -340,7 +340,7 @@ async fn a_token_goes_to_no_other_origin() {
 
 #[tokio::test]
 async fn refusals_that_pass_are_tried_again() {
-    // Every other call is answered with 503; the one after it is well.
+    // Every second call gets a 503, and the next one succeeds.
     let mut config = wide();
     config
         .faults
@@ -375,7 +375,7 @@ async fn plain_http_needs_to_be_let_through_and_only_on_this_machine() {
     let error = build("http://data.example.org", true).expect_err("not this machine");
     let text = error.to_string();
     assert!(text.contains("https"), "{text}");
-    // The line has its cause, and the chain does not have it again.
+    // The line contains the cause, and the chain does not repeat it.
     let mut causes =
         std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
     assert!(

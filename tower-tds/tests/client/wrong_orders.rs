@@ -1,4 +1,4 @@
-//! Stacks that are put together wrongly and do not compile: the compiler's message names what is missing.
+//! Wrong stacks that do not compile: the compiler's message names the missing part.
 
 use std::{
     env, fs,
@@ -69,7 +69,7 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
 const IN_ORDER: &str =
     "or check the order of the layers: `ReadError` reads what the layer right below returns";
 
-/// The same, put right.
+/// The corrected stacks.
 const RIGHT: [&str; 3] = [
     ".layer(RetryLayer::new()).map_err(into_error)[limit][token].layer(ClassifyLayer::new()).service(http)",
     ".layer(tds.retry(RetryLayer::new().replay(|_: &RequestBody| None))).service(uploads)",
@@ -85,7 +85,7 @@ struct Crates {
 // === impl Crates ===
 
 impl Crates {
-    /// The files of the latest build of `tower_tds`. Of the others there may be several.
+    /// The files of the latest build of `tower_tds`. There may be several builds.
     fn find() -> Self {
         let this = env::current_exe().expect("this test");
         let mut crates = Self {

@@ -62,16 +62,16 @@ impl Callers {
 }
 
 impl Callers {
-    /// Permits that unpolled calls held, in seconds of one permit: each costs its own.
+    /// The time for which unpolled calls held their permits, in permit-seconds.
     pub(crate) fn held(&self) -> u64 {
         let kept = self.ends.iter().filter(|((_, end), _)| end == "kept");
         kept.map(|(_, count)| count * KEPT.as_secs()).sum()
     }
 
-    /// Calls that failed although no fault of that time excuses it.
+    /// Calls that failed without a fault at that time.
     ///
-    /// A revocation soon after another may fail up to 15 calls: a refused token is replaced at once only four
-    /// times in a row, and then every five minutes.
+    /// A revocation soon after another may fail up to 15 calls, because a refused token is replaced
+    /// at once only four times in a row, and then every five minutes.
     pub(crate) fn unexcused(&self, revocations: u64) -> Vec<(Option<Fault>, &str, u64)> {
         let is_excused = |fault, end: &str, count| match fault {
             Some(Fault::Revoked | Fault::SecretRotated) => {
@@ -146,7 +146,7 @@ async fn one(mut rng: Rng, end: Instant, sim: Sim, layer: TdsLayer, latest: Late
         };
         let fault = *latest.lock().expect("no panic");
         if ended != "ok" && ended != "cancelled" && ended != "kept" {
-            // A failed caller does not try again at once.
+            // A caller pauses after a failure.
             sleep(Duration::from_millis(rng.u64(100..1_000))).await;
         }
         *callers.ends.entry((fault, ended)).or_default() += 1;

@@ -17,7 +17,7 @@ use tower::ServiceExt;
 
 use crate::URL;
 
-/// The secret that the identity provider accepts at the time.
+/// The secret that the identity provider accepts at the moment.
 pub(crate) type Secret = Arc<Mutex<String>>;
 
 /// The latest fault, until a while after its end.
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     Resets,
     /// Bodies end early.
     Truncated,
-    /// The service stands still for up to three seconds at a time.
+    /// The service stalls for up to three seconds at a time.
     Stalls,
     /// Bodies pause for two seconds.
     SlowBodies,
@@ -84,7 +84,7 @@ impl Fault {
 // === impl Script ===
 
 impl Script {
-    /// A fault every two to four minutes, and a stranger each six hours.
+    /// A fault every two to four minutes, and a stranger every six hours.
     pub(crate) fn new(seed: u64, length: Duration, latest: Latest) -> Self {
         let mut rng = Rng::with_seed(seed);
         let (mut faults, mut at) = (Vec::new(), Duration::from_secs(60));

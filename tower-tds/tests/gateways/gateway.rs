@@ -12,7 +12,7 @@ use crate::{
     program::{Program, find, free, say},
 };
 
-/// Which gateway, and how it counts.
+/// The gateway, and its way of counting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Nginx {
@@ -30,7 +30,7 @@ pub(crate) struct Gateway {
     records: Records,
 }
 
-/// Where its log comes from.
+/// The source of its log.
 #[derive(Debug)]
 enum Records {
     Program {

@@ -7,8 +7,8 @@ use crate::{
     stranger::STRANGER,
 };
 
-/// Reads a line of its log: status, milliseconds at the count, milliseconds taken, sockets, whose
-/// it was. Gives none for a stranger's.
+/// Reads a line of its log: status, milliseconds at the count, milliseconds taken, sockets, and the
+/// client. Returns `None` for a line of the stranger.
 pub(crate) fn read(line: &str) -> Option<Line> {
     let mut words = line.split(' ');
     let status = words.next()?.parse().ok()?;
@@ -32,7 +32,7 @@ pub(crate) fn command(
     // HAProxy's own times begin with the connection or the first byte; the variable is the time of
     // the count. Without `http-no-delay` HAProxy makes the kernel wait 200 ms for full segments. On
     // a loopback interface they are of 64 KiB, which no network has. Of two threads that write to
-    // standard output at once, one gives its line up after a few attempts.
+    // standard output at once, one drops its line after a few attempts.
     let config = format!(
         "global
     log stdout format raw local0

@@ -104,7 +104,7 @@ pub(crate) async fn drive(
     drive_by(TASKS, Duration::ZERO, client, front, load, calls).await
 }
 
-/// The same by so many tasks that each wait for so long after a call, and begin one after the other.
+/// The same with `tasks` tasks. They start one after the other, and wait for `gap` after each call.
 pub(crate) async fn drive_by(
     tasks: u32,
     gap: Duration,
@@ -147,7 +147,7 @@ async fn whole<B: Body<Error: Display>>(
     }
 }
 
-/// The house stack, for data through `front` and for tokens from the service itself.
+/// The crate's stack, for data through `front` and for tokens from the service itself.
 pub(crate) fn client(service: &Server, front: SocketAddr) -> Client {
     within(Limits::default(), service, front)
 }
@@ -180,7 +180,7 @@ pub(crate) fn bare(service: &Server, _: SocketAddr) -> impl Caller + use<> {
         })
 }
 
-/// The house stack, but for what follows a 416.
+/// The crate's stack without its reaction to a 416.
 pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
     let token = service.sim().token(service.client_id()).expect("a token");
     let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");

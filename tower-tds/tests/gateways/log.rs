@@ -1,4 +1,4 @@
-//! The access log of a gateway, and what follows from it. Knows nothing of the limiter.
+//! The access log of a gateway, and figures from it. It shares no code with the limiter.
 
 /// The requests of a run, by the time at which the gateway saw them.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Log {
         self.lines.len()
     }
 
-    /// When the last request that it knows of ended.
+    /// The end of the last request in the log.
     pub(crate) fn last(&self) -> Option<i64> {
         self.lines.iter().map(|line| line.ended).max()
     }
@@ -74,7 +74,7 @@ impl Log {
         sockets.max().unwrap_or_default()
     }
 
-    /// How many the gateway saw before the millisecond `at`.
+    /// The number of requests before the millisecond `at`.
     fn before(&self, at: i64) -> i64 {
         self.lines.partition_point(|line| line.at < at) as i64
     }
@@ -88,9 +88,9 @@ impl Log {
             .unwrap_or_default()
     }
 
-    /// The largest sum that a sliding-window counter can have come to at any of the requests,
-    /// whenever its windows begin: of the window before what overlaps the last second, and all of
-    /// the current one. The clock has milliseconds, so a thousand alignments are all there are.
+    /// The largest estimate of a sliding-window counter at any request, for any start of its
+    /// windows. The estimate is the current window, and the part of the previous one that overlaps the last
+    /// second. The clock has milliseconds, so there are a thousand starts.
     pub(crate) fn largest_estimate(&self) -> f64 {
         let mut largest = 0;
         for line in &self.lines {

@@ -1,11 +1,13 @@
 //! Real gateways: nginx and HAProxy count requests and connections, and their logs decide.
 //!
-//! Each run is 200 tasks with the assembled client, through a gateway to the simulated service,
-//! calm or with a relay in between that makes the network rough; the simulated service itself is
-//! met behind the relay too. Asserted of every run, whatever the machine's load: no call is lost,
-//! none is refused, in no alignment does the log's estimate of a weighing counter exceed 50, and
-//! there are never more than 60 sockets. How fast it went is printed; the whole set asserts the
-//! bars as well, the part of it that runs by default only that nothing stood still.
+//! In each run, 200 tasks use the assembled client through a gateway to the simulated service. The
+//! network is calm, or a relay adds delays. Some runs have the relay and no gateway.
+//!
+//! Each run asserts, under any load of the machine: no call is lost or refused, the log's estimate
+//! of a weighing counter never exceeds 50, and there are never more than 60 sockets. For buckets
+//! with a small burst, at most one call in 25 may be refused. The throughput is printed. The whole
+//! set also asserts the bars of throughput. The part that runs by default only asserts that the
+//! calls did not stall.
 //!
 //! The whole set takes about 35 minutes:
 //! `cargo test --release -p tower-tds --test gateways the_whole -- --ignored --nocapture --test-threads 1`
@@ -37,7 +39,8 @@ use self::{
     stranger::{Comes, Visit, Visited},
 };
 
-/// The part that every test run has: a fifth of the calls, and all cells at once, since each mostly waits.
+/// The part that runs by default: a fifth of the calls, all cells at once, because each mostly
+/// waits.
 async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
     let mut runs = JoinSet::new();
     for (load, way) in cells {
@@ -51,21 +54,21 @@ async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
     }
     for seen in runs.join_all().await.into_iter().flatten() {
         seen.assert_nothing_refused();
-        // On a machine that is busy with other things too, a third is still far from a standstill.
+        // A busy machine may be slow. A third shows that the calls did not stall.
         assert!(seen.utilisation() > 0.33, "{seen}");
     }
 }
 
-/// nginx without a burst, the one way of counting that the default is not safe against: it refuses
-/// the second of two requests within 20 ms. The client slows down at the first 423.
+/// nginx without a burst. It refuses the second of two requests within 20 ms. The default is not
+/// safe against buckets with a burst below nine. The client slows down at the first 423.
 ///
-/// How many it can refuse follows from the rule for buckets of `b`, whatever the delays are. At
-/// most `b + 1` are unproven at once. If they were all refused, then within 20 ms of accepted ones
-/// that are proven; but the last of `b + 1` is sent 20 ms after each proof, when the bucket is
-/// empty. So at most `b` of those are refused that are unproven when the first 423 comes back, and
-/// by then no other was. The default has `b = 9` while answers are quick: 9 refused, which are one
-/// step down. After the silence the ladder allows one at a time for ten answers and then two, and
-/// three refusals lead to one at a time, which nginx accepts: 12 altogether.
+/// The rule for buckets of `b` bounds the refusals under any delays. At most `b + 1` requests are
+/// unproven at once, and the last of them is sent 20 ms after each proof, when the bucket is empty.
+/// So nginx refuses at most `b` of the requests that are unproven when the first 423 arrives, and
+/// no request before them. The default has `b = 9` while responses are quick: 9 refusals, which are
+/// one step down the ladder. After the silence the ladder allows one request at a time for ten
+/// responses, and then two. Three more refusals lead to one request at a time, which nginx accepts.
+/// Together these are 12 refusals.
 async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     let scenario = Scenario {
         gateway: Kind::Nginx { burst: 0 },
@@ -76,8 +79,8 @@ async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     let seen = scenario.run().await?;
     assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
     assert!(seen.log.count(423) <= 9 + 3, "{seen}");
-    // Between the two episodes there are those accepted while the first 423 was on its way back,
-    // and ten: however slow the machine is, the ladder has settled.
+    // Between the two episodes nginx accepts the requests in flight at the first 423, and ten more.
+    // Then the ladder has settled, on a machine of any speed.
     assert!(seen.log.accepted_until_last(423) <= 60, "{seen}");
     Some(seen)
 }
@@ -204,7 +207,7 @@ async fn a_stranger_costs_a_few() {
         assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
         assert!(seen.log.count(416) <= FEW, "{seen}");
         assert_eq!(seen.after.count(416), 0, "{seen}");
-        // About as many as the stranger has left: until ten minutes are over.
+        // For ten minutes the limit stays about where the stranger's sockets put it.
         assert!((45..60).contains(&seen.after.most_sockets()), "{seen}");
     }
 }
@@ -220,9 +223,10 @@ const fn half(gateway: Kind, stays: u64, calls: u32) -> Visit {
     }
 }
 
-/// HAProxy refuses the whole address until there are 60 again, idle ones counted, and each refused
-/// request closes its own: as many are refused as the stranger has, the ten that were in flight at
-/// the first refusal, and one or two while a closed socket is still counted.
+/// HAProxy refuses the whole address until at most 60 sockets are open, including idle ones. Each
+/// refused request closes its own socket. So the refused requests are as many as the stranger's
+/// sockets, plus the ten in flight at the first refusal, plus one or two while a closed socket is
+/// still counted.
 const HALF: usize = 30 + 10 + 2;
 
 async fn a_stranger_who_holds_half_costs_no_call() {
@@ -248,8 +252,8 @@ async fn visited_while_idle() -> Vec<Visited> {
 
 async fn a_stranger_at_idle_sockets_costs_one_or_two() {
     for seen in visited_while_idle().await {
-        // On a machine that stands still when the stranger comes, all ten come together.
-        // Each of the ten sockets that have to close may meet one, and one more by the time they have.
+        // On a machine that stalls when the stranger comes, all ten calls arrive together. One call
+        // may be refused on each of the ten sockets that must close, and one more until then.
         assert!(seen.log.count(416) <= 12, "{seen}");
     }
 }
@@ -283,7 +287,7 @@ async fn whoever_does_not_listen_to_a_416_loses_calls_to_a_stranger() {
 
 #[tokio::test]
 async fn without_the_limits_each_gateway_refuses() {
-    // Or the tests above could not fail.
+    // Otherwise the tests above could not fail.
     let gateways = [
         Kind::Nginx { burst: 49 },
         Kind::Nginx { burst: 10 },
@@ -334,7 +338,7 @@ async fn the_whole_of_nginx_without_a_burst() {
     }
 }
 
-/// The simulated service behind the relay, as often as it can count.
+/// The simulated service behind the relay, with each of its ways of counting.
 #[tokio::test]
 #[ignore = "two minutes; see the head of this file"]
 async fn the_whole_of_the_simulated_service() {

@@ -7,8 +7,8 @@ use crate::{
     stranger::STRANGER,
 };
 
-/// Reads a line of its log: status, seconds at the end, seconds taken, sockets, whose it was. Gives
-/// none for a stranger's.
+/// Reads a line of its log: status, seconds at the end, seconds taken, sockets, and the client.
+/// Returns `None` for a line of the stranger.
 pub(crate) fn read(line: &str) -> Option<Line> {
     let mut words = line.split(' ');
     let status = words.next()?.parse().ok()?;

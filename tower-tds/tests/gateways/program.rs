@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{net::TcpStream, time::sleep};
 
-/// A running program and the folder it works in. Dropped, it is stopped, and the folder removed.
+/// A running program and its folder. Its drop stops the program and removes the folder.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
@@ -96,7 +96,7 @@ impl Drop for Folder {
     }
 }
 
-/// Where a program is: in the PATH, or where it is on systems that keep servers out of a user's.
+/// The path of a program: in the `PATH`, or in `/usr/sbin`, where some systems keep servers.
 pub(crate) fn find(name: &str) -> Option<String> {
     [name.to_owned(), format!("/usr/sbin/{name}")]
         .into_iter()

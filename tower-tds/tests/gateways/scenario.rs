@@ -29,7 +29,7 @@ pub(crate) enum Way {
     Calm,
     /// Lognormal delays, median 10 ms, one in a hundred above 200 ms.
     Lognormal,
-    /// Everything stands still now and then.
+    /// The network stalls at intervals.
     Stalls(&'static str),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Seen {
 // === impl Scenario ===
 
 impl Scenario {
-    /// Runs it with the house stack, unless there is no such gateway here.
+    /// Runs it with the crate's stack. Returns `None` if the gateway is not installed.
     pub(crate) async fn run(self) -> Option<Seen> {
         self.run_with(load::client).await
     }
@@ -100,7 +100,8 @@ impl Seen {
     /// Asserts what holds under any load of the machine.
     pub(crate) fn assert_nothing_refused(&self) {
         assert!(self.lost.is_empty(), "{self}: {:?}", self.lost);
-        // The automatic burst keeps within a small bucket by evidence. A machine that stands still for seconds gives none.
+        // The automatic burst learns from measured delays. A machine that stalls for seconds has
+        // none.
         let by_evidence = match self.scenario.gateway {
             Kind::Simulator(Rule::LeakyBucket { burst }) | Kind::Nginx { burst } => burst < 49,
             Kind::Simulator(_) | Kind::Haproxy => false,

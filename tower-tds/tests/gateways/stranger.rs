@@ -30,7 +30,7 @@ pub(crate) struct Visit {
     /// How many connections the stranger takes, and for how long.
     pub(crate) sockets: u32,
     pub(crate) stays: Duration,
-    /// How many calls there are: enough for as long as it stays, and some more.
+    /// The number of calls: enough for the stranger's visit, and some more.
     pub(crate) calls: u32,
 }
 
@@ -104,10 +104,10 @@ impl Visit {
         Some(visited)
     }
 
-    /// Holds so many connections, each with a request in process once it is let in.
+    /// Holds connections, each with a request in process after it is accepted.
     async fn stay(self, gateway: SocketAddr, token: &str) {
         let until = Instant::now() + self.stays;
-        // As long as it stays, and a second more.
+        // The length of the visit, and one more second.
         let bytes = (self.stays.as_secs() + 1) * 10_000;
         let mut sockets = JoinSet::new();
         let pause = AGAIN * self.sockets;
@@ -130,7 +130,7 @@ impl Visit {
                         sleep_until(again.min(until)).await;
                         continue;
                     }
-                    // It reads, or the gateway would close it as one that does not.
+                    // Reads, because the gateway would close a connection that does not.
                     let mut rest = tokio::io::sink();
                     let read = tokio::io::copy(&mut socket, &mut rest);
                     drop(tokio::time::timeout_at(until, read).await);

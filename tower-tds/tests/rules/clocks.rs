@@ -36,7 +36,7 @@ async fn a_clock_that_drifts_and_ticks_refuses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_guard_a_slow_clock_refuses() {
-    // Or the test above could not fail. A permit is held for the interval, one part in 2,000 of
+    // Otherwise the test above could not fail. A permit is held for the interval, one part in 2,000 of
     // it, and 1.5 ms: of 998 ms that is one second.
     let fifty = NonZeroU32::new(50).expect("50 is not zero");
     let unguarded = Quota::new(fifty, Duration::from_millis(998)).expect("an interval");

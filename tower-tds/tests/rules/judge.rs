@@ -20,7 +20,7 @@ pub(crate) struct Counting {
 pub(crate) enum Clock {
     /// The client's own.
     Exact,
-    /// So many parts in a million faster, and in whole milliseconds.
+    /// Faster by these parts per million, and in whole milliseconds.
     Ticks(i32),
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Judge {
     clock: Clock,
     meter: Meter,
     pub(crate) models: Models,
-    /// When those arrived that the meter did not accept.
+    /// The arrivals that the meter did not accept.
     pub(crate) refused: Vec<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Counting {
         }
     }
 
-    /// So many a minute, by the client's clock.
+    /// A quota per minute, by the client's clock.
     pub(crate) fn a_minute(rule: Rule, limit: u32) -> Self {
         Self {
             limit,
@@ -95,7 +95,7 @@ impl Clock {
         match self {
             Self::Exact => at,
             Self::Ticks(faster) => {
-                // It was set a while ago, so that its ticks are not the client's.
+                // The clock has an offset, so that its ticks differ from the client's.
                 let at = (at + Duration::from_micros(12_345_678)).as_nanos() as i128;
                 let nanos = at * (1_000_000 + i128::from(faster)) / 1_000_000;
                 Duration::from_millis(u64::try_from(nanos / 1_000_000).expect("a short run"))

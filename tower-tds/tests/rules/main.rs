@@ -1,9 +1,9 @@
-//! The limits against every way of counting that the simulated service knows, and against models
-//! of the same that share nothing with it, under paused time: always backlogged, with delays
-//! before the count and after it. Nothing may be refused.
+//! The limits against every way of counting of the simulated service, and against independent
+//! models of the same. The runs are always backlogged, under paused time, with delays before and
+//! after the count. No request may be refused.
 //!
-//! By default 2,000 calls for each pair of a way of counting and a network. The whole matrix is a
-//! million for each (`.ci/matrix` is that, and what belongs to it):
+//! By default there are 2,000 calls for each pair of a way of counting and a network. The whole
+//! matrix has a million for each pair (`.ci/matrix` runs it):
 //! `RULES_CALLS=1000000 cargo test --release -p tower-tds --test rules`
 
 #![expect(
@@ -51,7 +51,7 @@ fn calls() -> u32 {
     })
 }
 
-/// So many calls against one way of counting each quota through each network; none may be refused.
+/// Makes `calls` calls through each network, and asserts that none is refused by `countings`.
 async fn accepted(countings: &[Counting], limits: &Limits, calls: u32) -> Vec<Seen> {
     let mut all = Vec::new();
     for jitter in JITTERS {
@@ -78,10 +78,10 @@ async fn accepted(countings: &[Counting], limits: &Limits, calls: u32) -> Vec<Se
     all
 }
 
-/// As that, of 50 a second by the default limits.
+/// The same, for 50 per second with the default limits.
 async fn default_is_accepted(rule: Rule) {
     let all = accepted(&[Counting::of_50(rule)], &Limits::default(), calls()).await;
-    // Otherwise no call met a stall of three seconds.
+    // The run is long enough for a stall of three seconds.
     let longest = all.iter().map(|seen| seen.longest_way).max();
     assert!(longest >= Some(Duration::from_millis(2_900)), "{all:?}");
 }

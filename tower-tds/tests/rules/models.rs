@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-/// Sees requests arrive and end, in order, where so many are allowed in an interval.
+/// Counts the arrivals and ends of requests, in order, for a quota.
 #[derive(Debug)]
 pub(crate) struct Models {
     limit: f64,
@@ -28,7 +28,7 @@ pub(crate) struct Largest {
     pub(crate) interval: usize,
     /// The sum of a weighing counter, whenever its windows begin.
     pub(crate) estimate: f64,
-    /// How many were ahead of one that arrived in a bucket that drains at the limit's rate.
+    /// The level of a bucket that drains at the limit's rate, before an arrival.
     pub(crate) level: f64,
     /// Requests that were in flight at some time of the interval up to an arrival.
     pub(crate) in_flight: usize,
@@ -90,8 +90,9 @@ impl Models {
         f64::from(self.count - 1) / span.as_secs_f64()
     }
 
-    /// `previous * (1 - x) + current` at `now`, for whichever begin of the current window makes it
-    /// largest. Between two of those tried below it only grows with the begin, up to the next.
+    /// The largest `previous * (1 - x) + current` at `now`, over all starts of the current window.
+    /// Only the starts below are tried, because between two of them the value grows up to the later
+    /// one.
     fn estimate(&self, now: Duration) -> f64 {
         let (all, per) = (&self.arrived, self.per);
         let sum = |begin: Duration, previous: usize, current: usize| {
@@ -99,7 +100,7 @@ impl Models {
             previous as f64 * left + current as f64
         };
         let mut largest = 0.0_f64;
-        // The window begins at an arrival, the one of now among them.
+        // Windows that begin at an arrival, including the current one.
         let mut before = 0;
         for (nth, begin) in all.iter().copied().enumerate() {
             if begin + per > now && (nth == 0 || all[nth - 1] < begin) {
@@ -109,7 +110,8 @@ impl Models {
                 largest = largest.max(sum(begin, nth - before, all.len() - nth));
             }
         }
-        // It begins an interval after an arrival, which is just not forgotten yet.
+        // Windows that begin one interval after an arrival, which the previous window still
+        // contains.
         let mut current = 0;
         for (nth, at) in all.iter().copied().enumerate() {
             let begin = at + per;

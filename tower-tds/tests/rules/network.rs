@@ -43,14 +43,14 @@ impl Network {
         }
     }
 
-    /// How long the request takes that is sent at `now`, until it is counted.
+    /// The time until a request that is sent at `now` is counted.
     pub(crate) fn there(&mut self, now: Duration) -> Duration {
         let way = self.base + self.jitter.sample(now + self.base, &mut self.rng);
         self.longest_way = self.longest_way.max(way);
         way
     }
 
-    /// How long the longest took so far.
+    /// The longest delay so far.
     pub(crate) fn longest_way(&self) -> Duration {
         self.longest_way
     }
@@ -68,8 +68,8 @@ impl Network {
         self
     }
 
-    /// How long the answer's head takes to the request that is counted at `now`, and its body
-    /// after that.
+    /// The time until the response head of a request that is counted at `now`, and the time of the
+    /// body after it.
     pub(crate) fn back(&mut self, now: Duration) -> (Duration, Duration) {
         let service = self.service.sample(now, &mut self.rng) + self.base;
         let whole = |rng: &mut Rng| service + self.jitter.sample(now + service, rng);

@@ -97,8 +97,8 @@ async fn a_hundred_random_services_refuse_nothing() {
     }
 }
 
-/// The burst is no proof there. Up to 50,000 calls of each service none is refused; more calls have a bound
-/// on each service, and on all together.
+/// The automatic burst is not proven there. In up to 50,000 calls of each service none is refused.
+/// For more calls the refusals have a bound for each service, and for all together.
 #[tokio::test(start_paused = true)]
 async fn a_hundred_random_buckets_of_ten_refuse_next_to_nothing_under_an_automatic_burst() {
     let (mut all, mut refused) = (0, 0);

@@ -34,7 +34,7 @@ pub(crate) struct Seen {
     /// By the simulated service.
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// When others arrived than the meters beside it accept.
+    /// The arrivals that the other meters did not accept.
     pub(crate) over: Vec<Duration>,
     /// By the models, for each quota.
     pub(crate) largest: Vec<Largest>,
@@ -52,7 +52,7 @@ struct Between {
     judges: Vec<Judge>,
 }
 
-/// When the request arrived to which this is the answer, and how long its body takes.
+/// The arrival of the request of a response, and the time of its body.
 #[derive(Debug, Clone, Copy)]
 struct Arrived(Duration, Duration);
 
@@ -145,8 +145,7 @@ pub(crate) async fn run(
 // === impl Seen ===
 
 impl Seen {
-    /// The limiter's certificate is no less than the largest real count, and no more than the
-    /// quota.
+    /// Asserts that the limiter's certificate is between the largest real count and the quota.
     pub(crate) fn assert_certified(&self, countings: &[Counting]) {
         let (counting, largest) = (&countings[0], &self.largest[0]);
         assert!(largest.interval <= self.certificate, "{self:?}");
@@ -157,7 +156,7 @@ impl Seen {
 // === impl Between ===
 
 impl Between {
-    /// A request arrives. Gives how long its answer will take, head and body.
+    /// Records an arrival. Returns the times until the response head and of the body.
     fn arrive(&mut self, now: Duration) -> (Duration, Duration) {
         for judge in &mut self.judges {
             judge.arrive(now);

@@ -11,8 +11,7 @@ fn a_minute(requests: u32) -> Quota {
     Quota::per_minute(NonZeroU32::new(requests).expect("not zero"))
 }
 
-/// Each way of counting, with what proves there. Of so many a minute the bucket takes one less
-/// at once.
+/// Each way of counting, with its proof. The bucket's burst is one less than the quota.
 fn ways(limit: u32) -> [(Rule, Proof); 6] {
     [
         (Rule::FixedWindow, Proof::Head),
@@ -24,8 +23,8 @@ fn ways(limit: u32) -> [(Rule, Proof); 6] {
     ]
 }
 
-/// The quota for a rule: 5 a minute, but 6 for a leaky bucket. nginx keeps a rate in whole
-/// thousandths of a request a second, and of 5 a minute it makes 4.98.
+/// The quota for a rule: 5 per minute, but 6 for a leaky bucket. nginx stores rates in whole
+/// thousandths of a request per second, so 5 per minute would become 4.98.
 fn few(rule: Rule) -> u32 {
     if matches!(rule, Rule::LeakyBucket { .. }) {
         6
@@ -52,7 +51,7 @@ async fn five_a_minute_are_kept_beside_50_a_second() {
         let limits = Limits::default().also(a_minute(few)).proof(proof);
         let countings = [Counting::of_50(rule), Counting::a_minute(rule, few)];
         for seen in accepted(&countings, &limits, calls).await {
-            // And used: the minute is full, and the second never is.
+            // The quota of the minute is used up. The quota of the second never is.
             assert!(seen.largest[1].interval as u32 >= few - 1, "{seen:?}");
         }
     }
@@ -60,11 +59,11 @@ async fn five_a_minute_are_kept_beside_50_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn two_quotas_that_decide_in_turn_are_both_kept() {
-    // Bursts fill seconds, and some of those the minute.
+    // Bursts use up the quota of seconds, and some of them that of the minute.
     let calls = (calls() / 10).max(600);
     for (rule, proof) in ways(11) {
         let limits = Limits::default().also(a_minute(200)).proof(proof);
-        // The default's bucket belongs to the second.
+        // The default's rule for buckets applies to the quota of the second.
         let minute = match rule {
             Rule::LeakyBucket { .. } => Rule::LeakyBucket { burst: 199 },
             rule => rule,

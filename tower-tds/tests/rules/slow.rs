@@ -1,4 +1,4 @@
-//! Answers that are slow: where the automatic burst gives up the proof for buckets of ten.
+//! Slow responses, for which the automatic burst is not proven for buckets of ten.
 
 use tds_sim::Rule;
 use tower_tds::{
@@ -15,7 +15,7 @@ fn slow(jitter: &str) -> Network {
     Network::new("10ms", jitter, "lognormal:300ms:960ms")
 }
 
-/// The burst is no proof there, and evidence suffices.
+/// The automatic burst is not proven there. It keeps within the bucket in this run.
 #[tokio::test(start_paused = true)]
 async fn an_automatic_burst_is_refused_by_no_bucket_of_ten_where_answers_are_slow() {
     for jitter in WAYS {

@@ -1,12 +1,13 @@
-//! Throughput of the limits, beside what a safe client can have at the most.
+//! Throughput of the limits, compared with the most that a safe client can reach.
 
 use tds_sim::Rule;
 use tower_tds::{Limits, Proof, layers::limits::Rules};
 
 use crate::{calls, judge::Counting, network::Network, run::run};
 
-/// The study's network: 10 ms each way and jitter, answers after 80 ms (lognormal, sigma 0.5).
-/// What a safe client can have of 50 a second, by the window and by the default.
+/// For each jitter: the share of 50 per second that a safe client can reach, with the window rule
+/// and with the default rules. The network takes 10 ms each way, and responses come after 80 ms
+/// (lognormal, sigma 0.5).
 const BOUNDS: [(&str, f64, f64); 5] = [
     ("none", 0.898, 0.849),
     ("uniform:0ms:5ms", 0.894, 0.846),
@@ -32,7 +33,7 @@ async fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
     }
 }
 
-/// The same by the window where what is in flight is counted: the end is the proof.
+/// The same with the window rule, for a service that counts requests in flight (`Proof::End`).
 const BY_THE_END: [f64; 5] = [0.898, 0.894, 0.860, 0.863, 0.888];
 
 #[tokio::test(start_paused = true)]

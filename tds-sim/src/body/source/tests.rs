@@ -7,11 +7,11 @@ use super::{Coding, Source};
 fn asked(name: &'static str, value: &str) -> Option<Coding> {
     let mut headers = HeaderMap::new();
     headers.insert(name, value.parse().unwrap());
-    Coding::asked_by(&headers)
+    Coding::accepted_by(&headers)
 }
 
 #[test]
-fn both_headers_ask_for_a_coding() {
+fn both_headers_select_a_coding() {
     for name in ["content-encoding", "accept-encoding"] {
         assert_eq!(asked(name, "br,gzip"), Some(Coding::Brotli), "{name}");
         assert_eq!(asked(name, "gzip, deflate"), Some(Coding::Gzip), "{name}");
@@ -22,7 +22,7 @@ fn both_headers_ask_for_a_coding() {
         );
         assert_eq!(asked(name, "identity, zstd"), None, "{name}");
     }
-    assert_eq!(Coding::asked_by(&HeaderMap::new()), None);
+    assert_eq!(Coding::accepted_by(&HeaderMap::new()), None);
 }
 
 #[test]

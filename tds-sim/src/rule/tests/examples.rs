@@ -51,7 +51,7 @@ fn the_log_of_all_counts_the_refused_and_forgets_them_when_they_are_a_second_old
 }
 
 #[test]
-fn the_log_of_all_locks_out_for_ever_who_sends_twice_the_limit() {
+fn the_log_of_all_refuses_for_ever_at_twice_the_limit() {
     let mut meter = Rule::SlidingLogAll.meter(50, SECOND);
     let accepted = (0..100_000).filter(|i| meter.arrive(ms(10) * *i)).count();
     assert_eq!(accepted, 50);
@@ -95,7 +95,7 @@ fn the_counter_refuses_a_fraction_over_the_limit() {
 fn the_counter_begins_anew_two_windows_after_the_last_start() {
     let mut meter = Rule::SlidingCounter.meter(50, SECOND);
     assert_eq!(accepted_of(50, &mut meter, ms(300)), 50);
-    // Next to nothing is left of the previous window, and that is enough to refuse the fiftieth.
+    // Very little of the previous window is left, and that is enough to refuse the fiftieth.
     assert_eq!(accepted_of(50, &mut meter, ms(2300) - INSTANT), 49);
 
     let mut meter = Rule::SlidingCounter.meter(50, SECOND);
@@ -132,7 +132,7 @@ fn the_bucket_takes_its_burst_and_one_at_an_instant() {
 }
 
 #[test]
-fn the_bucket_without_burst_asks_for_twenty_milliseconds_between_arrivals() {
+fn the_bucket_without_burst_requires_twenty_milliseconds_between_arrivals() {
     let mut meter = Rule::LeakyBucket { burst: 0 }.meter(50, SECOND);
     assert!(meter.arrive(ms(5)));
     assert!(!meter.arrive(ms(24)));

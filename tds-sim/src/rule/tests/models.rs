@@ -1,4 +1,4 @@
-//! The rules again, each as its sentence reads: everything is remembered and counted afresh.
+//! Models of the rules: each keeps all arrivals and counts them again for each decision.
 
 use std::time::Duration;
 
@@ -73,9 +73,9 @@ pub(super) fn counter(limit: u128) -> impl FnMut(&[Seen], Duration) -> bool {
     }
 }
 
-/// nginx's level as the worst backlog: since whichever accepted arrival, so many requests beside
-/// it came, and so much drained. `rate` is a whole number of thousandths per millisecond, so that
-/// no rounding is to be modelled.
+/// The level of nginx as the largest backlog over all accepted arrivals: the requests since one of
+/// them, less what has drained since. `rate` is a whole number of thousandths per millisecond, so
+/// the model needs no rounding.
 pub(super) fn leaky(rate: i128, burst: i128) -> impl FnMut(&[Seen], Duration) -> bool {
     move |seen, now| {
         let accepted: Vec<_> = seen.iter().filter(|s| s.accepted).collect();

@@ -174,7 +174,7 @@ proptest! {
         arrivals in arrivals(),
         limit in small_limit(),
     ) {
-        // The rhythm is lost with a pause, so only the stretch before the first one is looked at.
+        // After a pause the windows begin anew, so only the time before the first pause is checked.
         let steady = arrivals.windows(2).position(|pair| pair[1] - pair[0] >= SECOND);
         let steady = &arrivals[..steady.map_or(arrivals.len(), |last| last + 1)];
         let accepted = kept(steady, &verdicts(Rule::SlidingCounter, limit, steady));
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn fewer_arrivals_lose_nobody_where_all_are_counted(
+    fn fewer_arrivals_lose_no_acceptance_where_all_are_counted(
         arrivals in vec((gap(), any::<bool>()), 1..150),
         limit in small_limit(),
     ) {

@@ -1,4 +1,4 @@
-//! Faults as they look without a socket, and bodies that take their time.
+//! Faults without a socket, and paced bodies.
 
 use std::{io::Read as _, time::Duration};
 
@@ -172,7 +172,7 @@ async fn chance_follows_the_seed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_historical_resource_has_the_size_and_speed_that_was_asked_for() {
+async fn a_historical_resource_has_the_size_and_speed_of_its_query() {
     let (sim, token) = with_token(|_| {});
     let response = answer(&sim, get("/v1/history/a", &token)).await.unwrap();
     assert_eq!(drain(response).await.0.len(), 1 << 20);
@@ -188,7 +188,7 @@ async fn a_historical_resource_has_the_size_and_speed_that_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coding_is_said_and_decodes_to_the_same_bytes() {
+async fn a_coding_is_declared_and_decodes_to_the_same_bytes() {
     let (sim, token) = with_token(|_| {});
     let path = "/v1/history/a?bytes=3000000";
     let (plain, _) = drain(answer(&sim, get(path, &token)).await.unwrap()).await;

@@ -16,7 +16,7 @@ async fn message(sim: &Sim, request: Request<String>) -> (u16, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_three_401_say_what_the_contract_says() {
+async fn the_three_401_have_the_texts_of_the_contract() {
     let (sim, token) = with_token(|_| {});
     let none = Request::get("/v1/live/a").body(String::new()).unwrap();
     let no_header = "no Authorization header found".to_owned();
@@ -74,7 +74,7 @@ async fn a_token_dies_with_its_lifetime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_ledger_knows_the_generation_of_a_token_if_it_was_valid() {
+async fn the_ledger_has_the_generation_of_a_token_if_it_was_valid() {
     let (sim, token) = with_token(|_| {});
     let second = sim.token(sim.client_id()).unwrap();
     for token in [&*second, &token, "none"] {
@@ -93,7 +93,7 @@ async fn the_ledger_knows_the_generation_of_a_token_if_it_was_valid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_quota_is_per_key_and_window_and_says_when_only_if_asked_to() {
+async fn the_quota_is_per_key_and_window_and_its_retry_after_is_optional() {
     let (sim, token) = with_token(|config| {
         config.quota = Some("2/60s".parse().unwrap());
         config.retry_after = true;

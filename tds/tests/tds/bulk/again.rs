@@ -1,4 +1,4 @@
-//! The next run: what it goes on with, and what it is given.
+//! The next run: resumed parts, and the list of missing files.
 
 use std::{
     fs,
@@ -74,7 +74,7 @@ async fn the_part_of_a_run_that_was_killed_is_gone_on_with_if_it_is_of_the_same_
         let part = fs::metadata(bench.path("files/x.part")).expect("it was cut");
         assert_eq!(part.len(), 100_000);
         if let Some(boot) = boot {
-            // From before the machine was started.
+            // A part from before the last start of the machine.
             let text = fs::read_to_string(&manifest).expect("it is there");
             let (before, _) = text.rsplit_once("\"part\":\"").expect("a part");
             fs::write(&manifest, format!("{before}\"part\":\"{boot}\"}}\n")).expect("it is ours");
@@ -189,7 +189,7 @@ async fn a_file_of_unknown_origin_is_downloaded_again_and_stays_until_then() {
     let run = output(bench.bulk("/v1/live/bus\n/nothing\n", &[])).await;
     ended(&run, 1);
     let said = err(&run);
-    assert!(said.contains("not in .tds-manifest.jsonl"), "{said}");
+    assert!(said.contains("is not in .tds-manifest.jsonl"), "{said}");
     assert!(said.contains("downloaded again"), "{said}");
     assert_eq!(bench.file("v1_live_bus"), live("bus").as_bytes());
     assert_eq!(bench.file("nothing"), b"of somebody");

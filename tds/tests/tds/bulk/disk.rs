@@ -8,7 +8,7 @@ use super::{ended, lives};
 use crate::{Bench, end, err, output, text};
 
 #[tokio::test]
-async fn the_list_of_what_is_missing_and_the_code_are_there_though_the_sums_cannot_be_printed() {
+async fn the_list_of_missing_files_and_the_exit_code_do_not_depend_on_the_print() {
     let bench = Bench::new("bulk-unsaid", Config::default()).await;
     for (secret, code) in [(bench.server.client_secret(), 1), ("wrong", 4)] {
         let mut run = bench.bulk("/v1/live/a\n", &[]);
@@ -27,11 +27,11 @@ async fn the_list_of_what_is_missing_and_the_code_are_there_though_the_sums_cann
     }
 }
 
-/// With what stands behind a name while it is not whole, 255 bytes.
+/// With the suffix `.part` a name has 255 bytes.
 const LONGEST_STEP: usize = 250;
 
 #[tokio::test]
-async fn the_longest_names_have_room_for_what_stands_behind_them() {
+async fn the_longest_names_have_room_for_their_suffix() {
     let bench = Bench::new("bulk-long", Config::default()).await;
     let name = "x".repeat(LONGEST_STEP);
     let list = format!("/v1/live/a\t{name}\n/v1/live/b\td/{name}\n");
@@ -52,7 +52,7 @@ async fn the_longest_names_have_room_for_what_stands_behind_them() {
 }
 
 #[tokio::test]
-async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent() {
+async fn unusable_lists_and_folders_are_refused_before_any_request() {
     let bench = Bench::new("bulk-usage", Config::default()).await;
     let long = format!("/a\t{}\n", "x".repeat(LONGEST_STEP + 1));
     for (list, told) in [
@@ -70,7 +70,10 @@ async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent(
         ("/a\t.tds.lock/y\n", "not yet whole"),
         ("/a\t.tds-manifest.jsonl\n", "not yet whole"),
         ("/a\tx.part/y\n", "not yet whole"),
-        ("/a\tx\n\n/b\tx\n", "line 3: line 1 is written to x, too"),
+        (
+            "/a\tx\n\n/b\tx\n",
+            "line 3: line 1 has the same file name, x:",
+        ),
         ("/a b\n", "%20"),
         ("v1\n", "slash"),
         ("# nothing\n", "no line"),
@@ -149,7 +152,7 @@ async fn a_folder_that_is_closed_costs_its_own_files_and_no_others() {
     assert_eq!(err(&run).matches("denied").count(), 1, "{}", err(&run));
 }
 
-/// Has no rights of its own anywhere.
+/// A user without rights.
 const NOBODY: u32 = 65_534;
 
 fn files_made(files: &Path) -> &Path {

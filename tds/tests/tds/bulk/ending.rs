@@ -1,4 +1,4 @@
-//! By what it ends when there is no point in going on, and what is not the end.
+//! Failures that end `tds bulk` early, and failures that do not.
 
 use std::{
     process::Output,
@@ -15,7 +15,7 @@ use crate::{
     upstream::{Upstream, answer, late},
 };
 
-/// By the run's own count, which begins with its first call: ten seconds, and what a busy machine adds.
+/// Asserts that the run took ten seconds by its own report, with room for a busy machine.
 fn assert_soon(bench: &Bench, run: &Output) {
     let seconds = bench.report(run)["seconds"].as_u64().expect("a number");
     assert!(seconds < 20, "{seconds} s");
@@ -24,7 +24,7 @@ fn assert_soon(bench: &Bench, run: &Output) {
 #[tokio::test]
 async fn it_ends_when_every_token_is_refused() {
     let bench = Bench::new("bulk-refused", Config::default()).await;
-    // Another service's: it knows none of these tokens.
+    // The tokens are of another service.
     let mut config = Config::default();
     config.seed = 7;
     let other = Server::start(config).await.expect("free ports");
@@ -59,7 +59,7 @@ async fn it_ends_when_the_secret_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_missing_role_is_told_once_and_the_others_arrive() {
+async fn a_missing_role_is_printed_once_and_the_others_arrive() {
     let mut config = Config::default();
     config.roles = vec!["live".to_owned()];
     let bench = Bench::new("bulk-role", config).await;
@@ -80,7 +80,7 @@ async fn a_missing_role_is_told_once_and_the_others_arrive() {
 }
 
 #[tokio::test]
-async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
+async fn it_ends_when_the_quota_is_used_up_with_or_without_a_hint() {
     at_once([false, true], |told| async move {
         let mut config = Config::default();
         config.quota = Some(Quota::new(5, Duration::from_secs(86_400)));
@@ -90,7 +90,7 @@ async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
         ended(&run, 3);
         assert_soon(&bench, &run);
         let report = bench.report(&run);
-        // An answer that is still on its way when the job ends is not written.
+        // A response that arrives after the end of the job is not written.
         let ok = report["ok"].as_u64();
         assert!(ok.is_some_and(|ok| (1..=5).contains(&ok)), "{report}");
         let seen = bench.server.ledger().summary();
@@ -101,7 +101,7 @@ async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
 
 #[tokio::test]
 #[ignore = "10 s"]
-async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
+async fn it_ends_by_each_hint_that_the_quota_is_used_up_for_long() {
     let ways = [
         "retry-after: 86400",
         "retry-after: Fri, 31 Dec 2099 23:59:59 GMT",
@@ -129,7 +129,7 @@ async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
 
 #[tokio::test]
 #[ignore = "10 s"]
-async fn a_quota_that_is_always_gone_for_some_seconds_is_asked_for_within_ten() {
+async fn a_quota_that_is_used_up_after_each_pause_ends_the_job_within_ten_seconds() {
     let bench = Bench::new("bulk-always", Config::default()).await;
     let came = Arc::<Mutex<Vec<Instant>>>::default();
     let coming = Arc::clone(&came);
@@ -160,12 +160,12 @@ async fn a_small_plan_takes_its_windows_and_all_arrives() {
     ended(&run, 0);
     assert_eq!(bench.report(&run)["ok"], 30);
     let seen = bench.server.ledger().summary();
-    // One looks in each window whether it is open, and those that are on their way when it shuts are refused.
+    // Each window costs refusals: one call tests whether it is open, and calls in flight at its end are late.
     assert_eq!(seen.by_status.get(&200), Some(&30));
 }
 
 #[tokio::test]
-async fn it_waits_for_the_quota_if_it_is_told_to() {
+async fn it_waits_for_the_quota_with_wait_quota() {
     let bench = Bench::new("bulk-wait", Config::default()).await;
     let gone = "retry-after: 1\r\nx-ratelimit-remaining-day: 0\r\ncontent-length: 0\r\n";
     let upstream = Upstream::start(move |_, nth| match nth {
@@ -203,7 +203,7 @@ async fn a_short_429_beside_slow_heads_is_not_the_end_of_the_quota() {
             return answer("429 Too Many Requests", headers, b"");
         }
         let ok = answer("200 OK", "content-length: 2\r\n", b"ok");
-        // The one that tries after the pause is slower than any patience.
+        // The first response after the pause is slower than any patience.
         if nth == 1 { late(ok, 9) } else { ok }
     });
     let mut run = bench.bulk(&lives(5), &[]);

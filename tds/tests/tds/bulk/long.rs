@@ -11,8 +11,8 @@ use crate::{
     upstream::{Upstream, answer},
 };
 
-/// Twenty times fifty: the last of them goes out nineteen seconds after the first, and a fifth more is allowed. On a machine that
-/// does other things too one of three runs has to be as quick; nothing is refused in any.
+/// Twenty times fifty calls: the last one is sent nineteen seconds after the first, and a fifth more is allowed. On a busy machine
+/// one of three runs has to be as quick. No run has a refusal.
 #[tokio::test]
 #[ignore = "20 s, and three times that beside other work"]
 async fn a_thousand_files_take_what_the_limit_makes_them_take() {
@@ -29,7 +29,7 @@ async fn a_thousand_files_take_what_the_limit_makes_them_take() {
     assert!(*best <= Duration::from_secs(19) * 6 / 5, "{took:?}");
 }
 
-/// By the ledger, from the first call to the last.
+/// Downloads a thousand files. Returns the time from the first call to the last, by the ledger.
 async fn a_thousand_files(run: usize) -> Duration {
     let bench = Bench::new(&format!("long-thousand-{run}"), Config::default()).await;
     ended(&output(bench.bulk(&lives(1_000), &[])).await, 0);
@@ -88,14 +88,14 @@ async fn eighty_large_bodies_take_little_memory() {
         writeln!(std::io::stdout(), "{name}: {most} kB, {sockets} sockets")
             .expect("somebody reads");
         assert!(sockets <= 60, "{seen:?}");
-        // The bar is 60 MB. By br it was 57 to 68, as the allocator likes.
+        // The bar is 60 MB. With br it was 57 to 68, depending on the allocator.
         assert!(most < 75_000, "{name}: {most} kB");
     }
 }
 
 #[tokio::test]
 #[ignore = "a minute and a half"]
-async fn a_quota_that_is_gone_for_a_minute_is_waited_for_however_that_is_said() {
+async fn a_quota_that_is_used_up_for_a_minute_is_waited_for_with_each_hint() {
     let mut runs = JoinSet::new();
     for (number, told) in [
         "retry-after: 60",

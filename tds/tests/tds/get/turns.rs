@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::{Bench, err, out, output, text};
 
-/// Where the last start left its turn.
+/// The file with the turn of the last start.
 fn stamp(bench: &Bench) -> PathBuf {
     fs::read_dir(bench.path("state"))
         .expect("it was made")
@@ -26,9 +26,9 @@ fn turn(stamp: &Path) -> SystemTime {
 }
 
 #[tokio::test]
-async fn some_in_a_row_and_forty_at_once_ask_for_one_token() {
+async fn some_in_a_row_and_forty_at_once_request_one_token() {
     let mut config = Config::default();
-    // Each start keeps its turn and then sends: what comes late on a machine that stands still comes together.
+    // Each start waits for its turn and then sends. On a machine that stalls, late requests come together.
     config.rate = 1_000;
     let bench = Bench::new("get-token", config).await;
     for _ in 0..4 {
@@ -97,7 +97,7 @@ async fn a_start_waits_for_the_turns_of_those_before_it() {
 async fn the_deadline_bounds_the_wait_for_files_that_another_holds() {
     let bench = Bench::new("get-lock", Config::default()).await;
     assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
-    // By a process that hangs. With the token's lock alone it needs no new one.
+    // The files are locked by a process that hangs. If only the token's lock is held, no new token is needed.
     for (held, code, calls) in [("/start-", 5, 1), ("/token-", 0, 2)] {
         let files = fs::read_dir(bench.path("state")).expect("it was made");
         let paths = files.map(|file| file.expect("a file").path());

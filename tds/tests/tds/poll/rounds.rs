@@ -8,7 +8,7 @@ use tokio::time::{Duration, timeout};
 use crate::{Bench, at_once, end, err, output, piped, signal};
 
 #[tokio::test]
-async fn a_feed_that_is_late_is_not_asked_twice_and_makes_up_for_nothing() {
+async fn a_late_feed_is_not_requested_twice_and_skips_rounds() {
     let mut config = Config::default();
     config.faults.before_head = "1s".parse().expect("a delay");
     let bench = Bench::new("poll-late", config).await;
@@ -34,7 +34,7 @@ async fn a_feed_that_is_late_is_not_asked_twice_and_makes_up_for_nothing() {
                 ended.is_some_and(|ended| ended <= next),
                 "{feed}: {calls:?}"
             );
-            // A burst would come at once. Half of it is for a machine that has much else to do.
+            // A burst would come at once. Half of the interval is room for a busy machine.
             assert!(
                 next - began >= Duration::from_millis(200),
                 "{feed}: {calls:?}"
@@ -74,7 +74,7 @@ async fn an_interrupt_in_the_middle_of_an_answer_leaves_the_old_file() {
 }
 
 #[tokio::test]
-async fn a_feed_that_fails_is_asked_less_often_and_the_others_are_not() {
+async fn a_feed_that_fails_is_requested_less_often_and_the_others_are_not() {
     let bench = Bench::new("poll-backoff", Config::default()).await;
     let run = piped(bench.poll("/v1/live/bus\n/nothing\n", &["--every", "100ms"]));
     bench
@@ -91,7 +91,7 @@ async fn a_feed_that_fails_is_asked_less_often_and_the_others_are_not() {
 }
 
 #[tokio::test]
-async fn a_feed_without_its_role_is_asked_once_and_ends_the_job_if_it_is_the_last() {
+async fn a_feed_without_its_role_is_requested_once_and_ends_the_job_if_it_is_the_last() {
     let mut config = Config::default();
     config.roles = vec!["live".to_owned()];
     let bench = Bench::new("poll-role", config).await;

@@ -1,6 +1,6 @@
-//! Replies of Keycloak and of what stands before it, release by release.
+//! Replies of Keycloak and of proxies in front of it, release by release.
 //!
-//! The bodies of 26.5.0 are as it sent them; those of other releases are as its source has them.
+//! The bodies of 26.5.0 are recorded. Those of other releases are taken from the source code.
 
 use super::{Seen, reply, seen};
 use Seen::{Rejected, Transient, Wrong};
@@ -61,7 +61,7 @@ fn every_refusal_of_keycloak_is_a_refusal() {
             "unauthorized_client",
             "Unexpected error when authenticating client",
         ),
-        // The statement of a client with a key.
+        // The assertion of a client with a key.
         (400, "invalid_client", "Multiple audiences not allowed"),
         (400, "invalid_client", "Invalid token audience"),
         (400, "invalid_client", "Token reuse detected"),

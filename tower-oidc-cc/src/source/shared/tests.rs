@@ -1,6 +1,6 @@
-//! The points at which a driver, a caller or a runtime ends, by name. The flight is a
-//! `futures_util::future::Shared` and the driver a task of tokio, and loom can see inside neither. So a
-//! paused clock and real threads stand in for a model.
+//! The points at which a driver, a caller or a runtime can end. The flight is a
+//! `futures_util::future::Shared` and the driver is a task of tokio. Loom can model neither, so these
+//! tests use a paused clock and real threads.
 
 use std::{
     convert::Infallible,
@@ -79,7 +79,7 @@ fn paused() -> Runtime {
     builder.enable_time().start_paused(true).build().unwrap()
 }
 
-/// Lets the tasks run for so many turns.
+/// Lets the tasks run for `count` turns.
 async fn turns(count: usize) {
     for _ in 0..count {
         yield_now().await;
@@ -97,7 +97,7 @@ async fn a_dropped_driver_leaves_two_waiters_a_token() {
         for waiter in waiters {
             waiter.await.unwrap().unwrap();
         }
-        // Another driver starts another request, and one alone.
+        // Another driver starts only one more request.
         assert!(requests.load(Ordering::SeqCst) <= 2, "{turns_before}");
         assert_eq!(source.health().generation, 1, "{turns_before}");
     }
@@ -149,7 +149,7 @@ async fn a_driver_after_a_dropped_one_ends_a_flight_alone() {
     turns(5).await;
     source.shared.stop_driver();
     turns(5).await;
-    // One poll spawns another driver, which the waiter then leaves alone.
+    // One poll of the waiter spawns another driver. Then the waiter is dropped.
     let waiter = waiter(&source);
     turns(5).await;
     waiter.abort();
@@ -164,7 +164,7 @@ async fn a_waiter_of_an_old_flight_leaves_the_new_one_alone() {
     let enter = || source.shared.enter().unwrap().unwrap().0;
     let old = enter();
     source.shared.abandon(&old);
-    // The endpoint's backoff, a second at most.
+    // The backoff ends within a second.
     sleep(Duration::from_secs(1)).await;
     let new = enter();
     source.shared.abandon(&old);
@@ -192,7 +192,7 @@ fn a_driver_that_ends_on_threads_leaves_each_waiter_a_token() {
                 waiter.await.unwrap().unwrap();
             }
         });
-        // Another driver starts another request, and one alone. Both may bring a token.
+        // Another driver starts only one more request. Both requests may return a token.
         assert!(requests.load(Ordering::SeqCst) <= 2, "{spins}");
     }
 }
@@ -216,7 +216,7 @@ async fn a_call_with_a_settled_token_takes_no_lock() {
     let (source, _) = source();
     source.ready().await.unwrap();
     let held = source.shared.hold_lock();
-    // On a thread of its own, so that a call that waits for the lock is noticed.
+    // On a thread of its own, so that the test detects a call that waits for the lock.
     let (done, ended) = std::sync::mpsc::channel();
     let call = Arc::clone(&source.shared);
     let caller = std::thread::spawn(move || {

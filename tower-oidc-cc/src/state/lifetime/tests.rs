@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{A_WHILE, LONGEST, Lifetime};
+use super::{LONGEST, Lifetime, MIN_DELAY};
 use crate::{RefreshPolicy, clock::Timestamp};
 
 fn moment() -> Timestamp {
@@ -139,8 +139,8 @@ proptest! {
                 let (renewed, left) = (plan.renew_at.left_at(now), plan.expires_at.left_at(now));
                 prop_assert!(renewed <= left);
                 prop_assert_eq!(plan.expires_at, later(sent, life.min(LONGEST)));
-                // At most one renewal in half of the remaining life, or in a while: no loop.
-                prop_assert!(renewed >= left.mul_f64(0.49).min(A_WHILE));
+                // At most one renewal in half of the remaining life, or in `MIN_DELAY`: no loop.
+                prop_assert!(renewed >= left.mul_f64(0.49).min(MIN_DELAY));
             }
         }
     }
@@ -159,8 +159,8 @@ proptest! {
             let plan = Lifetime::plan_at(now, sent, life, RefreshPolicy::Ahead, draw).unwrap();
             plan.renew_at.left_at(sent)
         };
-        // A thousand draws are a thousand moments at one distance, a ten-thousandth of a life:
-        // so no hundredth of the tenth has more than its share, whatever the life.
+        // A thousand draws are a thousand moments at equal distances, a ten-thousandth of a life
+        // each. So the renewals are spread evenly over a tenth of the life, for every life.
         let step = age(draw) - age(draw + 1);
         let even = life / 10_000;
         prop_assert!(step.abs_diff(even) < Duration::from_nanos(10), "{step:?} {even:?}");
@@ -182,9 +182,9 @@ proptest! {
             None => prop_assert!(wall >= sent.wall + life),
             Some(plan) => {
                 let by_the_steady = Timestamp { wall, steady: sent.steady + life };
-                prop_assert!(!plan.is_fresh_at(by_the_steady));
+                prop_assert!(!plan.is_valid_at(by_the_steady));
                 let by_the_wall = Timestamp { wall: sent.wall + life, ..sent };
-                prop_assert!(!plan.is_fresh_at(by_the_wall));
+                prop_assert!(!plan.is_valid_at(by_the_wall));
             }
         }
     }

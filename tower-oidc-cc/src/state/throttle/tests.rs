@@ -15,8 +15,7 @@ use crate::{
     },
 };
 
-/// Refuses once a second from second `from`, each refresh succeeds, and returns the seconds of the
-/// refreshes.
+/// Refuses once a second, with refreshes that succeed, and returns the seconds of the refreshes.
 fn refreshes(seconds: u64) -> Vec<u64> {
     let (start, mut rule) = (start(), Refusals::default());
     let refused = |second: &u64| {
@@ -48,7 +47,7 @@ fn an_emptier_bucket_takes_more_refusals_in_a_row() {
     let (start, mut rule) = (start(), Refusals::default());
     let mut needed = Vec::new();
     for turn in 0..4_u64 {
-        // Far enough apart for the distance, too near for a regained refresh.
+        // Far enough apart for the distance of the rule, but too near for a regained unit.
         let now = start.checked_add(secs(turn * 85)).unwrap();
         let mut count = 1;
         while !rule.refused_at(now) {
@@ -91,17 +90,17 @@ fn a_failed_refresh_is_repeated_at_no_charge_until_an_acceptance() {
     assert!(!rule.refused_at(at(101)));
 }
 
-/// A service, as the share of calls that go to a route which refuses all tokens, and a verdict on
-/// the rest.
+/// A service: the share of calls to a route that refuses all tokens, and a rule for the other calls.
 struct Service {
     bad_route: f64,
-    /// The distance of single refusals.
+    /// The time between two single refusals.
     stray: Duration,
-    /// By the time since the start, the issue of the token, and a number in `0.0..1.0`.
+    /// Whether a call is accepted, by the time since the start, the issue of the token, and a number in
+    /// `0.0..1.0`.
     accepts: fn(Duration, Duration, f64) -> bool,
 }
 
-/// A token endpoint, by the time since the start of the request.
+/// The behaviour of a token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Endpoint {
     Up,
@@ -180,7 +179,7 @@ fn run(service: &Service, endpoint: Endpoint, pace: Duration, seed: u64) -> Scor
                 }
             }
             Due::Call { is_bad, is_resend } => {
-                if let Action::JoinUntil(until) = state.on(Event::Asked, now) {
+                if let Action::JoinUntil(until) = state.on(Event::Needed, now) {
                     let wait = until.saturating_duration_since(now.steady);
                     let at = (at + wait).min(flight_ends.max(at));
                     queue.push(Reverse((at + Duration::from_micros(1), due)));
@@ -206,7 +205,7 @@ fn run(service: &Service, endpoint: Endpoint, pace: Duration, seed: u64) -> Scor
                 }
                 match action {
                     Action::Request | Action::Join if !is_resend => {
-                        // It is held for ten seconds at most, which is when a hanging request ends.
+                        // A call is held for ten seconds at most, and a hanging request ends then.
                         held.push(is_bad);
                     }
                     _ => score.failed += u32::from(!is_bad),
@@ -265,7 +264,7 @@ fn worst(service: &Service, endpoint: Endpoint) -> Score {
     scores.max_by_key(|score| score.failed).unwrap()
 }
 
-/// A service whose tokens live this long, whatever they claim.
+/// A service that refuses tokens after `$secs`, whatever their `expires_in`.
 macro_rules! lasting {
     ($secs:expr) => {
         Service {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::wire::Answer;
 
-/// An answer without what differs from one token to the next.
+/// A response without the values that differ between two tokens.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     status: u16,
@@ -37,7 +37,7 @@ impl Shape {
     }
 }
 
-/// The fields, whole but for the token, of which the kinds of its claims stay.
+/// The fields unchanged, except for the token, which becomes the types of its claims.
 fn object(mut fields: serde_json::Map<String, Value>) -> String {
     if let Some(token) = fields.get_mut("access_token") {
         *token = claims(token.as_str().unwrap());

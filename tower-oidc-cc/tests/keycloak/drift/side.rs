@@ -14,15 +14,15 @@ use crate::{
     wire::{self, Answer, Body},
 };
 
-/// A request, with names in place of what differs between the two.
+/// A request with placeholders for the values that differ between the two servers.
 ///
-/// `<id:NAME>` and `<secret:NAME>` stand for those of a client, and `<encoded:NAME>` for both and
-/// all escaped.
+/// `<id:NAME>` and `<secret:NAME>` are the id and the secret of a client. `<encoded:NAME>` is both,
+/// with every byte percent-encoded.
 pub(super) struct Row {
     method: &'static str,
     path: &'static str,
     kind: Option<&'static str>,
-    /// `Basic of` is followed by what is put into base64.
+    /// The text after `Basic of` is encoded as base64.
     authorization: Option<&'static str>,
     body: String,
 }
@@ -143,7 +143,7 @@ impl Side {
     }
 }
 
-/// Every byte of a text in three, as no client must but any may.
+/// Percent-encodes every byte, which is allowed but never necessary.
 fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

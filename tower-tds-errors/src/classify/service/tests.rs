@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Drain, LONGEST, MOST_BYTES};
 
-/// Gives `chunk` for ever, one each `gap`.
+/// Yields `chunk` forever, one per `gap`.
 struct Drip {
     chunk: &'static [u8],
     gap: Option<Duration>,
@@ -104,7 +104,7 @@ async fn a_body_that_ends_within_the_bounds_is_whole() {
     );
 }
 
-/// Gives a part, and then an error.
+/// Yields a part, and then an error.
 struct Breaks(usize);
 
 impl Body for Breaks {

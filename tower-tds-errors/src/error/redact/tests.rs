@@ -28,7 +28,7 @@ fn control_and_direction_characters_are_escaped() {
     assert_eq!(clean("x\u{202e}y"), "x\\u{202e}y");
 }
 
-/// A value that only its name gives away.
+/// A value that only its name shows to be a secret.
 #[test]
 fn what_follows_each_name_of_the_lists_is_taken_out() {
     let follow = |names: &'static str, joint| {

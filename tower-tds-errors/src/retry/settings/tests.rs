@@ -53,7 +53,7 @@ fn draws_do_not_pile_up_at_the_cap() {
     let backoff = Backoff::new(ms(100), ms(1_000));
     let waits = (0..1_000).map(|_| backoff.draw(9, &mut rng));
     let at_the_cap = waits.filter(|wait| *wait > ms(990)).count();
-    // An even draw has ten there.
+    // A uniform draw has about ten there.
     assert!(at_the_cap < 40, "{at_the_cap}");
 }
 

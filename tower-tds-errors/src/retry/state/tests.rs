@@ -9,7 +9,7 @@ use crate::retry::request::Repeat;
 use crate::retry::settings::Settings;
 use crate::{Error, GiveUp, Kind, Sent, classify};
 
-/// A PUT, which no idle connection is met for, after so many attempts.
+/// The state of a PUT after `attempts` attempts. A PUT has no extra retry for an idle connection.
 fn put(seed: u64, attempts: u32) -> RetryState {
     of(&Method::PUT, seed, attempts)
 }
@@ -119,7 +119,7 @@ fn each_stop_has_its_reason() {
         (1, &secs(2), second, GiveUp::Deadline),
         (1, &secs(1), second, GiveUp::Deadline),
         (1, &busy, Some(Duration::ZERO), GiveUp::Deadline),
-        // A wait of nothing, and nothing left.
+        // A wait of zero, and no time left.
         (
             1,
             &failed(Kind::InvalidToken),

@@ -71,7 +71,7 @@ struct State {
     callers: Mutex<JoinSet<()>>,
 }
 
-/// Stopped processes poll nothing.
+/// A gate that keeps a stopped process from polling.
 #[derive(Default)]
 struct Gate {
     closed: AtomicBool,
@@ -166,7 +166,7 @@ impl World {
         self.shared.counted.lock().unwrap().len()
     }
 
-    /// The invariant: the sum of the larger one of share and held.
+    /// Checks the invariant: the sum over all members of the larger one of share and held.
     fn check(&self) {
         let mut sum = Share::default();
         let members = self.members();
@@ -266,8 +266,9 @@ impl World {
 impl Process {
     /// The larger one of share and held.
     ///
-    /// A process that was stopped for long reads late that its requests were counted, so its account
-    /// holds them for longer than the service can count them. They are left out until it is settled.
+    /// A process that was stopped for long reads its responses late. So its account holds the
+    /// requests for longer than the service can count them. They are left out until it has read the
+    /// responses.
     fn taken(&self) -> Share {
         let status = self.fleet.as_ref().unwrap().status();
         let held = self.limiter.held();
@@ -286,7 +287,7 @@ impl Process {
         }
     }
 
-    /// Calls from now on with so many callers.
+    /// Sets the number of callers from now on.
     pub(crate) fn call(&self, callers: usize) {
         let mut running = self.state.callers.lock().unwrap();
         running.abort_all();
@@ -312,7 +313,7 @@ impl Process {
         self.fleet.as_ref().unwrap().status()
     }
 
-    /// The process is gone, without a goodbye.
+    /// Kills the process.
     pub(crate) fn kill(&self) {
         self.state.cut.store(true, SeqCst);
         self.state.stopped.close();
@@ -329,7 +330,7 @@ impl Process {
         });
     }
 
-    /// Loses the way to the store for a time.
+    /// Cuts the connection to the store for a time.
     pub(crate) fn cut(&self, lasts: Duration) {
         let state = Arc::clone(&self.state);
         if !state.cut.swap(true, SeqCst) {
@@ -346,7 +347,7 @@ impl Process {
         }
     }
 
-    /// The next response is a 423.
+    /// Makes the next response a 423.
     pub(crate) fn refused(&self) {
         self.state.refuses.store(true, SeqCst);
     }
@@ -363,7 +364,7 @@ impl Ask for Wire {
             .run
             .clone()
             .filter(|(_, at)| at.elapsed() < super::super::ENDS);
-        // The question is on its way even if it is given up.
+        // The question reaches the store even if the member gives it up.
         tokio::spawn(async move {
             let (there, back) = (world.store_delay(), world.store_delay());
             if state.cut.load(SeqCst) || state.stopped.closed.load(SeqCst) {
@@ -395,7 +396,7 @@ impl Ask for Wire {
                 Ok(reply(&values).unwrap())
             }
             Ok(Ok((Err(_), _))) => Err(FleetError::settings("refused")),
-            // A lost message is waited for, as on a real wire.
+            // A lost message is never answered, as on a real wire.
             Ok(Err(_lost)) => {
                 sleep(GIVE_UP).await;
                 Err(FleetError::unanswered())
@@ -422,7 +423,7 @@ impl Service<Request<()>> for Api {
         let (there, back) = self.world.delays();
         let (world, state) = (self.world.clone(), Arc::clone(&self.state));
         let (sender, receiver) = oneshot::channel();
-        // A request on its way is counted, whatever becomes of its caller.
+        // A request in flight is counted, even if its caller drops it.
         tokio::spawn(async move {
             sleep(there).await;
             let at = world.shared.began.elapsed();

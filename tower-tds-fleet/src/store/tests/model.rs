@@ -116,7 +116,7 @@ impl Division {
         if others().any(|(_, other)| is_live(other)) && self.quotas != quotas {
             return Err(Refused::Quotas);
         }
-        // All times at which nothing is known of a member of before any more.
+        // The longest time for which an earlier member still counts.
         let memory = others().map(|(_, other)| other.memory).chain([me.memory]);
         let memory = memory.max().unwrap();
         if before.is_none() && others().count() > 0 && !others().any(|(_, other)| is_live(other)) {
@@ -137,7 +137,7 @@ impl Division {
         for (_, other) in others() {
             let ends = other.seen + ENDS;
             let [requests, places, sockets] = other.record;
-            // In halves of nothing: the script computes with fractions.
+            // In floating point, as the script computes.
             let drains = (places as f64 / requests.max(1) as f64 - 2.0).max(0.0);
             let left = (ends + other.memory) as f64 + drains * other.hold as f64 - now as f64;
             if left > 0.0 {
@@ -249,7 +249,7 @@ impl Division {
     }
 }
 
-/// Deals out one after the other, in the order of the ids, until nothing is left or wanted.
+/// Gives one unit to each member in turn, in the order of the ids, until nothing is left or wanted.
 fn fill(list: &[(&str, &Record)], k: usize, left: &mut u64) -> BTreeMap<String, u64> {
     let mut parts: BTreeMap<String, u64> =
         list.iter().map(|(id, _)| ((*id).to_owned(), 0)).collect();

@@ -9,7 +9,7 @@ fn seal() -> Seal {
 }
 
 #[test]
-fn what_was_sealed_opens_for_who_has_the_secret_and_the_key() {
+fn a_sealed_value_opens_with_its_secret_and_its_key() {
     let value = seal().close("key", b"token").unwrap();
     assert_eq!(seal().open("key", &value).unwrap().as_slice(), b"token");
     assert!(seal().open("other key", &value).is_none());
@@ -17,7 +17,7 @@ fn what_was_sealed_opens_for_who_has_the_secret_and_the_key() {
 }
 
 #[test]
-fn what_was_changed_anywhere_does_not_open() {
+fn a_value_that_was_changed_anywhere_does_not_open() {
     let value = seal().close("key", b"token").unwrap();
     for at in 0..value.len() {
         for bit in 0..8 {

@@ -6,7 +6,7 @@ const SECOND: u64 = 1_000_000_000;
 
 const MINUTES: u64 = 60 * SECOND;
 
-/// All of a burst, of which a small burst would have withheld the request.
+/// A crowd that a small burst would have withheld.
 const BURST: Crowd = Crowd {
     bunched: 9,
     live: 9,
@@ -41,7 +41,7 @@ fn refuse(ladder: &mut Ladder, now: Tick, crowd: Crowd) -> bool {
     ladder.refuse(now, now, crowd, fifty())
 }
 
-/// Three refusals at once; gives the rung that they lead to.
+/// Records three refusals at once. Returns the rung that they lead to.
 fn refuse_three(ladder: &mut Ladder, now: Tick, crowd: Crowd) -> Rung {
     let led = [(); 3].map(|()| refuse(ladder, now, crowd));
     assert_eq!(led, [false, false, true], "{crowd:?}");
@@ -70,7 +70,7 @@ fn three_refusals_lead_one_rung_down_and_each_means_a_second_of_silence() {
 fn the_first_rung_that_would_have_withheld_the_refused_is_taken() {
     let crowd = |bunched, live| Crowd { bunched, live };
     for (crowd, rung) in [
-        // A small burst would have withheld it; only one at a time would have; fewer in a second.
+        // The remedies in order: a small burst, one request at a time, fewer requests in a second.
         (crowd(6, 8), Rung::Strict),
         (crowd(5, 8), Rung::Serial),
         (crowd(1, 1), Rung::Serial),
@@ -299,20 +299,20 @@ fn a_burst_that_was_chosen_smaller_stays_smaller() {
 }
 
 #[test]
-fn a_share_is_heavy_above_one_in_eight_and_a_part_from_its_rate_on() {
-    let share = |refused, answered| Share { refused, answered };
+fn a_rate_of_refusals_is_heavy_above_one_in_eight() {
+    let rate = |refused, answered| RefusalRate { refused, answered };
     let heavy = [(1, 1), (2, 15), (2, 16), (3, 23), (3, 24)];
-    let heavy = heavy.map(|(refused, answered)| share(refused, answered).is_heavy());
+    let heavy = heavy.map(|(refused, answered)| rate(refused, answered).is_heavy());
     assert_eq!(heavy, [false, true, false, true, false]);
-    let above = share(4, 20);
+    let above = rate(4, 20);
     let part = [(1, 1), (2, 40), (2, 41)];
-    let part = part.map(|(refused, answered)| share(refused, answered).is_part_of(above, 4));
+    let part = part.map(|(refused, answered)| rate(refused, answered).is_part_of(above, 4));
     assert_eq!(part, [false, true, false]);
 }
 
 #[test]
 fn between_a_quarter_and_a_half_of_the_refusals_a_lower_rate_is_lowered_and_other_steps_end() {
-    let above = Share {
+    let above = RefusalRate {
         refused: 3,
         answered: 60,
     };
@@ -327,7 +327,7 @@ fn between_a_quarter_and_a_half_of_the_refusals_a_lower_rate_is_lowered_and_othe
         let mut ladder = Ladder {
             step: Step { bursts, slowed },
             above: Some((proven, above)),
-            share: Share {
+            rate: RefusalRate {
                 refused: 1,
                 answered: 99,
             },

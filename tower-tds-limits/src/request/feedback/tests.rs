@@ -87,7 +87,7 @@ impl Error for Nested {
     }
 }
 
-/// Whatever can stand in a header, and what looks like a number or a date.
+/// Any header value, and values that look like a number or a date.
 fn hostile() -> impl Strategy<Value = HeaderValue> {
     let bytes = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..40),

@@ -123,7 +123,7 @@ fn an_answer_is_evidence_for_what_was_granted_a_margin_before_it() {
     assert_eq!(bucket.unproven, 6);
 }
 
-/// Reproducer for L1: an idle time is no age of the requests that follow it.
+/// Reproducer for L1: an idle time does not count as age of the requests that follow it.
 #[test]
 fn without_an_answer_eleven_are_sent_within_three_seconds_whatever_came_before() {
     for light in [0_u64, 20, 300] {

@@ -18,7 +18,7 @@ struct Rule {
     window: Window,
     counter: Counter,
     limit: u32,
-    /// Every proof there was, for the definition.
+    /// All proofs so far, for the definition.
     proofs: Vec<Tick>,
     granted: usize,
 }
@@ -37,7 +37,7 @@ impl Rule {
     }
 
     fn opens_at(&mut self, now: Tick) -> Option<Tick> {
-        self.window.see(now);
+        self.window.advance(now);
         let opens = self.window.opens_at()?;
         Some(opens.max(self.counter.opens_at(&self.window, now)))
     }
@@ -140,7 +140,7 @@ fn what_a_share_holds_is_the_largest_sum_of_any_alignment() {
     rule.grant();
     let end = START + PERIOD;
     for now in [START + ms(900), end, end + ms(300), end + ms(1_500)] {
-        rule.window.see(now);
+        rule.window.advance(now);
         // The definition counts one more.
         let expected = rule.largest_sum(now) - 1.0;
         let held = largest_sum(&rule.window, now) as f64;
@@ -212,8 +212,8 @@ fn fate() -> impl Strategy<Value = Fate> {
 }
 
 proptest! {
-    /// Always backlogged, whatever becomes of the requests: each
-    /// grant fits every alignment, and a moment earlier one of them would have been exceeded.
+    /// Always backlogged, with random requests: each grant fits every alignment, and a moment
+    /// earlier it would have exceeded one.
     #[test]
     fn the_earliest_instant_is_right_and_not_later_than_it_must_be(
         limit in 1_u32..12,

@@ -26,7 +26,7 @@ fn permits_run_out_and_nobody_knows_until_when() {
     assert_eq!(window.opens_at(), Some(START));
     window.grant();
     assert_eq!(window.opens_at(), None);
-    window.see(START + ms(60_000));
+    window.advance(START + ms(60_000));
     assert_eq!(window.opens_at(), None);
 }
 
@@ -38,9 +38,9 @@ fn a_permit_comes_back_an_interval_and_a_guard_after_the_proof() {
     window.prove(START + ms(80));
     let back = START + ms(80) + HOLD;
     assert_eq!(window.opens_at(), Some(back));
-    window.see(back.minus(1));
+    window.advance(back.minus(1));
     assert_eq!(window.live(), 2);
-    window.see(back);
+    window.advance(back);
     assert_eq!(window.live(), 1);
     assert!(window.opens_at().is_some_and(|at| at <= back));
 }
@@ -54,11 +54,11 @@ fn a_slow_request_holds_back_nobody_but_itself() {
         assert!(window.opens_at().is_some_and(|at| at <= now));
         window.grant();
         now = now + ms(5);
-        window.see(now);
+        window.advance(now);
         window.prove(now);
         assert_eq!(window.live(), 2);
         now = now + HOLD;
-        window.see(now);
+        window.advance(now);
     }
 }
 
@@ -80,7 +80,7 @@ fn the_most_that_were_live_at_once_are_remembered() {
     window.grant();
     window.prove(START);
     window.prove(START);
-    window.see(START + HOLD);
+    window.advance(START + HOLD);
     window.grant();
     assert_eq!((window.live(), window.most_live()), (1, 2));
 }
@@ -90,7 +90,7 @@ fn what_is_two_holds_old_is_forgotten_before_more_room_is_asked_for() {
     let mut window = two_a_second();
     for n in 0..10_000 {
         let now = START + HOLD * n;
-        window.see(now);
+        window.advance(now);
         window.grant();
         window.prove(now);
     }

@@ -35,7 +35,7 @@ async fn the_readied_connector_is_the_one_called_and_a_clone_starts_unready() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "`poll_ready` must give Ready before `call`")]
+#[should_panic(expected = "`poll_ready` must return Ready before `call`")]
 async fn calling_an_unready_connector_panics() {
     let mut connector = ConnectionLimitLayer::new(limiter(1)).layer(Probe::connector());
     drop(connector.call(Uri::from_static("http://a")));

@@ -1,4 +1,4 @@
-//! The ladder, whatever comes.
+//! The ladder under random events.
 
 use proptest::prelude::*;
 

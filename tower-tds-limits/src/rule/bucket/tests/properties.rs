@@ -1,11 +1,11 @@
-//! The bucket beside its definition, whatever becomes of the requests.
+//! The bucket compared with its definition, for random requests.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::rule::tests::{Event, UnderWay, fates};
 
-/// When a bucket is empty into which the proven fall at their proofs.
+/// When a bucket is empty, if the proven requests fall into it at their proofs.
 fn empties_at(proofs: &[Tick]) -> Tick {
     let fall = |empty: Tick, at: &Tick| empty.max(*at) + SPACING;
     proofs.iter().fold(Tick::ZERO, fall)

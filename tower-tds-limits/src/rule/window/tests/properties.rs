@@ -1,4 +1,4 @@
-//! The window beside its definition, whatever becomes of the requests.
+//! The window compared with its definition, for random requests.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ proptest! {
         for fate in fates {
             loop {
                 for (at, event) in coming.happened(now) {
-                    window.see(at);
+                    window.advance(at);
                     if event == Event::Proven {
                         window.prove(at);
                         proven.push(at + HOLD);
@@ -30,7 +30,7 @@ proptest! {
                         window.withdraw();
                     }
                 }
-                window.see(now);
+                window.advance(now);
                 let live = |at: Tick| coming.len() + proven.iter().filter(|end| **end > at).count();
                 prop_assert_eq!(window.live(), u64::try_from(live(now)).expect("few"));
                 let next = coming.next();
