@@ -54,10 +54,8 @@ pub(crate) struct Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
-    /// The time from the grant until the bucket would be empty, in units of 2^10 ns.
-    drains: u32,
-    /// Unproven requests that took places in the bucket.
-    unproven: u16,
+    /// Requests in the bucket.
+    bunched: u16,
     /// Live permits of the window.
     live: u16,
     /// Whether the request is to close its socket, after a 416.
@@ -162,11 +160,13 @@ impl Account {
         self.end();
     }
 
-    /// Records a sent request without a response: the service may count it until `lost_after`.
+    /// Records the end of a sent request without a response: the service may count it until
+    /// `lost_after`.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
         let now = self.advance(now);
         let until = now.plus(nanos(self.limits.lost_after));
         self.pending.push(Reverse((until, grant)));
+        self.end();
     }
 
     /// Takes back the grant of a request that never reached the wire.
@@ -236,35 +236,23 @@ impl Account {
         self.in_flight < self.limits.in_flight.get().min(most)
     }
 
-    /// Whether one more may be granted at the last time seen.
-    #[inline]
-    fn is_open(&mut self, line: Line) -> bool {
-        let seen = self.seen;
-        (self.has_room() || line == Line::Front)
-            && self.ladder.silent_until() <= seen
-            && seen < self.closes_at
-            && self.rules.iter_mut().all(|rule| rule.is_open(seen))
-    }
-
     /// The first time at which one more may be granted, and the cause of the wait. The time is
-    /// `None` while it depends on an event.
-    #[cold]
-    fn opens_at(&mut self, line: Line) -> (Option<Tick>, WaitCause) {
+    /// [`Tick::NEVER`] while it depends on an event.
+    #[inline]
+    fn opens_at(&mut self, line: Line) -> (Tick, WaitCause) {
         // Requests in flight may depend on a token request, so a token request needs no place in
         // flight.
         if !self.has_room() && line != Line::Front {
-            return (None, WaitCause::InFlight);
+            return (Tick::NEVER, WaitCause::InFlight);
         }
         let seen = self.seen;
         if seen >= self.closes_at {
             let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
-            return (None, cause);
+            return (Tick::NEVER, cause);
         }
-        let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
         let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
-        rules
-            .reduce(later)
-            .map_or(silence, |rules| later(rules, silence))
+        let rules = rules.fold((Tick::ZERO, WaitCause::Window), later);
+        later(rules, (self.ladder.silent_until(), WaitCause::Silence))
     }
 
     /// Passes an outcome to the ladder. Returns the new rung if it changed.
@@ -273,7 +261,11 @@ impl Account {
         let stepped = if outcome == Outcome::Answered {
             self.ladder.accept(now)
         } else if outcome == Outcome::RateExceeded {
-            self.refuse(now, grant)
+            let crowd = Crowd {
+                bunched: grant.bunched.into(),
+                live: grant.live.into(),
+            };
+            self.ladder.refuse(now, grant.at, crowd, self.limits.first)
         } else {
             false
         };
@@ -366,19 +358,6 @@ impl Account {
         self.each(|rule| rule.overlap(overlaps));
     }
 
-    #[cold]
-    fn refuse(&mut self, now: Tick, grant: Grant) -> bool {
-        self.ladder.begin_silence(now);
-        let quota = self.limits.first;
-        let (kept, _) = self.keeps(quota);
-        let level = (u64::from(grant.drains) << 10).div_ceil(nanos(kept.spacing()));
-        let crowd = Crowd {
-            bunched: u64::from(grant.unproven) + level,
-            live: u64::from(grant.live),
-        };
-        self.ladder.refuse(now, grant.at, crowd, quota)
-    }
-
     /// Records a 416: silence for a second, and at most `most` requests in flight for ten minutes.
     #[cold]
     pub(crate) fn lower_in_flight(&mut self, now: Instant, most: u32) {
@@ -386,20 +365,6 @@ impl Account {
         self.ladder.begin_silence(now);
         self.lowered = Some((most, now.plus(LOWERED)));
         self.closes_sockets_until = now.plus(CLOSING);
-    }
-
-    /// Makes a grant at `now`, with the [crowd](Crowd) of the first quota.
-    #[inline]
-    fn crowded(&self, line: Line, now: Tick) -> Grant {
-        let (unproven, drains, live) = self.rules.first().map_or((0, 0, 0), |rule| rule.crowd(now));
-        Grant {
-            at: now,
-            drains: u32::try_from(drains >> 10).unwrap_or(u32::MAX),
-            unproven: u16::try_from(unproven).unwrap_or(u16::MAX),
-            live: u16::try_from(live).unwrap_or(u16::MAX),
-            closes_socket: now < self.closes_sockets_until,
-            is_front: line == Line::Front,
-        }
     }
 
     /// Records the proof that the request was counted by `now`.
@@ -436,17 +401,20 @@ impl Limit for Account {
         if self.share.is_some() && self.was_suspended(clock::suspended()) {
             self.closes_at = Tick::ZERO;
         }
-        if self.is_open(line) {
+        let (mut at, cause) = self.opens_at(line);
+        if at <= self.seen {
             return Opens::Now;
         }
-        let (at, cause) = self.opens_at(line);
         if cause == WaitCause::InFlight && self.stalls_at.is_none() {
             self.stalls_at = Some(self.seen.plus(STALL));
         }
-        let at = at.unwrap_or_else(|| self.may_open_at(cause));
-        let closed = self.seen.max(at) >= self.closes_at;
-        let at = self.instant(if closed { Tick::NEVER } else { at });
-        at.map_or(Opens::OnReturn, Opens::At)
+        if at == Tick::NEVER {
+            at = self.may_open_at(cause);
+        }
+        if self.seen.max(at) >= self.closes_at {
+            at = Tick::NEVER;
+        }
+        self.instant(at).map_or(Opens::OnReturn, Opens::At)
     }
 
     fn changes_at(&self) -> Option<Instant> {
@@ -461,9 +429,15 @@ impl Limit for Account {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
-        let grant = self.crowded(line, seen);
+        let (bunched, live) = self.rules.first().map_or((0, 0), |rule| rule.crowd(seen));
         self.each(|rule| rule.grant(seen));
-        grant
+        Grant {
+            at: seen,
+            bunched: u16::try_from(bunched).unwrap_or(u16::MAX),
+            live: u16::try_from(live).unwrap_or(u16::MAX),
+            closes_socket: seen < self.closes_sockets_until,
+            is_front: line == Line::Front,
+        }
     }
 
     fn is_idle(&self) -> bool {

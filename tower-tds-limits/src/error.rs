@@ -62,19 +62,9 @@ impl LimitError {
         Self::new(Kind::TimedOut, cause, Some(waited))
     }
 
-    /// A wait that the call's deadline ended after `waited`.
+    /// A call that its deadline or the response timeout ended after `waited`.
     pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::Deadline, cause, Some(waited))
-    }
-
-    /// A call without a response in time.
-    pub(crate) fn unanswered(was_sent: bool, waited: Duration) -> Self {
-        let cause = if was_sent {
-            WaitCause::Response
-        } else {
-            WaitCause::Connection
-        };
-        Self::deadline(cause, waited)
     }
 
     pub(crate) fn abandoned() -> Self {

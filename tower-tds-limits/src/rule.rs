@@ -69,34 +69,22 @@ impl Rule {
         self.window.advance(now);
     }
 
-    /// Whether one more may be granted at `seen`.
+    /// The first time at which one more may be granted, and the rule that decides. The time is
+    /// [`Tick::NEVER`] while it depends on an event.
     #[inline]
-    pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
-        let bucket = self.bucket.as_ref();
-        // The counter is the most expensive check, so it is last.
-        self.window.is_open()
-            && bucket.is_none_or(|bucket| bucket.opens_at(seen).is_some_and(|at| at <= seen))
-            && self.counter_opens_at(seen) <= seen
-    }
-
-    #[inline]
-    fn counter_opens_at(&mut self, seen: Tick) -> Tick {
-        let window = &self.window;
-        let counter = self.counter.as_mut();
-        counter.map_or(Tick::ZERO, |counter| counter.opens_at(window, seen))
-    }
-
-    /// The first time at which one more may be granted, and the rule that decides.
-    #[cold]
-    pub(crate) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
-        let window = (self.window.opens_at(), WaitCause::Window);
-        if window.0.is_none() {
-            return window;
+    pub(crate) fn opens_at(&mut self, seen: Tick) -> (Tick, WaitCause) {
+        let window = self.window.opens_at().unwrap_or(Tick::NEVER);
+        if window == Tick::NEVER {
+            return (window, WaitCause::Window);
         }
-        let counter = (Some(self.counter_opens_at(seen)), WaitCause::Counter);
+        let counter = self.counter.as_mut();
+        let counter = counter.map_or(Tick::ZERO, |counter| counter.opens_at(&self.window, seen));
         let bucket = self.bucket.as_ref();
-        let bucket = bucket.map_or(Some(Tick::ZERO), |bucket| bucket.opens_at(seen));
-        later(later(window, counter), (bucket, WaitCause::Bucket))
+        let bucket = bucket.map_or(Tick::ZERO, |bucket| {
+            bucket.opens_at(seen).unwrap_or(Tick::NEVER)
+        });
+        let counted = later((window, WaitCause::Window), (counter, WaitCause::Counter));
+        later(counted, (bucket, WaitCause::Bucket))
     }
 
     /// When a bucket allows another probe without a response, after `seen`.
@@ -138,13 +126,12 @@ impl Rule {
         }
     }
 
-    /// Returns the requests with places in the bucket, the time until the requests that fell have
-    /// drained, and the live permits.
+    /// Returns the requests in the bucket, and the live permits.
     #[inline]
-    pub(crate) fn crowd(&self, now: Tick) -> (u64, u64, u64) {
+    pub(crate) fn crowd(&self, now: Tick) -> (u64, u64) {
         let bucket = self.bucket.as_ref();
-        let (unproven, drains) = bucket.map_or((self.window.unproven(), 0), |b| b.filling(now));
-        (unproven, drains, self.window.live())
+        let bunched = bucket.map_or(self.window.unproven(), |bucket| bucket.filling(now));
+        (bunched, self.window.live())
     }
 
     /// The smallest quota and the smallest number of places that hold all requests sent so far.
@@ -167,17 +154,10 @@ impl Rule {
     }
 }
 
-/// Returns the later of two opening times and its cause. An unknown time is the latest.
-pub(crate) fn later(
-    one: (Option<Tick>, WaitCause),
-    other: (Option<Tick>, WaitCause),
-) -> (Option<Tick>, WaitCause) {
-    match (one.0, other.0) {
-        (None, _) => one,
-        (_, None) => other,
-        (Some(at), Some(others)) if others > at => other,
-        (Some(_), Some(_)) => one,
-    }
+/// Returns the later of two opening times and its cause. Of two equal times it is the first.
+#[inline]
+pub(crate) fn later(one: (Tick, WaitCause), other: (Tick, WaitCause)) -> (Tick, WaitCause) {
+    if other.0 > one.0 { other } else { one }
 }
 
 #[cfg(test)]

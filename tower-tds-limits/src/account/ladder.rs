@@ -203,6 +203,7 @@ impl Ladder {
 
     /// Records a refusal of a request granted at `granted` in this crowd. Returns whether the rung
     /// changed.
+    #[cold]
     pub(crate) fn refuse(&mut self, now: Tick, granted: Tick, crowd: Crowd, quota: Quota) -> bool {
         self.begin_silence(now);
         if granted <= self.since && self.since > Tick::ZERO {

@@ -106,7 +106,6 @@ fn a_lost_request_stays_counted_for_as_long_as_it_may_be() {
     let mut account = Account::new(&limits);
     let grant = granted(&mut account, start);
     account.lose(start + ms(100), grant);
-    account.end();
     assert_eq!(account.in_flight, 0);
     let back = start + ms(100 + 4_000 + 1_002);
     let settled = start + ms(100 + 4_000);

@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -59,6 +59,8 @@ pub(super) struct ConnectionPermit {
     ended: u64,
     is_shared: Arc<AtomicBool>,
     over: Pin<Box<OwnedNotified>>,
+    /// The waker that waits for it.
+    waker: Option<Waker>,
 }
 
 // === impl Connections ===
@@ -203,6 +205,7 @@ impl ConnectionPermit {
             ended,
             is_shared,
             over: Box::pin(over),
+            waker: None,
         }
     }
 
@@ -226,8 +229,13 @@ impl ConnectionPermit {
 
     /// Waits until that share has ended. Returns the error of [`check`](Self::check).
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        // The waker is registered before the check, so that no end is missed.
-        let _registered = self.over.as_mut().poll(cx);
+        // The waker is registered before the check, so that no end is missed. It is registered once
+        // for each task, so a pending read takes no lock.
+        let waker = self.waker.as_ref();
+        if !waker.is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.waker = Some(cx.waker().clone());
+            let _registered = self.over.as_mut().poll(cx);
+        }
         self.check().map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 

@@ -19,7 +19,7 @@ use tower_service::Service;
 use super::{
     feedback::Feedback,
     guard::Watch,
-    layer::{Bounds, Settings},
+    layer::Settings,
     permit::{PermitBody, RequestPermit},
     sent::{Complete, SentCall},
 };
@@ -44,7 +44,6 @@ pin_project! {
         deadline: Option<Instant>,
         // The timer of the next bound, created when the call first waits.
         timer: Option<Pin<Box<Sleep>>>,
-        // Also `None` after a panic in a poll of the sent call: such a call is not polled again.
         complete: Option<Complete<C, F>>,
     }
 
@@ -104,7 +103,7 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
         settings: &Arc<Settings<F>>,
         complete: Option<Complete<C, F>>,
     ) -> Self {
-        let deadline = settings.bounds.deadline;
+        let deadline = settings.deadline;
         let deadline = deadline.and_then(|from| from(request.extensions()));
         let call = Waiting {
             inner,
@@ -132,7 +131,7 @@ impl<S, R, F, C> ResponseFuture<S, R, F, C> {
     fn give_up(self: Pin<&mut Self>) {
         let this = self.project();
         if let StateProjection::Sent { call } = this.state.project() {
-            match this.complete.take() {
+            match this.complete {
                 Some(complete) => complete(call, this.settings),
                 None => call.abandon(),
             }
@@ -153,13 +152,12 @@ where
         loop {
             let mut this = self.as_mut().project();
             let settings = &**this.settings;
-            let bounds = &settings.bounds;
             match this.state.as_mut().project() {
                 StateProjection::Waiting { call } if call.request.is_some() => {
                     let now = clock::now();
                     match call.poll(cx, now, settings, *this.deadline) {
                         Poll::Ready(Ok(permit)) => {
-                            if let Some(sent) = call.send(permit, now, bounds) {
+                            if let Some(sent) = call.send(permit, now, settings) {
                                 this.state.set(State::Sent { call: sent });
                             }
                         }
@@ -182,16 +180,14 @@ where
                         && call.watch.is_held()
                         && this.deadline.is_some_and(|ends| ends <= clock::now());
                     if !is_late {
-                        let complete = this.complete.take();
                         let polled = call.as_mut().poll(cx, &settings.feedback);
-                        *this.complete = complete;
                         if polled.is_ready() {
                             return polled;
                         }
                     }
                     // A request that is not sent yet is checked again one timeout later. Even if it
                     // is sent now, it has not waited longer than the timeout then.
-                    let answer = bounds.answer.and_then(|answer| {
+                    let answer = settings.answer.and_then(|answer| {
                         let from = call.watch.sent_at().unwrap_or_else(clock::now);
                         from.checked_add(answer)
                     });
@@ -203,7 +199,12 @@ where
                     self.as_mut().give_up();
                     self.as_mut().project().state.set(State::Done);
                     let waited = clock::now().saturating_duration_since(called_at);
-                    let error = LimitError::unanswered(!watch.is_unsent(), waited);
+                    let cause = if watch.is_unsent() {
+                        WaitCause::Connection
+                    } else {
+                        WaitCause::Response
+                    };
+                    let error = LimitError::deadline(cause, waited);
                     return Poll::Ready(Err(Error::Limit(error)));
                 }
                 // A call whose sending panicked has no request left.
@@ -234,7 +235,7 @@ impl<S, R> Waiting<S, Request<R>> {
     where
         S: Service<Request<R>>,
     {
-        let (bounds, credential) = (&settings.bounds, &settings.limiter.credential);
+        let credential = &settings.limiter.credential;
         if deadline.is_some_and(|deadline| deadline <= now) {
             let cause = self.reason(credential, now).cause;
             let error = LimitError::deadline(cause, self.wait.length(now));
@@ -253,9 +254,9 @@ impl<S, R> Waiting<S, Request<R>> {
             Poll::Pending => Obstacle::Readiness,
         };
         let passed = match self.obstacle {
-            Obstacle::Permit => self.waiter.poll_pass(cx, now, bounds.max_waiting),
+            Obstacle::Permit => self.waiter.poll_pass(cx, now, settings.max_waiting),
             // The call keeps its place, and later calls pass.
-            _ => match self.waiter.skip(bounds.max_waiting) {
+            _ => match self.waiter.skip(settings.max_waiting) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
             },
@@ -283,11 +284,11 @@ impl<S, R> Waiting<S, Request<R>> {
 
     /// Sends the request, in the same poll in which its permit was granted.
     #[inline]
-    fn send(
+    fn send<F>(
         &mut self,
         permit: RequestPermit,
         now: Instant,
-        bounds: &Bounds,
+        settings: &Settings<F>,
     ) -> Option<SentCall<S::Future>>
     where
         S: Service<Request<R>>,
@@ -298,10 +299,15 @@ impl<S, R> Waiting<S, Request<R>> {
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
-        let watch = Watch::insert(request.extensions_mut(), bounds.answer.is_some());
+        let watch = Watch::insert(request.extensions_mut(), settings.answer.is_some());
         // The request is gone if an earlier `call` panicked.
         let response = self.inner.call(self.request.take()?);
-        Some(SentCall::new(response, permit, watch, now))
+        Some(SentCall {
+            response: Some(response),
+            permit: Some(permit),
+            watch,
+            called_at: now,
+        })
     }
 
     /// When the wait reaches its bound, or the pause ends.

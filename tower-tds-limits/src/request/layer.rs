@@ -37,12 +37,6 @@ pub enum Detached {}
 pub(crate) struct Settings<F> {
     pub(super) limiter: Limiter,
     pub(super) feedback: F,
-    pub(super) bounds: Bounds,
-}
-
-/// The bounds that end a call early.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
     pub(super) max_waiting: usize,
     pub(super) deadline: Option<fn(&Extensions) -> Option<Instant>>,
     pub(super) answer: Option<Duration>,
@@ -53,16 +47,13 @@ pub(super) struct Bounds {
 impl RequestLimitLayer {
     /// Limits requests by `limiter`, and reads responses with [`ReadStatus`].
     pub fn new(limiter: Limiter) -> Self {
-        let bounds = Bounds {
-            max_waiting: usize::MAX,
-            deadline: None,
-            answer: None,
-        };
         Self {
             settings: Settings {
                 limiter,
                 feedback: ReadStatus,
-                bounds,
+                max_waiting: usize::MAX,
+                deadline: None,
+                answer: None,
             },
             mode: PhantomData,
         }
@@ -72,14 +63,14 @@ impl RequestLimitLayer {
 impl<F, M> RequestLimitLayer<F, M> {
     /// Reads outcomes with `feedback`. Use it if the inner service has an error type of its own.
     pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G, M> {
-        let Settings {
-            limiter, bounds, ..
-        } = self.settings;
+        let settings = self.settings;
         RequestLimitLayer {
             settings: Settings {
-                limiter,
+                limiter: settings.limiter,
                 feedback,
-                bounds,
+                max_waiting: settings.max_waiting,
+                deadline: settings.deadline,
+                answer: settings.answer,
             },
             mode: PhantomData,
         }
@@ -136,7 +127,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// # }
     /// ```
     pub fn max_waiting(mut self, calls: usize) -> Self {
-        self.settings.bounds.max_waiting = calls;
+        self.settings.max_waiting = calls;
         self
     }
 
@@ -157,7 +148,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// # drop(layer);
     /// ```
     pub fn deadline_from(mut self, deadline: fn(&Extensions) -> Option<Instant>) -> Self {
-        self.settings.bounds.deadline = Some(deadline);
+        self.settings.deadline = Some(deadline);
         self
     }
 
@@ -167,7 +158,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// do not count. Give connects a timeout of their own. A token layer below may hold a call
     /// whose token was refused (401) for up to 10 s, so allow more than that.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.bounds.answer = Some(timeout);
+        self.settings.answer = Some(timeout);
         self
     }
 }

@@ -85,15 +85,14 @@ impl RequestPermit {
         self.stage != Stage::Over
     }
 
-    /// Records the end of the response body.
+    /// Records the end of the response body, which proves an unproven request.
     pub(super) fn ended(mut self) {
-        let (account, grant) = (&self.credential.account, self.grant);
-        match self.stage {
-            Stage::Sent => account.update_now(|account, now| account.prove_by_end(now, grant)),
-            Stage::Proven => account.update(Account::end),
-            Stage::Over => {}
+        let grant = self.grant;
+        if self.stage == Stage::Sent {
+            let account = &self.credential.account;
+            account.update_now(|account, now| account.prove_by_end(now, grant));
+            self.stage = Stage::Over;
         }
-        self.stage = Stage::Over;
     }
 
     /// Records that the request was never sent.
@@ -156,10 +155,7 @@ impl Drop for RequestPermit {
     fn drop(&mut self) {
         let (account, grant) = (&self.credential.account, self.grant);
         match self.stage {
-            Stage::Sent => account.update_now(|account, now| {
-                account.lose(now, grant);
-                account.end();
-            }),
+            Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
             Stage::Proven => account.update(Account::end),
             Stage::Over => {}
         }

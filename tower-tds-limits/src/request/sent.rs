@@ -30,9 +30,9 @@ pin_project! {
     pub(super) struct SentCall<S> {
         // `None` while it is dropped.
         #[pin]
-        response: Option<S>,
+        pub(super) response: Option<S>,
         // `None` once the response is there.
-        permit: Option<RequestPermit>,
+        pub(super) permit: Option<RequestPermit>,
         pub(super) watch: Watch,
         pub(super) called_at: Instant,
     }
@@ -44,21 +44,6 @@ pub(super) type Complete<S, F> = fn(Pin<&mut SentCall<S>>, &Arc<Settings<F>>);
 // === impl SentCall ===
 
 impl<S> SentCall<S> {
-    #[inline]
-    pub(super) fn new(
-        response: S,
-        permit: RequestPermit,
-        watch: Watch,
-        called_at: Instant,
-    ) -> Self {
-        Self {
-            response: Some(response),
-            permit: Some(permit),
-            watch,
-            called_at,
-        }
-    }
-
     /// Waits for the response head, and reads the outcome with `feedback`.
     #[inline]
     pub(super) fn poll<F, B, E>(

@@ -28,19 +28,11 @@ pub(crate) struct Bucket {
     unproven: u64,
     /// When all fallen requests have drained.
     empty_at: Tick,
-    /// The unproven requests without evidence that they were counted, in the order of their grants.
-    unseen: VecDeque<Granted>,
-    /// Their number.
-    unseen_count: u64,
+    /// The times of the grants of unproven requests without evidence that they were counted, in
+    /// order.
+    unseen: VecDeque<Tick>,
     times: Times,
     overlaps: bool,
-}
-
-/// Requests that were granted at one time.
-#[derive(Debug, Clone, Copy)]
-struct Granted {
-    at: Tick,
-    count: u64,
 }
 
 /// The response times of the current [`SPAN`] of responses and of the one before: shortest and
@@ -63,7 +55,6 @@ impl Bucket {
             unproven: 0,
             empty_at: Tick::ZERO,
             unseen: VecDeque::new(),
-            unseen_count: 0,
             times: Times::new(),
             overlaps: false,
         }
@@ -99,12 +90,16 @@ impl Bucket {
     pub(crate) fn opens_at(&self, now: Tick) -> Option<Tick> {
         let burst = match self.burst {
             Burst::Of(burst) => u64::from(burst),
-            Burst::Auto => LEAST + self.probes(now),
+            Burst::Auto => {
+                let age = self.unseen.front().map(|oldest| now.since(*oldest));
+                LEAST + age.map_or(0, |age| self.times.probed(age).0)
+            }
         };
         let room = burst.min(self.most).checked_sub(self.taken())?;
         let mut ahead = self.interval.saturating_mul(room);
-        if self.overlaps {
-            ahead += self.times.shortest_known() / 4 * 3;
+        let shortest = self.times.shortest();
+        if self.overlaps && shortest < u64::MAX {
+            ahead += shortest / 4 * 3;
         }
         Some(self.empty_at.minus(ahead))
     }
@@ -112,7 +107,7 @@ impl Bucket {
     /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
-            Some(oldest) => oldest.at.plus(self.times.probed(now.since(oldest.at)).1),
+            Some(oldest) => oldest.plus(self.times.probed(now.since(*oldest)).1),
             None => Tick::NEVER,
         }
     }
@@ -120,19 +115,15 @@ impl Bucket {
     #[inline]
     pub(crate) fn grant(&mut self, now: Tick) {
         self.unproven += 1;
-        self.unseen_count += 1;
-        match self.unseen.back_mut() {
-            Some(last) if last.at == now => last.count += 1,
-            Some(_) | None => self.unseen.push_back(Granted { at: now, count: 1 }),
-        }
+        self.unseen.push_back(now);
     }
 
     /// Records the proof that a request granted at `granted` was counted no later than `at`.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
-        let had_fallen = !self.remove(granted);
+        let had_fallen = !self.withdraw(granted);
         if !(had_fallen && self.burst == Burst::Auto) {
-            self.fall(at, 1);
+            self.fall(at);
         }
     }
 
@@ -144,29 +135,20 @@ impl Bucket {
         if took > self.times.shortest().saturating_mul(QUICK) {
             return;
         }
-        let seen = self.unseen_count;
         let before = now.minus(self.times.margin());
-        while let Some(oldest) = self.unseen.front()
-            && oldest.at <= before
-        {
-            self.unseen_count -= oldest.count;
+        while self.unseen.front().is_some_and(|at| *at <= before) {
             self.unseen.pop_front();
-        }
-        if self.burst == Burst::Auto {
-            self.fall(now, seen - self.unseen_count);
+            if self.burst == Burst::Auto {
+                self.fall(now);
+            }
         }
     }
 
-    /// Takes back the grant at `granted` of a request that was never sent.
-    pub(crate) fn withdraw(&mut self, granted: Tick) {
-        self.remove(granted);
-    }
-
-    /// Returns the requests with a place that have not fallen, and the nanoseconds until the fallen
-    /// ones have drained.
+    /// Returns the requests in the bucket: those with a place that have not fallen, and the fallen
+    /// ones that have not drained.
     #[inline]
-    pub(crate) fn filling(&self, now: Tick) -> (u64, u64) {
-        (self.taken(), self.empty_at.since(now))
+    pub(crate) fn filling(&self, now: Tick) -> u64 {
+        self.taken() + self.level(now)
     }
 
     /// Sets whether a request may be sent before the one before it has drained.
@@ -180,52 +162,44 @@ impl Bucket {
     /// Returns the smallest quota with which the bucket drains, and the smallest number of places
     /// that hold all its requests.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
-        let level = self.empty_at.since(now).div_ceil(self.interval);
+        let level = self.level(now);
         (level.min(1), self.unproven + level)
+    }
+
+    /// The requests that have fallen and not drained.
+    #[inline]
+    fn level(&self, now: Tick) -> u64 {
+        self.empty_at.since(now).div_ceil(self.interval)
     }
 
     #[inline]
     fn taken(&self) -> u64 {
         match self.burst {
             Burst::Of(_) => self.unproven,
-            Burst::Auto => self.unseen_count,
+            Burst::Auto => u64::try_from(self.unseen.len()).unwrap_or(u64::MAX),
         }
     }
 
     #[inline]
-    fn fall(&mut self, at: Tick, count: u64) {
-        let mut drains = self.interval * count;
+    fn fall(&mut self, at: Tick) {
+        let mut drains = self.interval;
         if self.burst == Burst::Of(0) {
-            drains += TICK * count;
+            drains += TICK;
         }
         self.empty_at = self.empty_at.max(at).plus(drains);
     }
 
-    /// Removes an unproven request. Returns whether there was no evidence for it.
+    /// Removes the unproven request that was granted at `granted`. Returns whether there was no evidence
+    /// for it.
     #[inline]
-    fn remove(&mut self, granted: Tick) -> bool {
+    pub(crate) fn withdraw(&mut self, granted: Tick) -> bool {
         self.unproven = self.unproven.saturating_sub(1);
-        let place = self.unseen.partition_point(|unseen| unseen.at < granted);
-        let unseen = self.unseen.get_mut(place);
-        let Some(unseen) = unseen.filter(|unseen| unseen.at == granted && unseen.count > 0) else {
-            return false;
-        };
-        unseen.count -= 1;
-        self.unseen_count -= 1;
-        while self.unseen.front().is_some_and(|first| first.count == 0) {
-            self.unseen.pop_front();
+        let place = self.unseen.partition_point(|at| *at < granted);
+        let is_unseen = self.unseen.get(place) == Some(&granted);
+        if is_unseen {
+            self.unseen.remove(place);
         }
-        while self.unseen.back().is_some_and(|last| last.count == 0) {
-            self.unseen.pop_back();
-        }
-        true
-    }
-
-    /// How many requests beyond the burst may be sent as probes.
-    #[inline]
-    fn probes(&self, now: Tick) -> u64 {
-        let oldest = self.unseen.front();
-        oldest.map_or(0, |oldest| self.times.probed(now.since(oldest.at)).0)
+        is_unseen
     }
 }
 
@@ -255,7 +229,9 @@ impl Times {
     /// Returns the number of probes at this `age` of the oldest request without evidence, and the
     /// age at which there are more.
     fn probed(&self, age: u64) -> (u64, u64) {
-        let long = LONG.max(self.shortest_known().saturating_mul(USUAL_ANSWERS));
+        // No time is known before the first answer.
+        let usual = self.shortest().checked_mul(USUAL_ANSWERS);
+        let long = LONG.max(usual.unwrap_or_default());
         let Some(more) = age.checked_sub(long) else {
             return (0, long);
         };
@@ -267,13 +243,6 @@ impl Times {
     #[inline]
     fn shortest(&self) -> u64 {
         self.shortest.0.min(self.shortest.1)
-    }
-
-    /// Zero before the first answer.
-    #[inline]
-    fn shortest_known(&self) -> u64 {
-        let shortest = self.shortest();
-        if shortest < u64::MAX { shortest } else { 0 }
     }
 
     /// The bound of the one-way time: a request that was granted this long before a response was

@@ -108,14 +108,9 @@ impl Window {
         self.next_back = Tick::NEVER;
     }
 
-    /// Whether one more may be granted at the last time seen.
-    #[inline]
-    pub(crate) fn is_open(&self) -> bool {
-        self.live() < self.limit
-    }
-
     /// The first time at which one more may be granted, or `None` while that depends on a future
     /// proof.
+    #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
         match self.over() {
             None => Some(Tick::ZERO),
@@ -171,7 +166,7 @@ impl Window {
         let old = |run: &Run| run.until <= self.back && run.at.plus(self.hold * 2) <= now;
         let old = self.runs.partition_point(old);
         self.forgotten = self.before_place(old);
-        self.first += len(old);
+        self.first += u64::try_from(old).unwrap_or(u64::MAX);
         self.runs.drain(..old);
     }
 
@@ -245,11 +240,6 @@ impl Window {
     fn place(&self, number: u64) -> usize {
         self.runs.partition_point(|run| run.until <= number)
     }
-}
-
-/// Converts a length to 64 bits.
-fn len(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
 }
 
 /// Steps of an interval. The rounding costs a two-hundredth of the throughput, and only of larger

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Full, Limit, Line, Opens, Refusal, clock,
+    Full, Limit, Line, Opens, clock,
     queue::{Place, Queue},
     sync::{Mutex, MutexGuard},
 };
@@ -24,16 +24,16 @@ pub(crate) struct Shared<L> {
 }
 
 pub(super) struct State<L> {
-    limit: L,
-    queue: Queue,
-    timer: Timer,
+    pub(super) limit: L,
+    pub(super) queue: Queue,
+    pub(super) timer: Timer,
     /// Wakers to wake when nothing is in flight.
     awaits_idle: Vec<Waker>,
 }
 
 /// State of the timer's task.
 #[derive(Debug, Default)]
-struct Timer {
+pub(super) struct Timer {
     /// The number of the current task. An older task ends at its next poll.
     number: u64,
     is_running: bool,
@@ -50,16 +50,6 @@ struct After {
     /// A waker to drop outside the lock.
     replaced: Option<Waker>,
     warns: bool,
-}
-
-/// The outcome of one attempt to pass.
-#[derive(Debug)]
-pub(super) enum Passed<G> {
-    Granted(G),
-    /// The waiter is in the queue. The flag is set if no timer runs for the limit.
-    Waits {
-        wants_timer: bool,
-    },
 }
 
 // === impl Shared ===
@@ -102,77 +92,6 @@ impl<L: Limit> Shared<L> {
     #[inline]
     pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut L, Instant) -> T) -> T {
         self.update(|limit| event(limit, clock::now()))
-    }
-
-    /// Lets a waiter pass if the limit is open and no other waiter is before it. Otherwise the
-    /// waiter takes or keeps its place, and wants a turn.
-    ///
-    /// # Errors
-    /// If the waiter has no place and `most_waiting` others wait.
-    #[inline]
-    pub(super) fn pass(
-        &self,
-        place: &mut Option<Place>,
-        line: Line,
-        most_waiting: usize,
-        now: Instant,
-        waker: &Waker,
-    ) -> Result<Passed<L::Grant>, Full> {
-        let mut state = self.lock();
-        if place.is_none() && state.queue.is_free() && state.limit.opens(line, now) == Opens::Now {
-            return Ok(Passed::Granted(state.limit.admit(line, now)));
-        }
-        if state.queue.is_next(*place, line, now) && state.limit.opens(line, now) == Opens::Now {
-            let grant = state.limit.admit(line, now);
-            let replaced = place.take().and_then(|place| state.queue.pass(place));
-            self.end_event(state, now, replaced);
-            return Ok(Passed::Granted(grant));
-        }
-        let place = match *place {
-            Some(place) => place,
-            None => *place.insert(state.enter(line, most_waiting)?),
-        };
-        let replaced = state.queue.want(place, waker.clone());
-        let wants_timer = state.timer.is_wanted(now);
-        self.end_event(state, now, replaced);
-        Ok(Passed::Waits { wants_timer })
-    }
-
-    /// Takes or keeps a place without a turn.
-    ///
-    /// # Errors
-    /// If the waiter has no place and `most_waiting` others wait.
-    pub(super) fn skip(
-        &self,
-        place: &mut Option<Place>,
-        line: Line,
-        most_waiting: usize,
-    ) -> Result<(), Full> {
-        let mut state = self.lock();
-        if let Some(place) = *place {
-            let replaced = state.queue.skip(place);
-            self.end_event(state, clock::now(), replaced);
-        } else {
-            *place = Some(state.enter(line, most_waiting)?);
-        }
-        Ok(())
-    }
-
-    /// Gives up a place in the queue.
-    pub(super) fn leave(&self, place: Place) {
-        let mut state = self.lock();
-        let replaced = state.queue.leave(place);
-        self.end_event(state, clock::now(), replaced);
-    }
-
-    /// The cause of this line's wait, and the time until the limit opens.
-    pub(super) fn wait(&self, line: Line, now: Instant) -> Refusal {
-        let limit = &mut self.lock().limit;
-        let opens_at = limit.opens(line, now).at();
-        Refusal {
-            cause: limit.cause(line, now),
-            wait: opens_at.map(|at| at.saturating_duration_since(now)),
-        }
     }
 
     /// Waits until nothing is in flight.
@@ -245,7 +164,7 @@ impl<L: Limit> Shared<L> {
 
     /// Ends an event: wakes the next waiter or sets the timer, and releases the lock.
     #[inline]
-    fn end_event(
+    pub(super) fn end_event(
         &self,
         mut state: MutexGuard<'_, State<L>>,
         now: Instant,
@@ -267,7 +186,7 @@ impl<L: Limit> Shared<L> {
 
 impl<L> Shared<L> {
     #[inline]
-    fn lock(&self) -> MutexGuard<'_, State<L>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<L>> {
         // Poisoning is ignored: only a limit can panic under this lock, and its state is plain
         // numbers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -292,7 +211,7 @@ impl<L> fmt::Debug for Shared<L> {
 
 impl<L: Limit> State<L> {
     /// Takes a place in the queue.
-    fn enter(&mut self, line: Line, most_waiting: usize) -> Result<Place, Full> {
+    pub(super) fn enter(&mut self, line: Line, most_waiting: usize) -> Result<Place, Full> {
         if self.queue.waiting() >= most_waiting {
             return Err(Full);
         }
@@ -335,7 +254,7 @@ impl Timer {
     }
 
     /// Whether there is no task, or one whose runtime does not run it.
-    fn is_wanted(&self, now: Instant) -> bool {
+    pub(super) fn is_wanted(&self, now: Instant) -> bool {
         let is_late = |due: Instant| now.saturating_duration_since(due) > LATE;
         !self.is_running || self.due.is_some_and(is_late)
     }

@@ -1,15 +1,9 @@
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
 use super::{
-    Full, Limit, Line, Refusal,
-    queue::Place,
-    shared::{Passed, Shared},
-    timer::Timer,
+    Full, Limit, Line, Opens, Refusal, clock, queue::Place, shared::Shared, sync::Arc, timer::Timer,
 };
 
 /// One waiter of a limit. Dropping it gives up its place.
@@ -37,24 +31,30 @@ impl<L: Limit> Waiter<L> {
     /// # Errors
     /// If this waiter has no place and `most_waiting` others wait.
     pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Full> {
-        self.shared.skip(&mut self.place, self.line, most_waiting)
+        let mut state = self.shared.lock();
+        if let Some(place) = self.place {
+            let replaced = state.queue.skip(place);
+            self.shared.end_event(state, clock::now(), replaced);
+        } else {
+            self.place = Some(state.enter(self.line, most_waiting)?);
+        }
+        Ok(())
     }
 
     /// The cause of the wait, and the time until the limit opens.
     pub(crate) fn wait(&self, now: Instant) -> Refusal {
-        self.shared.wait(self.line, now)
-    }
-
-    /// Gives up the place.
-    pub(crate) fn leave(&mut self) {
-        if let Some(place) = self.place.take() {
-            self.shared.leave(place);
+        let limit = &mut self.shared.lock().limit;
+        let opens_at = limit.opens(self.line, now).at();
+        Refusal {
+            cause: limit.cause(self.line, now),
+            wait: opens_at.map(|at| at.saturating_duration_since(now)),
         }
     }
 }
 
 impl<L: Limit + Send + 'static> Waiter<L> {
-    /// Waits until this waiter may pass.
+    /// Passes if the limit is open and no other waiter is before this one, and the limit counts one
+    /// more. Otherwise the waiter takes or keeps its place, and wants a turn.
     ///
     /// # Errors
     /// If this waiter has no place and `most_waiting` others wait.
@@ -65,23 +65,39 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         now: Instant,
         most_waiting: usize,
     ) -> Poll<Result<L::Grant, Full>> {
-        let place = &mut self.place;
-        let shared = &self.shared;
-        match shared.pass(place, self.line, most_waiting, now, cx.waker()) {
-            Ok(Passed::Granted(grant)) => Poll::Ready(Ok(grant)),
-            Ok(Passed::Waits { wants_timer }) => {
-                if wants_timer {
-                    Timer::spawn(shared);
-                }
-                Poll::Pending
+        let (shared, line) = (&self.shared, self.line);
+        let mut state = shared.lock();
+        let is_alone = self.place.is_none() && state.queue.is_free();
+        if (is_alone || state.queue.is_next(self.place, line, now))
+            && state.limit.opens(line, now) == Opens::Now
+        {
+            let grant = state.limit.admit(line, now);
+            if !is_alone {
+                let replaced = self.place.take().and_then(|place| state.queue.pass(place));
+                shared.end_event(state, now, replaced);
             }
-            Err(full) => Poll::Ready(Err(full)),
+            return Poll::Ready(Ok(grant));
         }
+        let place = match self.place {
+            Some(place) => place,
+            None => *self.place.insert(state.enter(line, most_waiting)?),
+        };
+        let replaced = state.queue.want(place, cx.waker().clone());
+        let wants_timer = state.timer.is_wanted(now);
+        shared.end_event(state, now, replaced);
+        if wants_timer {
+            Timer::spawn(shared);
+        }
+        Poll::Pending
     }
 }
 
 impl<L: Limit> Drop for Waiter<L> {
     fn drop(&mut self) {
-        self.leave();
+        if let Some(place) = self.place.take() {
+            let mut state = self.shared.lock();
+            let replaced = state.queue.leave(place);
+            self.shared.end_event(state, clock::now(), replaced);
+        }
     }
 }

@@ -29,8 +29,9 @@ use rustls::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
+    sync::Notify,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tower::Layer;
@@ -45,7 +46,8 @@ enum Act {
     Answer,
     /// Refuses the handshake, and closes a tenth of a second later.
     Refuse,
-    /// Answers one request, sends a `close_notify`, and closes half a second later.
+    /// Answers one request, sends a `close_notify` when the client has the answer, and closes half a
+    /// second after the client has left.
     Notify,
 }
 
@@ -62,6 +64,10 @@ struct Counts {
     most: AtomicU32,
     opened: AtomicU32,
     requests: AtomicU32,
+    /// The client has an answer.
+    received: Notify,
+    /// The client has ended its side after a `close_notify`.
+    left: Notify,
 }
 
 // === impl TlsServer ===
@@ -115,6 +121,13 @@ impl TlsServer {
     fn requests(&self) -> u32 {
         self.counts.requests.load(SeqCst)
     }
+
+    /// Sends a `close_notify` to a client that has its answer, and waits until the client leaves.
+    async fn close_notify(&self) {
+        self.counts.received.notify_one();
+        let left = timeout(Duration::from_secs(30), self.counts.left.notified());
+        left.await.expect("the client reads the close_notify");
+    }
 }
 
 async fn serve(
@@ -145,10 +158,12 @@ async fn serve(
         socket.write_all(answer.as_bytes()).await?;
         socket.flush().await?;
         if act == Act::Notify {
-            // A `close_notify` beside the answer would be read with it, which hyper handles too late.
-            sleep(Duration::from_millis(5)).await;
+            counts.received.notified().await;
             socket.get_mut().1.send_close_notify();
             socket.flush().await?;
+            // It ends with a `close_notify` or without one.
+            let _ended = socket.read_buf(&mut head).await;
+            counts.left.notify_one();
             sleep(Duration::from_millis(500)).await;
             return Ok(socket);
         }
@@ -213,8 +228,7 @@ async fn a_close_notify_is_not_the_end_of_the_connection() {
     for _ in 0..3 {
         let body = get(client.clone(), server.uri.clone()).await;
         assert_eq!(body.expect("an answer"), BODY);
-        // The client has read the close_notify by then.
-        sleep(Duration::from_millis(50)).await;
+        server.close_notify().await;
     }
     assert_eq!((server.most(), server.opened()), (1, 3));
 }
@@ -240,7 +254,7 @@ async fn connects_that_are_given_up_at_any_time_keep_the_limit() {
                 sleep(usual / 4 * n).await;
                 // Within the connect, the handshake, the answer.
                 let patience = usual.mul_f64(fastrand::f64() * 1.5);
-                let _late = tokio::time::timeout(patience, call).await;
+                let _late = timeout(patience, call).await;
             });
         }
         calls.join_all().await;
@@ -331,8 +345,9 @@ async fn a_tunnel_that_is_refused_or_ends_keeps_its_permit_until_the_proxy_has_c
         for _ in 0..3 {
             let body = get(client.clone(), server.uri.clone()).await;
             assert_eq!(body.is_ok(), act == Act::Notify, "{act:?}: {body:?}");
-            // The client has read the close_notify by then.
-            sleep(Duration::from_millis(50)).await;
+            if act == Act::Notify {
+                server.close_notify().await;
+            }
         }
         seen.push([&counts.most, &counts.requests].map(|count| count.load(SeqCst)));
     }

@@ -95,14 +95,8 @@ impl Fate {
             Self::Answered(..) => Outcome::Answered,
             Self::Refused(..) => Outcome::RateExceeded,
             Self::Behind(..) => Outcome::GatewayTimedOut,
-            Self::Lost(..) => {
-                account.lose(now, grant);
-                return account.end();
-            }
-            Self::Unsent(_) => {
-                account.unsend(grant);
-                return account.end();
-            }
+            Self::Lost(..) => return account.lose(now, grant),
+            Self::Unsent(_) => return account.unsend(grant),
         };
         account.answer(now, grant, outcome, true);
     }

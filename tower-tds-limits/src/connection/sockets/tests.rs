@@ -2,6 +2,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use proptest::{collection::vec, prelude::*};
 use tokio::time::Instant;
+use tokio_test::{assert_pending, assert_ready, task};
 
 use super::{ConnectionPermit, Connections};
 use crate::{
@@ -190,4 +191,23 @@ fn a_socket_takes_a_lock_to_check_its_share_only_if_there_is_one() {
     let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
     assert!(shared.update_now(set).is_some());
     assert!(permit.check().is_err());
+}
+
+#[test]
+fn a_reader_in_another_task_than_at_first_is_woken_at_the_end_of_its_share() {
+    let shared = Arc::new(Shared::new(Connections::new(&Limits::default())));
+    let mut permit = ConnectionPermit::new(&shared, Line::Back);
+    let (mut first, mut second) = (task::spawn(()), task::spawn(()));
+    for _ in 0..2 {
+        first.enter(|cx, _| assert_pending!(permit.poll_over(cx)));
+    }
+    second.enter(|cx, _| assert_pending!(permit.poll_over(cx)));
+    let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
+    shared
+        .update_now(set)
+        .expect("it has ended")
+        .notify_waiters();
+    assert!(second.is_woken());
+    let error = second.enter(|cx, _| assert_ready!(permit.poll_over(cx)));
+    assert!(error.to_string().contains("end of its share"), "{error}");
 }

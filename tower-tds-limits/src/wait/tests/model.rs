@@ -1,9 +1,6 @@
 //! The hand-over of the queue under every interleaving of two threads, with loom's lock.
 
-use std::{
-    future::poll_fn,
-    task::{Poll, Waker},
-};
+use std::{future::poll_fn, task::Poll};
 
 use loom::{future::block_on, sync::Arc, thread};
 use tokio::time::Instant;
@@ -14,7 +11,18 @@ use crate::{
 };
 
 mod sync {
-    pub(super) use loom::sync::{Mutex, MutexGuard};
+    pub(super) use loom::sync::{Arc, Mutex, MutexGuard};
+}
+
+/// No timer: each limit here opens by events alone.
+mod timer {
+    use super::{Arc, Shared};
+
+    pub(super) struct Timer;
+
+    impl Timer {
+        pub(super) fn spawn<L>(_: &Arc<Shared<L>>) {}
+    }
 }
 
 /// A clock that passes a whole turn with each reading, so that each turn is lost at once: the
@@ -43,7 +51,16 @@ mod clock {
 #[path = "../shared.rs"]
 mod shared;
 
-use shared::{Passed, Shared};
+#[expect(
+    clippy::duplicate_mod,
+    dead_code,
+    reason = "the same source, on another lock"
+)]
+#[path = "../waiter.rs"]
+mod waiter;
+
+use shared::Shared;
+use waiter::Waiter;
 
 /// So many may be inside at once.
 struct Room(usize);
@@ -67,51 +84,45 @@ impl Limit for Room {
     }
 }
 
-type Place = Option<queue::Place>;
-
-fn poll(shared: &Shared<Room>, place: &mut Place, waker: &Waker) -> Poll<()> {
-    let passed = shared.pass(place, Line::Back, usize::MAX, clock::now(), waker);
-    match passed.expect("any number may wait") {
-        Passed::Granted(()) => Poll::Ready(()),
-        Passed::Waits { .. } => Poll::Pending,
-    }
+fn waiter(shared: &Arc<Shared<Room>>) -> Waiter<Room> {
+    Waiter::new(shared, Line::Back)
 }
 
 /// Waits until it passes, and gives back its place inside.
-fn pass(shared: &Shared<Room>) {
-    let mut place = None;
-    block_on(poll_fn(|cx| poll(shared, &mut place, cx.waker())));
+fn pass(shared: &Arc<Shared<Room>>) {
+    pass_by(shared, waiter(shared));
+}
+
+fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
+    let passed = block_on(poll_fn(|cx| waiter.poll_pass(cx, clock::now(), usize::MAX)));
+    passed.expect("any number may wait");
     give_back(shared);
 }
 
 /// Is polled so many times at most, each time after a wake, and then dropped.
-fn pass_or_leave(shared: &Shared<Room>, polls: usize) {
-    let (mut place, mut left) = (None, polls);
+fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
+    let (mut waiter, mut left) = (waiter(shared), polls);
     let passed = block_on(poll_fn(|cx| {
-        let polled = poll(shared, &mut place, cx.waker());
+        let polled = waiter.poll_pass(cx, clock::now(), usize::MAX);
         left -= 1;
         match polled {
-            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Ready(passed) => Poll::Ready(passed.is_ok()),
             Poll::Pending if left == 0 => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         }
     }));
     if passed {
         give_back(shared);
-    } else if let Some(place) = place {
-        shared.leave(place);
     }
 }
 
 /// Is skipped once, and waits then.
-fn skip_and_pass(shared: &Shared<Room>) {
-    let mut place = None;
+fn skip_and_pass(shared: &Arc<Shared<Room>>) {
+    let mut waiter = waiter(shared);
     for _ in 0..2 {
-        let skipped = shared.skip(&mut place, Line::Back, usize::MAX);
-        skipped.expect("any number may wait");
+        waiter.skip(usize::MAX).expect("any number may wait");
     }
-    block_on(poll_fn(|cx| poll(shared, &mut place, cx.waker())));
-    give_back(shared);
+    pass_by(shared, waiter);
 }
 
 fn give_back(shared: &Shared<Room>) {

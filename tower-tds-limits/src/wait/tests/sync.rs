@@ -5,7 +5,7 @@ use std::{
     sync::{self, LockResult, TryLockResult},
 };
 
-pub(crate) use std::sync::MutexGuard;
+pub(crate) use std::sync::{Arc, MutexGuard};
 
 thread_local! {
     /// How often this thread has taken a lock.
