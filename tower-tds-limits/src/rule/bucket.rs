@@ -206,7 +206,7 @@ impl Bucket {
         self.unproven = self.unproven.saturating_sub(1);
         let place = self.unseen.partition_point(|unseen| unseen.at < granted);
         let unseen = self.unseen.get_mut(place);
-        let Some(unseen) = unseen.filter(|unseen| unseen.at == granted && unseen.count > 0) else {
+        let Some(unseen) = unseen.filter(|unseen| unseen.at == granted) else {
             return false;
         };
         unseen.count -= 1;
