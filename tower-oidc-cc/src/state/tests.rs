@@ -4,7 +4,7 @@ use http::StatusCode;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Action, Event, Fetched, Phase, RefreshPolicy, State};
+use super::{Action, Event, Fetched, Notice, Phase, Reason, RefreshPolicy, State};
 use crate::{TokenError, clock::Timestamp, error::Kind};
 
 pub(super) const fn secs(secs: u64) -> Duration {
@@ -88,6 +88,7 @@ proptest! {
                     if let Action::JoinUntil(until) = action {
                         prop_assert!(had && in_flight && until <= now.steady + secs(1));
                     }
+                    prop_assert!(had || !matches!(action, Action::Send));
                     action
                 }
                 Step::Look => state.on(Event::Timer, now),
@@ -209,4 +210,113 @@ fn a_failed_refresh_follows_the_next_refusal_after_its_backoff() {
     ));
     state.on(token(at(1), 86_400), at(1));
     assert_eq!(state.phase_at(at(1)), Phase::Fresh);
+}
+
+#[test]
+fn a_call_without_a_token_fails_until_the_backoff_is_over() {
+    let (mut state, now) = (state(), start());
+    let at = |millis| now.checked_add(Duration::from_millis(millis)).unwrap();
+    assert_eq!(state.phase_at(now), Phase::Absent);
+    assert!(matches!(state.on(Event::Asked, now), Action::Request));
+    assert!(matches!(state.on(Event::Asked, now), Action::Join));
+    state.on(Event::Failed(down()), now);
+    // Half of the first ceiling, by the draw.
+    let Action::Fail(error) = state.on(Event::Asked, at(499)) else {
+        panic!("the endpoint is in its backoff");
+    };
+    assert_eq!(error.retry_after(), Some(Duration::from_millis(1)));
+    assert!(matches!(state.on(Event::Asked, at(500)), Action::Request));
+    state.on(token(at(500), 100), at(500));
+    assert!(matches!(state.on(Event::Asked, at(500)), Action::Send));
+    let expired = at(100_500);
+    assert!(matches!(state.on(Event::Asked, expired), Action::Request));
+    assert_eq!(state.phase_at(expired), Phase::Expired);
+    state.on(token(expired, 100), expired);
+    let reasons: Vec<Reason> = state
+        .take_notices()
+        .into_iter()
+        .filter_map(|notice| match notice {
+            Notice::Renewed(_, reason, ..) | Notice::Failed(_, reason) => Some(reason),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reasons, [Reason::Start, Reason::Start, Reason::Expiry]);
+}
+
+#[test]
+fn the_timer_requests_a_token_when_it_is_due_and_never_under_on_expiry() {
+    let now = start();
+    let at = |wait| now.checked_add(secs(wait)).unwrap();
+    // Three quarters of the life, by the draw.
+    for (policy, due) in [
+        (RefreshPolicy::Ahead, 750),
+        (RefreshPolicy::OnExpiry, 1_000),
+    ] {
+        let mut state = State::new(policy, || 0.5);
+        assert!(matches!(state.on(Event::Timer, now), Action::Rest));
+        state.on(token(now, 1_000), now);
+        let Action::Sleep(wait) = state.on(Event::Timer, at(100)) else {
+            panic!("the token is not due");
+        };
+        assert_eq!(wait, secs(due - 100));
+        let action = state.on(Event::Timer, at(due));
+        let expected = policy == RefreshPolicy::Ahead;
+        assert_eq!(matches!(action, Action::Request), expected, "{action:?}");
+        assert!(matches!(state.on(Event::Timer, at(due)), Action::Rest));
+    }
+}
+
+#[test]
+fn a_token_is_settled_while_it_is_not_due_and_no_refusal_awaits_an_acceptance() {
+    let (mut state, now) = (state(), start());
+    let due = now.checked_add(secs(750)).unwrap();
+    assert_eq!(state.settled_at(now), None);
+    for generation in 1..=2 {
+        state.on(token(now, 1_000), now);
+        assert_eq!(state.settled_at(now), Some(generation));
+        assert_eq!(state.settled_at(due), None);
+    }
+    state.on(Event::Refused(2), now);
+    assert_eq!(state.settled_at(now), None);
+    state.on(token(now, 1_000), now);
+    assert_eq!(state.settled_at(now), None, "the service may refuse it too");
+    state.on(Event::Accepted(2), now);
+    assert_eq!(state.settled_at(now), None, "another token was accepted");
+    state.on(Event::Accepted(3), now);
+    assert_eq!(state.settled_at(now), Some(3));
+}
+
+#[test]
+fn an_acceptance_ends_the_wait_of_calls_for_another_token() {
+    let (mut state, now) = (state(), start());
+    state.on(token(now, 1_000), now);
+    assert!(matches!(state.on(Event::Refused(1), now), Action::Request));
+    assert!(matches!(state.on(Event::Asked, now), Action::JoinUntil(_)));
+    state.on(Event::Accepted(1), now);
+    assert!(matches!(state.on(Event::Asked, now), Action::Send));
+}
+
+#[test]
+fn refusals_in_a_row_are_logged_once_and_failures_once_a_minute_and_when_their_kind_changes() {
+    let (mut state, now) = (state(), start());
+    let at = |wait| now.checked_add(secs(wait)).unwrap();
+    state.on(token(now, 1_000), now);
+    state.take_notices();
+    let logged = |state: &mut State| state.take_notices().len();
+    for (event, expected) in [(Event::Refused(1), 1), (Event::Refused(1), 0)] {
+        state.on(event, now);
+        assert_eq!(logged(&mut state), expected);
+    }
+    let refused = || TokenError::new(Kind::Rejected(StatusCode::UNAUTHORIZED, "invalid_client"));
+    for (wait, error, expected) in [
+        (0, down(), 1),
+        (59, down(), 0),
+        (60, down(), 1),
+        (61, refused(), 1),
+        (62, refused(), 0),
+        (63, down(), 1),
+    ] {
+        state.on(Event::Failed(error), at(wait));
+        assert_eq!(logged(&mut state), expected, "{wait}");
+    }
 }

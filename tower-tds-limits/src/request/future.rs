@@ -41,7 +41,6 @@ pin_project! {
         #[pin]
         state: State<S, R, C>,
         settings: Arc<Settings<F>>,
-        deadline: Option<Instant>,
         // The timer of the next bound, created when the call first waits.
         timer: Option<Pin<Box<Sleep>>>,
         complete: Option<Complete<C, F>>,
@@ -74,24 +73,29 @@ struct Waiting<S, R> {
     /// `None` once it is sent.
     request: Option<R>,
     waiter: Waiter<Account>,
-    obstacle: Obstacle,
     wait: Wait,
 }
 
-/// The cause of a call's wait at its last poll.
+/// A wait, which is recorded when it ends. Boxed, because most calls do not wait.
+struct Wait(Option<Box<Waited>>);
+
+struct Waited {
+    since: Instant,
+    first_cause: WaitCause,
+    /// The obstacle at the last poll.
+    obstacle: Obstacle,
+}
+
+/// What a call waits for.
 #[derive(Debug, Clone, Copy)]
 enum Obstacle {
-    /// The inner service is not ready.
+    /// The readiness of the inner service.
     Readiness,
-    /// A pause of the credential, until this time.
+    /// The end of a pause of the credential.
     Pause(Instant),
     /// A permit.
     Permit,
 }
-
-/// A wait, which is recorded when it ends: its beginning and its first cause. Boxed, because most
-/// calls do not wait.
-struct Wait(Option<Box<(Instant, WaitCause)>>);
 
 // === impl ResponseFuture ===
 
@@ -103,8 +107,6 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
         settings: &Arc<Settings<F>>,
         complete: Option<Complete<C, F>>,
     ) -> Self {
-        let deadline = settings.deadline;
-        let deadline = deadline.and_then(|from| from(request.extensions()));
         let call = Waiting {
             inner,
             request: Some(request),
@@ -112,13 +114,11 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
                 &settings.limiter.credential.account,
                 settings.limiter.credential.line,
             ),
-            obstacle: Obstacle::Readiness,
             wait: Wait(None),
         };
         Self {
             state: State::Waiting { call },
             settings: Arc::clone(settings),
-            deadline,
             timer: None,
             complete,
         }
@@ -155,9 +155,10 @@ where
             match this.state.as_mut().project() {
                 StateProjection::Waiting { call } if call.request.is_some() => {
                     let now = clock::now();
-                    match call.poll(cx, now, settings, *this.deadline) {
+                    let deadline = call.deadline(settings);
+                    match call.poll(cx, now, settings, deadline) {
                         Poll::Ready(Ok(permit)) => {
-                            if let Some(sent) = call.send(permit, now, settings) {
+                            if let Some(sent) = call.send(permit, now, settings, deadline) {
                                 this.state.set(State::Sent { call: sent });
                             }
                         }
@@ -166,7 +167,7 @@ where
                             return Poll::Ready(Err(error));
                         }
                         Poll::Pending => {
-                            let ends = earlier(call.ends(settings), *this.deadline);
+                            let ends = earlier(call.wait.ends(settings), deadline);
                             if poll_timer(this.timer, ends, cx).is_pending() {
                                 return Poll::Pending;
                             }
@@ -178,7 +179,7 @@ where
                     // connection is not polled any more.
                     let is_late = this.timer.is_some()
                         && call.watch.is_held()
-                        && this.deadline.is_some_and(|ends| ends <= clock::now());
+                        && call.deadline.is_some_and(|ends| ends <= clock::now());
                     if !is_late {
                         let polled = call.as_mut().poll(cx, &settings.feedback);
                         if polled.is_ready() {
@@ -191,7 +192,7 @@ where
                         let from = call.watch.sent_at().unwrap_or_else(clock::now);
                         from.checked_add(answer)
                     });
-                    if poll_timer(this.timer, earlier(answer, *this.deadline), cx).is_pending() {
+                    if poll_timer(this.timer, earlier(answer, call.deadline), cx).is_pending() {
                         return Poll::Pending;
                     }
                     let (watch, called_at) = (call.watch.clone(), call.called_at);
@@ -237,11 +238,13 @@ impl<S, R> Waiting<S, Request<R>> {
     {
         let credential = &settings.limiter.credential;
         if deadline.is_some_and(|deadline| deadline <= now) {
-            let cause = self.reason(credential, now).cause;
+            let obstacle = self.wait.0.as_ref().map(|wait| wait.obstacle);
+            let obstacle = obstacle.unwrap_or(Obstacle::Readiness);
+            let cause = self.reason(obstacle, credential, now).cause;
             let error = LimitError::deadline(cause, self.wait.length(now));
             return Poll::Ready(Err(Error::Limit(error)));
         }
-        self.obstacle = match self.inner.poll_ready(cx) {
+        let obstacle = match self.inner.poll_ready(cx) {
             Poll::Ready(Ok(())) => match credential.pause_at(now) {
                 None => Obstacle::Permit,
                 Some(pause) if !pause.is_long(now) => Obstacle::Pause(pause.until),
@@ -253,7 +256,7 @@ impl<S, R> Waiting<S, Request<R>> {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Inner(error))),
             Poll::Pending => Obstacle::Readiness,
         };
-        let passed = match self.obstacle {
+        let passed = match obstacle {
             Obstacle::Permit => self.waiter.poll_pass(cx, now, settings.max_waiting),
             // The call keeps its place, and later calls pass.
             _ => match self.waiter.skip(settings.max_waiting) {
@@ -266,16 +269,22 @@ impl<S, R> Waiting<S, Request<R>> {
                 return Poll::Ready(Ok(RequestPermit::new(credential, grant)));
             }
             Poll::Ready(Err(_full)) => {
-                let error = LimitError::rejected(self.reason(credential, now));
+                let error = LimitError::rejected(self.reason(obstacle, credential, now));
                 return Poll::Ready(Err(Error::Limit(error)));
             }
             Poll::Pending => {}
         }
-        if self.wait.0.is_none() {
-            self.wait.0 = Some(Box::new((now, self.reason(credential, now).cause)));
+        if let Some(wait) = &mut self.wait.0 {
+            wait.obstacle = obstacle;
+        } else {
+            self.wait.0 = Some(Box::new(Waited {
+                since: now,
+                first_cause: self.reason(obstacle, credential, now).cause,
+                obstacle,
+            }));
         }
-        if self.wait.ends(settings).is_some_and(|ends| ends <= now) {
-            let cause = self.reason(credential, now).cause;
+        if self.wait.longest(settings).is_some_and(|ends| ends <= now) {
+            let cause = self.reason(obstacle, credential, now).cause;
             let error = LimitError::timed_out(cause, self.wait.length(now));
             return Poll::Ready(Err(Error::Limit(error)));
         }
@@ -289,6 +298,7 @@ impl<S, R> Waiting<S, Request<R>> {
         permit: RequestPermit,
         now: Instant,
         settings: &Settings<F>,
+        deadline: Option<Instant>,
     ) -> Option<SentCall<S::Future>>
     where
         S: Service<Request<R>>,
@@ -307,21 +317,20 @@ impl<S, R> Waiting<S, Request<R>> {
             permit: Some(permit),
             watch,
             called_at: now,
+            deadline,
         })
     }
 
-    /// When the wait reaches its bound, or the pause ends.
-    fn ends<F>(&self, settings: &Settings<F>) -> Option<Instant> {
-        let ends = self.wait.ends(settings);
-        match self.obstacle {
-            Obstacle::Pause(until) => earlier(ends, Some(until)),
-            Obstacle::Readiness | Obstacle::Permit => ends,
-        }
+    /// The deadline in the request's extensions.
+    #[inline]
+    fn deadline<F>(&self, settings: &Settings<F>) -> Option<Instant> {
+        let extensions = self.request.as_ref()?.extensions();
+        settings.deadline.and_then(|from| from(extensions))
     }
 
     /// The cause of the wait, and the time until it ends.
-    fn reason(&self, credential: &Credential, now: Instant) -> Refusal {
-        let cause = match (self.obstacle, credential.pause_at(now)) {
+    fn reason(&self, obstacle: Obstacle, credential: &Credential, now: Instant) -> Refusal {
+        let cause = match (obstacle, credential.pause_at(now)) {
             (Obstacle::Permit, _) => return self.waiter.wait(now),
             (Obstacle::Pause(_), Some(pause)) => return pause.wait(now),
             (Obstacle::Pause(_), None) => WaitCause::Pause,
@@ -335,13 +344,23 @@ impl<S, R> Waiting<S, Request<R>> {
 
 impl Wait {
     fn length(&self, now: Instant) -> Duration {
-        let since = self.0.as_ref().map_or(now, |wait| wait.0);
+        let since = self.0.as_ref().map_or(now, |wait| wait.since);
         now.saturating_duration_since(since)
     }
 
-    /// When the wait reaches `max_wait`.
+    /// When the call is to be polled again: at the end of a pause, or when the wait is too long.
     fn ends<F>(&self, settings: &Settings<F>) -> Option<Instant> {
-        let (since, _) = **self.0.as_ref()?;
+        let wait = self.0.as_ref()?;
+        let pause = match wait.obstacle {
+            Obstacle::Pause(until) => Some(until),
+            Obstacle::Readiness | Obstacle::Permit => None,
+        };
+        earlier(self.longest(settings), pause)
+    }
+
+    /// When the wait reaches `max_wait`.
+    fn longest<F>(&self, settings: &Settings<F>) -> Option<Instant> {
+        let since = self.0.as_ref()?.since;
         since.checked_add(settings.limiter.limits().max_wait?)
     }
 }
@@ -349,7 +368,7 @@ impl Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         if let Some(wait) = &self.0 {
-            events::waited(wait.1, self.length(clock::now()));
+            events::waited(wait.first_cause, self.length(clock::now()));
         }
     }
 }

@@ -35,6 +35,7 @@ pin_project! {
         pub(super) permit: Option<RequestPermit>,
         pub(super) watch: Watch,
         pub(super) called_at: Instant,
+        pub(super) deadline: Option<Instant>,
     }
 }
 
@@ -101,6 +102,7 @@ impl<S> SentCall<S> {
             permit: self.permit.take(),
             watch: self.watch.clone(),
             called_at: self.called_at,
+            deadline: self.deadline,
         };
         if let Ok(runtime) = Handle::try_current() {
             let rest = read_to_end(rest, Arc::clone(settings));

@@ -50,9 +50,9 @@ fn a_call_takes_three_locks_and_reads_the_clock_twice() {
 
 /// A move of more than 256 bytes costs a call of memcpy, and each body keeps its permit.
 #[test]
-fn a_waiting_call_adds_96_bytes_and_its_response_32() {
+fn a_waiting_call_adds_64_bytes_and_its_response_32() {
     type Call = ResponseFuture<(), Request<()>, ReadStatus, ()>;
-    assert_eq!(size_of::<Call>() - size_of::<Request<()>>(), 96);
+    assert_eq!(size_of::<Call>() - size_of::<Request<()>>(), 64);
     assert_eq!(size_of::<PermitBody<()>>(), 32);
 }
 

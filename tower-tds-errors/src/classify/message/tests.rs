@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::candidates;
+use super::{candidates, text};
 
 mod challenge;
 
@@ -21,6 +21,8 @@ fn one_sentence_comes_out_of_every_format() {
         "<html><head><title>API rate limit exceeded</title></head><body></body></html>",
         "<HTML><TITLE>Error</TITLE><P class=x>API <b>rate</b>\n limit exceeded</P>",
         "<h1>API rate limit exceeded",
+        "<error><code>429</code><message>API rate limit exceeded</message></error>",
+        "<pre>Error</pre><p>API rate limit exceeded</p>",
     ] {
         assert_eq!(
             first(body).as_deref(),
@@ -28,6 +30,12 @@ fn one_sentence_comes_out_of_every_format() {
             "{body}"
         );
     }
+}
+
+#[test]
+fn a_last_character_that_was_cut_is_left_out() {
+    assert_eq!(text(b"caf\xc3"), Some("caf"));
+    assert_eq!(text(b"caf\xc3 "), None);
 }
 
 #[test]

@@ -352,6 +352,21 @@ fn evidence_is_enough_at_two_and_a_half_refusals() {
 }
 
 #[test]
+fn the_smallest_crowd_among_the_recent_refusals_decides() {
+    let alone = Crowd {
+        bunched: 1,
+        live: 1,
+    };
+    for (accepted, expected) in [(50, Rung::Serial), (100, Rung::Strict)] {
+        let mut ladder = Ladder::new();
+        refuse(&mut ladder, at(SECOND), alone);
+        accept(&mut ladder, at(SECOND), accepted);
+        let changed = (0..3).any(|_| refuse(&mut ladder, at(SECOND), BURST));
+        assert_eq!((changed, ladder.rung()), (true, expected));
+    }
+}
+
+#[test]
 fn smaller_bursts_come_first_while_fewer_than_twice_as_many_are_live() {
     for (live, expected) in [(41, Rung::Strict), (42, Rung::Slowed(1))] {
         let crowd = Crowd { bunched: 20, live };

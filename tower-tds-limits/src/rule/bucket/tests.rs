@@ -50,6 +50,7 @@ fn a_burst_and_one_pass_and_the_rest_wait_for_proofs() {
         bucket.grant(now);
     }
     assert_eq!(bucket.opens_at(now), None);
+    assert_eq!(bucket.filling(now), 11);
 }
 
 #[test]
@@ -61,6 +62,7 @@ fn proven_requests_drain_one_by_one() {
         bucket.prove(now, now);
     }
     assert_eq!(bucket.opens_at(now), Some(now + SPACING));
+    assert_eq!(bucket.filling(now), 11);
     assert!(open(&bucket, now + SPACING));
     bucket.grant(now);
     assert_eq!(bucket.opens_at(now), Some(now + SPACING * 2));
@@ -81,8 +83,30 @@ fn without_a_burst_there_is_one_request_at_a_time() {
 fn a_burst_is_never_more_than_the_quota() {
     assert_eq!(fill(&mut bucket(Burst::Of(1_000)), START), 50);
     let five = NonZeroU32::new(5).expect("5 is not zero");
-    let mut bucket = Bucket::new(Quota::per_minute(five), Burst::Auto);
-    assert_eq!(fill(&mut bucket, START), 5);
+    let mut minute = Bucket::new(Quota::per_minute(five), Burst::Auto);
+    assert_eq!(fill(&mut minute, START), 5);
+    let mut kept = bucket(Burst::Of(10));
+    kept.keep(Quota::per_minute(five), Burst::Of(10), START);
+    assert_eq!(fill(&mut kept, START), 5);
+}
+
+#[test]
+fn a_bucket_of_unknown_level_holds_the_whole_quota() {
+    let fifty = Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"));
+    let bucket = Bucket::filled(fifty, Burst::Of(10), START, 0);
+    assert_eq!(bucket.held(START), (1, 50));
+    assert_eq!(bucket.opens_at(START), Some(START + SPACING * 40));
+}
+
+#[test]
+fn an_overlap_is_three_quarters_of_the_shortest_response_time() {
+    let mut bucket = bucket(Burst::Of(0));
+    bucket.overlap(true);
+    bucket.grant(START);
+    let now = START + Duration::from_millis(20);
+    answer(&mut bucket, now, START);
+    let early = Duration::from_millis(15);
+    assert_eq!(bucket.opens_at(now), Some(now + (SPACING + TICK - early)));
 }
 
 #[test]
@@ -120,7 +144,60 @@ fn an_answer_is_evidence_for_what_was_granted_a_margin_before_it() {
         bucket.prove(START + margin * 2, START);
     }
     assert_eq!(bucket.opens_at(START + margin * 2), opens);
-    assert_eq!(bucket.unproven, 6);
+    assert_eq!((bucket.unproven, bucket.unseen.len()), (6, 6));
+}
+
+#[test]
+fn a_response_after_more_than_four_times_the_shortest_is_no_evidence() {
+    let ms = Duration::from_millis;
+    for (took, unseen) in [(ms(200), 0), (ms(200) + Duration::from_nanos(1), 9)] {
+        let mut bucket = bucket(Burst::Auto);
+        bucket.grant(START);
+        answer(&mut bucket, START + ms(50), START);
+        let later = START + ms(1_000);
+        assert_eq!(fill(&mut bucket, later), 10);
+        answer(&mut bucket, later + took, later);
+        assert_eq!(bucket.unseen.len(), unseen);
+    }
+}
+
+#[test]
+fn response_times_count_in_their_span_and_the_next() {
+    let mut times = Times::new();
+    times.learn(10);
+    for _ in 2..2 * SPAN {
+        times.learn(80);
+        assert_eq!(times.shortest(), 10);
+    }
+    times.learn(80);
+    assert_eq!(times.shortest(), 80);
+}
+
+#[test]
+fn a_margin_is_half_of_the_shortest_time_or_of_the_spread_if_that_is_less() {
+    for (longest, margin) in [(2_000, 200), (720, 160), (500, 150)] {
+        let mut times = Times::new();
+        times.learn(400_000_000);
+        times.learn(longest * 1_000_000);
+        assert_eq!(times.margin(), margin * 1_000_000);
+    }
+}
+
+#[test]
+fn probes_begin_after_a_second_and_double_each_half_second_after_three_and_a_half() {
+    let times = Times::new();
+    let probed = |ms: u64| times.probed(ms * 1_000_000);
+    for (age, number, more_at) in [
+        (999, 0, 1_000),
+        (1_000, 1, 3_500),
+        (3_499, 1, 3_500),
+        (3_500, 2, 4_000),
+        (4_000, 4, 4_500),
+        (4_499, 4, 4_500),
+        (100_000, 1 << MOST_DOUBLINGS, 100_500),
+    ] {
+        assert_eq!(probed(age), (number, more_at * 1_000_000), "{age}");
+    }
 }
 
 /// Reproducer for L1: an idle time does not count as age of the requests that follow it.
@@ -180,7 +257,8 @@ fn the_unseen_are_never_more_than_the_unproven_and_memory_is_bounded() {
         let mut now = START;
         let mut under_way = Vec::new();
         for step in 0..40_000 {
-            now = now.plus(rng.u64(0..60_000_000));
+            // A third of the events come at the time of the one before.
+            now = now.plus(rng.u64(0..3) * 30_000_000);
             match rng.u32(0..4) {
                 0 | 1 if under_way.len() < 60 => {
                     bucket.grant(now);

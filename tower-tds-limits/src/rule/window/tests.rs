@@ -25,7 +25,7 @@ fn permits_run_out_and_nobody_knows_until_when() {
     window.grant();
     assert_eq!(window.opens_at(), Some(START));
     window.grant();
-    assert_eq!(window.opens_at(), None);
+    assert_eq!((window.opens_at(), window.unproven()), (None, 2));
     window.advance(START + ms(60_000));
     assert_eq!(window.opens_at(), None);
 }
@@ -73,6 +73,23 @@ fn a_withdrawn_permit_is_back_at_once() {
 }
 
 #[test]
+fn a_drained_window_opens_after_an_interval_and_a_guard() {
+    let mut window = two_a_second();
+    window.drain();
+    assert_eq!((window.live(), window.unproven()), (2, 0));
+    assert_eq!(window.opens_at(), Some(START + HOLD));
+}
+
+#[test]
+fn a_lower_limit_holds_from_the_next_grant_on() {
+    let mut window = two_a_second();
+    window.grant();
+    assert_eq!(window.opens_at(), Some(Tick::ZERO));
+    window.limit_to(Quota::per_second(NonZeroU32::MIN));
+    assert_eq!(window.opens_at(), None);
+}
+
+#[test]
 fn the_most_that_were_live_at_once_are_remembered() {
     let mut window = two_a_second();
     assert_eq!(window.most_live(), 0);
@@ -87,13 +104,30 @@ fn the_most_that_were_live_at_once_are_remembered() {
 
 #[test]
 fn what_is_two_holds_old_is_forgotten_before_more_room_is_asked_for() {
-    let mut window = two_a_second();
-    for n in 0..10_000 {
-        let now = START + HOLD * n;
-        window.advance(now);
-        window.grant();
-        window.prove(now);
+    for apart in [HOLD, HOLD * 10] {
+        let mut window = two_a_second();
+        for n in 0..10_000 {
+            let now = START + apart * n;
+            window.advance(now);
+            window.grant();
+            window.prove(now);
+            assert!(window.opens_at().is_some_and(|at| at <= now));
+        }
+        assert!(window.runs.capacity() <= 8, "{}", window.runs.capacity());
+        assert_eq!(window.proven, 10_000);
     }
-    assert!(window.runs.capacity() <= 8, "{}", window.runs.capacity());
-    assert_eq!(window.proven, 10_000);
+}
+
+#[test]
+fn proofs_of_a_large_quota_share_the_steps_of_its_interval() {
+    let thousand = NonZeroU32::new(1_000).expect("1,000 is not zero");
+    let mut window = Window::new(Quota::per_second(thousand));
+    for n in 0..1_000 {
+        window.grant();
+        window.prove(START + ms(n));
+    }
+    let runs = u64::try_from(window.runs.len()).expect("few");
+    assert!(runs <= STEPS + 1, "{runs}");
+    let last = window.runs.back().map(|run| run.at);
+    assert!(last.is_some_and(|at| at >= START + ms(999)), "{last:?}");
 }

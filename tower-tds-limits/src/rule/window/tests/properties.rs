@@ -33,10 +33,12 @@ proptest! {
                 window.advance(now);
                 let live = |at: Tick| coming.len() + proven.iter().filter(|end| **end > at).count();
                 prop_assert_eq!(window.live(), u64::try_from(live(now)).expect("few"));
+                let is_open = live(now) < usize::try_from(limit).expect("few");
+                prop_assert_eq!(window.opens_at().is_some_and(|at| at <= now), is_open);
                 let next = coming.next();
                 match window.opens_at() {
                     Some(at) if at <= now => {
-                        prop_assert!(live(now) < usize::try_from(limit).expect("few"));
+                        prop_assert!(is_open);
                         break;
                     }
                     Some(at) => {
