@@ -94,7 +94,7 @@ where
 }
 
 #[test]
-fn one_allocation_a_call_is_counted() {
+fn allocation_counter_counts_one_allocation_per_call() {
     let boxing = MapRequest::new(Echo::new(), |request: Request<Body>| {
         black_box(Box::new(0_u8));
         request
@@ -108,19 +108,19 @@ fn a_service_that_does_nothing_allocates_nothing() {
 }
 
 #[test]
-fn a_token_allocates_nothing() {
+fn token_layer_allocates_nothing() {
     let runtime = token::runtime();
     let layer = token::layer(&runtime);
     assert_eq!(allocations(|| layer.layer(Echo::new())), 0);
 }
 
 #[test]
-fn a_request_within_the_limits_allocates_for_its_guard_alone() {
+fn permitted_request_allocates_only_for_its_guard() {
     assert_eq!(allocations(|| limits().layer(Echo::new())), GUARD * CALLS);
 }
 
 #[test]
-fn a_detached_request_allocates_for_its_guard_alone() {
+fn detached_request_allocates_only_for_its_guard() {
     let service = || limits().detached().layer(Echo::new());
     assert_eq!(allocations(service), GUARD * CALLS);
 }
@@ -132,14 +132,14 @@ fn a_success_is_classified_without_an_allocation() {
 
 #[test]
 #[ignore = "the workspace turns on metrics, whose labels allocate"]
-fn a_first_attempt_that_succeeds_allocates_for_the_copy_of_its_head_and_its_deadline() {
+fn first_attempt_allocates_for_its_head_copy_and_deadline() {
     let service = || RetryLayer::new().layer(ClassifyLayer::new().layer(Echo::new()));
     assert_eq!(allocations(service), (COPY + DEADLINE) * CALLS);
 }
 
 #[test]
 #[ignore = "the workspace turns on metrics, whose labels allocate"]
-fn all_layers_together_allocate_for_the_head_the_deadline_and_the_guard_alone() {
+fn all_layers_allocate_only_for_head_deadline_and_guard() {
     let runtime = token::runtime();
     let token = token::layer(&runtime);
     let service = || {
@@ -157,7 +157,7 @@ fn all_layers_together_allocate_for_the_head_the_deadline_and_the_guard_alone() 
 /// A move of more than 256 bytes costs 64 to 76 instructions, and a smaller one 29. The request of the attempt
 /// and the copy for the next one take 520 bytes of the future.
 #[test]
-fn the_response_and_the_future_of_the_stack_are_small_to_move() {
+fn response_and_future_of_the_stack_are_small() {
     let runtime = token::runtime();
     let mut service = whole::with_spans(&runtime);
     let (response, future) = sizes(&mut service);
@@ -175,7 +175,7 @@ fn sizes<S: Service<Request<Body>>>(service: &mut S) -> (usize, usize) {
 // test with `cargo test -p tds-benches --test allocations -- --ignored`.
 #[test]
 #[ignore = "the workspace turns on other features"]
-fn spans_without_a_subscriber_allocate_nothing_more() {
+fn spans_without_a_subscriber_do_not_allocate() {
     let runtime = token::runtime();
     let service = whole::with_spans(&runtime);
     assert_eq!(allocations(|| service), ALL * CALLS);

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 #[test]
-fn each_example_makes_three_calls_by_one_token() {
+fn each_example_makes_three_calls_with_one_token() {
     for program in [
         env!("CARGO_BIN_EXE_own-stack"),
         env!("CARGO_BIN_EXE_token-only"),

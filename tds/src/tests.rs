@@ -75,7 +75,7 @@ fn each(examples: &[&str], check: impl Fn(&str)) {
 }
 
 #[test]
-fn any_list_has_files_below_its_folder_and_is_its_own_rerun_list() {
+fn any_list_stays_in_its_folder_and_can_be_run_again() {
     let examples = [
         "/v1/live/bus\n",
         "/v1/{01..12}?n={1..2}\t{}/{}.json\n/v1/live/a\tb\n",
@@ -217,7 +217,7 @@ fn any_headers_of_a_response_are_read_within_bounds() {
 }
 
 #[test]
-fn any_record_of_a_store_is_a_line_of_the_table() {
+fn any_record_of_a_store_is_a_row_of_the_table() {
     each(
         &[
             "7,20,4,30,20,4,30,50,10,60,1,1002,1060000,12004,2,0",

@@ -24,7 +24,7 @@ fn err(output: &Output) -> String {
 }
 
 #[test]
-fn it_runs_clean_against_the_simulated_service() {
+fn quickstart_runs_clean_against_the_simulated_service() {
     let run = quickstart(&["--calls", "60", "--rule", "log-all"]);
     assert!(run.status.success(), "{}{}", out(&run), err(&run));
     let table = out(&run);
@@ -41,14 +41,14 @@ fn it_runs_clean_against_the_simulated_service() {
 }
 
 #[test]
-fn its_help_fits_a_narrow_terminal() {
+fn quickstart_help_fits_80_columns() {
     let help = quickstart(&["--help"]);
     assert!(help.status.success());
     assert!(out(&help).lines().all(|line| line.chars().count() <= 80));
 }
 
 #[test]
-fn an_interrupt_ends_it_with_the_table_so_far() {
+fn interrupt_ends_quickstart_with_its_table() {
     let mut run = Command::new(env!("CARGO_BIN_EXE_quickstart"))
         .args(["--calls", "100000"])
         .stdout(Stdio::piped())
@@ -71,7 +71,7 @@ fn an_interrupt_ends_it_with_the_table_so_far() {
 }
 
 #[test]
-fn it_says_so_when_the_ledger_is_not_clean() {
+fn quickstart_fails_if_the_ledger_is_not_clean() {
     // No way of counting lets fifty at once into a bucket without a burst.
     let run = quickstart(&["--calls", "50", "--rule", "leaky:0"]);
     assert_eq!(run.status.code(), Some(1), "{}", out(&run));
@@ -80,7 +80,7 @@ fn it_says_so_when_the_ledger_is_not_clean() {
 }
 
 #[test]
-fn a_reader_that_goes_away_changes_no_verdict() {
+fn closed_output_does_not_change_the_exit_code() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_quickstart"))
         .args(["--calls", "1"])
         .stdout(Stdio::piped())
@@ -92,7 +92,7 @@ fn a_reader_that_goes_away_changes_no_verdict() {
 }
 
 #[test]
-fn arguments_that_cannot_be_used_are_one_line_and_exit_code_two() {
+fn invalid_arguments_print_one_line_and_exit_with_two() {
     for (arguments, expected) in [
         (&["--rule", "guess"][..], "log-all"),
         (&["--calls", "0"], "1 to 1000000"),

@@ -74,7 +74,7 @@ fn lognormal_delays_do_not_vary_when_p99_is_the_median() {
 }
 
 #[test]
-fn pareto_delays_thin_out_by_their_exponent() {
+fn pareto_delays_match_their_percentiles() {
     let samples = samples("pareto:5ms:1.5");
     assert!(samples[0] >= ms(5));
     // The share above `x` is (5 ms / x)^1.5: a half at 7.937 ms, a hundredth at 107.7 ms.
@@ -99,7 +99,7 @@ fn heavy_tails_end_at_the_longest_delay() {
 }
 
 #[test]
-fn a_seed_gives_its_sequence_again_and_another_seed_another() {
+fn delays_repeat_for_one_seed_and_differ_for_another() {
     for delay in ["uniform:0ms:50ms", "lognormal:10ms:200ms", "pareto:5ms:1.5"] {
         let delay: Delay = delay.parse().unwrap();
         let sequence = |seed| {
@@ -216,7 +216,7 @@ fn each_form_of_a_delay_is_read() {
 }
 
 #[test]
-fn a_bad_delay_is_answered_with_its_form() {
+fn malformed_delay_error_shows_the_expected_form() {
     for (form, texts) in [
         (
             "none, 20ms, uniform:MIN:MAX,",

@@ -30,7 +30,7 @@ fn largest_second(arrivals: &[Duration]) -> u64 {
 
 proptest! {
     #[test]
-    fn the_largest_second_is_that_of_the_whole_log(
+    fn largest_second_matches_the_full_log(
         steps in prop::collection::vec(prop_oneof![0..3_u64, 0..400_u64, Just(500_u64), Just(1000_u64)], 0..200),
     ) {
         let ledger = ledger(1_000);
@@ -54,7 +54,7 @@ fn arrivals_a_second_apart_are_in_different_seconds() {
 }
 
 #[test]
-fn what_is_forgotten_is_still_in_the_sums() {
+fn forgotten_arrivals_stay_in_the_summary() {
     let ledger = ledger(2);
     let numbers: Vec<_> = (0..3)
         .map(|n| ledger.arrive(PEER, &format!("/{n}")).0)

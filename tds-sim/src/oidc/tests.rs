@@ -71,7 +71,7 @@ fn assert_refused(row: &str, got: &Got, status: u16, error: &str, description: &
 const BAD: &str = "Invalid client or Invalid client credentials";
 
 #[tokio::test(start_paused = true)]
-async fn every_refusal_is_worded_as_keycloak_words_it() {
+async fn token_refusals_have_the_texts_of_keycloak() {
     let sim = Sim::new(Config::default());
     let id = sim.client_id();
     let good = credentials(&sim);
@@ -169,7 +169,7 @@ async fn every_refusal_is_worded_as_keycloak_words_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_media_types_than_the_form_carry_nothing() {
+async fn token_endpoint_reads_only_form_bodies() {
     let sim = Sim::new(Config::default());
     let with = |kind: &str, body: String| {
         Request::post(TOKEN)
@@ -198,7 +198,7 @@ async fn other_media_types_than_the_form_carry_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn basic_works_form_encoded_and_not_otherwise() {
+async fn basic_credentials_are_form_decoded() {
     let sim = Sim::new(Config::default());
     let (id, secret) = (sim.client_id(), sim.client_secret());
     let grant = "grant_type=client_credentials";
@@ -246,7 +246,7 @@ async fn the_client_of_the_form_overrides_the_basic_header() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paths_and_methods_are_refused_in_their_own_words() {
+async fn wrong_paths_and_methods_have_their_own_errors() {
     let sim = Sim::new(Config::default());
     let with = |method: Method, path: &str| {
         Request::builder()
@@ -280,7 +280,7 @@ async fn paths_and_methods_are_refused_in_their_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_comes_as_keycloak_sends_it_with_or_without_a_trailing_slash() {
+async fn token_response_has_the_fields_of_keycloak() {
     let config = Config {
         expires_in: 300,
         ..Config::default()
@@ -313,7 +313,7 @@ async fn a_token_comes_as_keycloak_sends_it_with_or_without_a_trailing_slash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_fault_of_the_token_endpoint_shows() {
+async fn token_endpoint_faults_are_played() {
     let sim = Sim::new(Config::default());
     let plays = |fault: &str| {
         let mut faults = Faults::default();

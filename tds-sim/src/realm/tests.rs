@@ -55,7 +55,7 @@ async fn a_token_is_signed_and_has_its_client_roles_and_expiry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_valid_to_the_very_end_of_its_life_and_no_longer() {
+async fn token_is_valid_until_exactly_its_expiry() {
     let (mut realm, key) = realm();
     realm.expires_in = 10;
     let issued = realm.clock.now();
@@ -66,7 +66,7 @@ async fn a_token_is_valid_to_the_very_end_of_its_life_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revoke_all_ends_every_token_and_replies_have_the_time() {
+async fn revoke_all_invalidates_tokens_and_sets_not_before() {
     let (mut realm, key) = realm();
     let now = realm.clock.now();
     let granted = realm.grant(&key.client_id, "").unwrap();
@@ -79,7 +79,7 @@ async fn revoke_all_ends_every_token_and_replies_have_the_time() {
 }
 
 #[test]
-fn a_token_that_was_changed_is_not_valid() {
+fn changed_token_is_invalid() {
     let (mut realm, key) = realm();
     let token = realm.grant(&key.client_id, "").unwrap().token;
     let now = realm.clock.now();
@@ -89,7 +89,7 @@ fn a_token_that_was_changed_is_not_valid() {
 }
 
 #[test]
-fn one_seed_gives_one_key_and_debug_does_not_show_its_secret() {
+fn seed_determines_the_key_and_debug_hides_its_secret() {
     let (_, key) = realm();
     let (_, again) = realm();
     assert_eq!(key, again);

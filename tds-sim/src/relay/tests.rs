@@ -51,7 +51,7 @@ async fn all_closed(relay: &Relay) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_way_takes_its_delay_and_so_does_the_opening() {
+async fn relay_delays_each_direction_and_the_connect() {
     let (listener, to) = listen().await;
     let delays = network(Delay::Constant(ms(40)), Delay::Constant(ms(25)));
     let relay = Relay::start(to, delays).await.unwrap();
@@ -74,7 +74,7 @@ async fn each_way_takes_its_delay_and_so_does_the_opening() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_delays_no_time_passes() {
+async fn relay_without_delays_takes_no_time() {
     let (_relay, mut client, mut server) = pair(Network::default()).await;
     let start = Instant::now();
     client.write_all(b"ping").await.unwrap();
@@ -103,7 +103,7 @@ async fn bytes_keep_their_order_whatever_the_delays_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_meets_a_stall_arrives_together_at_its_end() {
+async fn stalled_bytes_arrive_together_at_the_end_of_the_stall() {
     let stall = Delay::Stall {
         every: ms(5_000),
         length: ms(300),
@@ -135,7 +135,7 @@ async fn what_meets_a_stall_arrives_together_at_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_closes_one_direction_and_the_other_goes_on() {
+async fn half_close_leaves_the_other_direction_open() {
     let slow = Delay::Constant(ms(30));
     let (relay, mut client, mut server) = pair(network(slow, slow)).await;
     client.write_all(b"all of it").await.unwrap();
@@ -148,7 +148,7 @@ async fn an_end_closes_one_direction_and_the_other_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_passes_as_a_reset_both_ways() {
+async fn reset_is_relayed_in_both_directions() {
     let slow = Delay::Constant(ms(30));
     let (relay, client, mut server) = pair(network(slow, slow)).await;
     let start = Instant::now();
@@ -168,7 +168,7 @@ async fn a_reset_passes_as_a_reset_both_ways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_is_no_end_even_if_it_is_met_while_writing() {
+async fn reset_during_a_write_is_relayed_as_a_reset() {
     // The relay's timer and this one fire together, and either task may run first.
     let slow = Delay::Constant(ms(30));
     for _ in 0..40 {
@@ -184,7 +184,7 @@ async fn a_reset_is_no_end_even_if_it_is_met_while_writing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_for_a_client_that_has_gone_reset_the_server() {
+async fn bytes_for_a_closed_client_reset_the_server() {
     let (relay, client, mut server) = pair(Network::default()).await;
     drop(client);
     assert_eq!(read_to_end(&mut server).await, b"");
@@ -240,7 +240,7 @@ async fn connections_are_counted_from_their_accept_to_their_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_it_closes_what_it_holds_up() {
+async fn dropped_relay_closes_its_delayed_connections() {
     let held = network(Delay::None, Delay::Constant(Delay::LONGEST));
     let (relay, mut client, mut server) = pair(held).await;
     server.write_all(b"too late").await.unwrap();
@@ -254,7 +254,7 @@ async fn dropped_it_closes_what_it_holds_up() {
 }
 
 #[tokio::test]
-async fn one_seed_gives_one_sequence_of_delays_to_each_connection_and_direction() {
+async fn seed_gives_each_connection_and_direction_its_own_delays() {
     let rough = Delay::LogNormal {
         median: ms(10),
         p99: ms(200),

@@ -80,7 +80,7 @@ async fn each_control_works_as_listed() {
 }
 
 #[tokio::test]
-async fn a_wrong_control_is_an_error_with_its_cause() {
+async fn invalid_admin_control_is_an_error_with_its_cause() {
     let server = Server::start(Config::default()).await.unwrap();
     for (path, form, says) in [
         (

@@ -5,7 +5,7 @@ use tds_sim::{Config, Faults, Server};
 use crate::client::{Client, Got, bearer};
 
 #[tokio::test]
-async fn a_token_gets_data_and_the_ledger_saw_both() {
+async fn ledger_records_a_token_and_a_data_request() {
     let server = Server::start(Config::default()).await.unwrap();
     let client = Client::new();
 
@@ -34,7 +34,7 @@ async fn a_token_gets_data_and_the_ledger_saw_both() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_dropped_accepts_no_more() {
+async fn dropped_server_accepts_no_connections() {
     let server = Server::start(Config::default()).await.unwrap();
     let url = format!("{}/v1/live/bus", server.base_url());
     assert_eq!(Client::new().get(&url, &[]).await.unwrap().status, 401);
@@ -46,7 +46,7 @@ async fn a_server_that_is_dropped_accepts_no_more() {
 }
 
 #[tokio::test]
-async fn http2_is_served_too_and_its_connection_breaks_with_a_fault() {
+async fn http2_is_served_and_faults_break_its_requests() {
     let server = Server::start(Config::default()).await.unwrap();
     let token = server.sim().token(server.client_id()).unwrap();
     let client = Client::http2();
@@ -76,7 +76,7 @@ async fn http2_is_served_too_and_its_connection_breaks_with_a_fault() {
 }
 
 #[tokio::test]
-async fn an_answer_in_progress_ends_before_a_shutdown_does() {
+async fn shutdown_waits_for_a_response_in_progress() {
     let server = Server::start(Config::default()).await.unwrap();
     let token = server.sim().token(server.client_id()).unwrap();
     let url = format!("{}/v1/history/a?bytes=100&rate=10000", server.base_url());

@@ -34,7 +34,7 @@ async fn accepted(server: &Server, sockets: u64) {
 }
 
 #[tokio::test]
-async fn one_idle_socket_too_many_refuses_every_request_of_the_address() {
+async fn idle_socket_over_the_limit_refuses_every_request() {
     let mut config = Config::default();
     config.connections = 3;
     let server = Server::start(config).await.unwrap();
@@ -58,7 +58,7 @@ async fn one_idle_socket_too_many_refuses_every_request_of_the_address() {
 }
 
 #[tokio::test]
-async fn a_socket_counts_no_longer_once_its_client_has_read_the_end() {
+async fn socket_is_uncounted_before_its_client_reads_the_end() {
     let mut config = Config::default();
     config.connections = 1;
     config.rate = 1_000;
@@ -74,7 +74,7 @@ async fn a_socket_counts_no_longer_once_its_client_has_read_the_end() {
 }
 
 #[tokio::test]
-async fn idle_sockets_do_not_count_where_only_busy_ones_do() {
+async fn idle_sockets_are_not_counted_by_busy_counting() {
     let mut config = Config::default();
     config.connections = 1;
     config.counting = CountConnections::Busy;

@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn it_prints_its_addresses_and_at_its_end_the_sums() {
+fn program_prints_addresses_at_start_and_summary_at_end() {
     let mut child = program(&[]).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -55,7 +55,7 @@ fn it_prints_its_addresses_and_at_its_end_the_sums() {
 }
 
 #[test]
-fn help_is_one_page_and_a_plan_is_calls_and_seconds() {
+fn help_is_one_page_and_quota_accepts_plain_seconds() {
     let help = run(&["--help"]);
     let help = text(&help.stdout);
     assert!(help.lines().count() <= 80, "{help}");
@@ -79,7 +79,7 @@ fn help_is_one_page_and_a_plan_is_calls_and_seconds() {
 }
 
 #[test]
-fn it_can_be_a_network_in_front_of_an_address() {
+fn relay_command_forwards_bytes_and_prints_its_counts() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap().to_string();
     let mut child = program(&["relay", "--to", &to, "--there", "20ms", "--seed", "7"])
@@ -108,7 +108,7 @@ fn it_can_be_a_network_in_front_of_an_address() {
 
 #[cfg(unix)]
 #[test]
-fn it_ends_on_sigint_and_sigterm_as_well() {
+fn program_ends_cleanly_on_sigint_and_sigterm() {
     for signal in ["-INT", "-TERM"] {
         let mut child = program(&["--tls"]).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -129,7 +129,7 @@ fn it_ends_on_sigint_and_sigterm_as_well() {
 }
 
 #[test]
-fn a_bad_switch_is_one_line_with_the_expected_form() {
+fn malformed_switch_prints_one_line_with_the_expected_form() {
     for (switches, says) in [
         (&["--frob"][..], "--frob"),
         (&["--rule", "guess"], "leaky:BURST"),

@@ -46,7 +46,7 @@ fn examples() -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn the_commands_of_the_readme_print_what_it_shows() {
+fn readme_commands_print_the_documented_output() {
     if Command::new("curl").arg("--version").output().is_err() {
         // Written around the capture of the test harness, so that `.ci/run` finds the line.
         writeln!(std::io::stderr(), "SKIPPED: there is no curl").unwrap();
@@ -82,7 +82,7 @@ fn the_commands_of_the_readme_print_what_it_shows() {
 }
 
 #[test]
-fn the_key_in_the_readme_is_that_of_the_first_seed() {
+fn readme_shows_the_key_of_the_default_seed() {
     let (_program, at) = Program::start();
     for name in ["client_id", "client_secret"] {
         assert!(README.contains(at[name].as_str().unwrap()), "{name}");

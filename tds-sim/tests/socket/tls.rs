@@ -75,7 +75,7 @@ async fn both_versions_and_both_names_are_served() {
 }
 
 #[tokio::test]
-async fn http2_is_agreed_on_where_the_client_can() {
+async fn http2_is_negotiated_if_the_client_offers_it() {
     let server = start().await;
     for (offered, agreed) in [(&["h2", "http/1.1"][..], "h2"), (&["http/1.1"], "http/1.1")] {
         let stream = connect(&server, server.base_url(), "localhost", &TLS13, offered).await;
@@ -105,7 +105,7 @@ async fn an_older_version_is_refused() {
 }
 
 #[tokio::test]
-async fn the_authority_file_goes_with_the_server() {
+async fn ca_file_is_removed_with_the_server() {
     let server = start().await;
     let file = server.ca_file().unwrap().to_owned();
     assert!(

@@ -68,7 +68,7 @@ async fn get(server: &Server, token: &str, path: &str, most: usize) -> Raw {
 }
 
 #[tokio::test]
-async fn a_reset_before_the_head_is_a_tcp_reset_and_nothing_else() {
+async fn reset_head_fault_sends_only_a_tcp_reset() {
     let (server, token) = serve("reset-head").await;
     let raw = get(&server, &token, "/v1/live/a", usize::MAX).await;
     assert_eq!(
@@ -85,7 +85,7 @@ async fn a_reset_before_the_head_is_a_tcp_reset_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_reset_within_a_body_comes_after_its_first_half() {
+async fn reset_body_fault_resets_after_half_of_the_body() {
     let (server, token) = serve("reset-body").await;
     let raw = get(&server, &token, "/v1/history/a?bytes=10000", usize::MAX).await;
     assert!(raw.text().starts_with("HTTP/1.1 200 OK\r\n"));
@@ -126,7 +126,7 @@ async fn garbage_is_not_http() {
 }
 
 #[tokio::test]
-async fn an_endless_body_outlasts_its_reader() {
+async fn endless_fault_sends_a_body_without_a_length() {
     let (server, token) = serve("endless").await;
     let raw = get(&server, &token, "/v1/live/a", 300_000).await;
     assert!(raw.bytes.len() >= 300_000 && raw.end.is_ok());
@@ -134,7 +134,7 @@ async fn an_endless_body_outlasts_its_reader() {
 }
 
 #[tokio::test]
-async fn a_drip_still_arrives_whole() {
+async fn dripped_body_arrives_complete() {
     let (server, token) = serve("drip:1ms").await;
     let raw = get(&server, &token, "/v1/history/a?bytes=64", usize::MAX).await;
     assert_eq!((raw.body_length(), raw.end), (64, Ok(())));
@@ -142,7 +142,7 @@ async fn a_drip_still_arrives_whole() {
 }
 
 #[tokio::test]
-async fn a_token_endpoint_that_is_down_closes_without_a_word() {
+async fn token_endpoint_that_is_down_closes_without_a_response() {
     let mut config = Config::default();
     config.faults.token.push("down".parse().unwrap());
     let server = Server::start(config).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_token_endpoint_that_is_down_closes_without_a_word() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_within_a_body_is_noted() {
+async fn client_disconnect_within_a_body_is_recorded_as_aborted() {
     let server = Server::start(Config::default()).await.unwrap();
     let token = server.sim().token(server.client_id()).unwrap();
     let path = "/v1/history/a?bytes=100000000";

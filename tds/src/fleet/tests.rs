@@ -1,7 +1,7 @@
 use super::table;
 
 #[test]
-fn a_silent_member_has_the_end_of_what_it_withholds() {
+fn silent_member_shows_when_its_share_is_free() {
     let fields = [
         ("began", "1000000"),
         (

@@ -119,7 +119,7 @@ fn assert_all_served(seen: &Summary, calls: u64) {
 }
 
 #[tokio::test]
-async fn a_thousand_files_are_one_token_request_and_nothing_refused() {
+async fn a_thousand_files_take_one_token_request_without_refusals() {
     let world = World::new("thousand", Config::default()).await;
     ended(world.bulk("files", "/v1/live/bus-{1..1000}\n", &[]), 0).await;
     let (seen, seconds) = (world.summary(), world.seconds(|_| true));
@@ -134,7 +134,7 @@ async fn a_thousand_files_are_one_token_request_and_nothing_refused() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_killed_is_completed_without_a_second_download() {
+async fn rerun_after_a_kill_downloads_no_file_twice() {
     let world = World::new("killed", Config::default()).await;
     let list = "/v1/live/bus-{1..200}\n";
     let mut first = world.bulk("files", list, &[]);
@@ -159,7 +159,7 @@ async fn a_run_that_was_killed_is_completed_without_a_second_download() {
 }
 
 #[tokio::test]
-async fn a_full_disk_ends_a_run_and_the_next_one_does_the_rest() {
+async fn run_after_a_full_disk_downloads_the_remaining_files() {
     let world = World::new("full", Config::default()).await;
     let files = world.folder.join("files");
     fs::create_dir_all(&files).expect("a folder");
@@ -226,7 +226,7 @@ async fn eight_processes_keep_to_the_limits_by_their_shares() {
 }
 
 #[tokio::test]
-async fn users_of_the_backend_are_few_calls_though_many_hang_up() {
+async fn many_users_of_the_backend_cause_few_calls() {
     let world = World::new("users", Config::default()).await;
     let list = world.folder.join("list");
     fs::write(&list, "/v1/live/bus-{1..12}\n").expect("a file");
@@ -273,7 +273,7 @@ async fn users_of_the_backend_are_few_calls_though_many_hang_up() {
 
 // Reproducer for E1: a token that is revoked during an outage failed calls.
 #[tokio::test]
-async fn an_outage_with_a_revocation_in_it_costs_no_file() {
+async fn no_file_is_lost_in_an_outage_with_a_revocation() {
     let world = World::new("outage", Config::default()).await;
     let run = world.bulk("files", "/v1/live/bus-{1..300}\n", &[]);
     world.until(|seen| seen.complete >= 60).await;

@@ -32,7 +32,7 @@ fn faults(fault: &str) -> Faults {
 }
 
 #[tokio::test]
-async fn two_hundred_users_are_one_call_also_if_half_of_them_hang_up() {
+async fn two_hundred_users_share_one_call_if_half_disconnect() {
     let mut config = Config::default();
     config.faults.before_head = "200ms".parse().expect("a delay");
     let bench = Bench::new("backend-users", config).await;
@@ -84,7 +84,7 @@ async fn two_hundred_users_are_one_call_also_if_half_of_them_hang_up() {
 }
 
 #[tokio::test]
-async fn users_get_a_retry_after_and_one_failure_is_for_all() {
+async fn users_share_one_failure_and_get_retry_after() {
     let mut config = Config::default();
     config.faults = faults("503");
     let bench = Bench::new("backend-503", config).await;
@@ -125,7 +125,7 @@ async fn users_get_a_retry_after_and_one_failure_is_for_all() {
 }
 
 #[tokio::test]
-async fn a_stalled_service_is_504_or_by_choice_what_was_there() {
+async fn stalled_service_gives_504_or_a_stale_response_if_allowed() {
     at_once(
         [(&[][..], 504), (&["--stale", "1h"], 200)],
         |(more, expected)| async move {
@@ -182,7 +182,7 @@ async fn health_shows_the_causes_and_no_secret() {
 }
 
 #[tokio::test]
-async fn a_quota_that_is_gone_is_503_with_its_end() {
+async fn used_up_quota_gives_503_with_retry_after() {
     let mut config = Config::default();
     config.quota = Some(Quota::new(0, Duration::from_secs(86_400)));
     config.retry_after = true;
@@ -202,7 +202,7 @@ async fn a_quota_that_is_gone_is_503_with_its_end() {
 }
 
 #[tokio::test]
-async fn it_ends_with_what_it_has_begun() {
+async fn shutdown_completes_requests_in_flight() {
     let mut config = Config::default();
     config.faults.before_head = "500ms".parse().expect("a delay");
     let bench = Bench::new("backend-end", config).await;
@@ -247,7 +247,7 @@ async fn unusable_arguments_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_nothing_that_its_user_can_correct_and_is_not_brought_each_second() {
+async fn too_large_response_is_a_server_error_and_is_cached() {
     let bench = Bench::new("backend-large", Config::default()).await;
     let upstream = Upstream::start(|_, _| {
         let headers = format!("content-length: {}\r\n", (64 << 20) + 1);
@@ -301,7 +301,7 @@ fn json(answer: &crate::serving::Answer) -> serde_json::Value {
 
 // Reproducer for a health page that was green while every user got a 504.
 #[tokio::test]
-async fn health_follows_a_service_that_hangs_and_one_that_is_back() {
+async fn health_shows_an_outage_and_its_end() {
     let bench = Bench::new("backend-hang", Config::default()).await;
     let backend = Serving::start(bench.backend(&["--deadline", "1s", "--fresh", "1ms"]));
     let served = async { while backend.get("/v1/live/metro").await.status != 200 {} };
@@ -407,7 +407,7 @@ async fn a_response_is_fresh_by_the_headers_of_the_service() {
 }
 
 #[tokio::test]
-async fn programs_of_this_machine_get_any_resource_and_pages_get_none() {
+async fn local_programs_get_any_resource_and_web_pages_none() {
     let bench = Bench::new("backend-all", Config::default()).await;
     let open = bench.run(&["backend", "--listen", "0.0.0.0:0"]).await;
     assert_eq!(open.status.code(), Some(2), "{}", err(&open));
@@ -449,7 +449,7 @@ async fn programs_of_this_machine_get_any_resource_and_pages_get_none() {
 }
 
 #[tokio::test]
-async fn what_was_not_used_for_longest_makes_room() {
+async fn least_recently_used_response_is_evicted() {
     let bench = Bench::new("backend-room", Config::default()).await;
     let backend = bench.tds(&[
         "backend",

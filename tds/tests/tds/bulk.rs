@@ -76,7 +76,7 @@ fn ended(run: &Output, code: i32) {
 }
 
 #[tokio::test]
-async fn files_are_byte_equal_and_targets_go_out_as_they_stand() {
+async fn files_are_byte_equal_and_targets_are_sent_unchanged() {
     let bench = Bench::new("bulk-equal", Config::default()).await;
     let odd = "/v1/live/odd?$filter=line%20eq%20'307'&%24top=5";
     let list = format!(
@@ -125,7 +125,7 @@ async fn files_are_byte_equal_and_targets_go_out_as_they_stand() {
 }
 
 #[tokio::test]
-async fn a_range_is_a_file_for_each_of_its_values() {
+async fn range_makes_one_file_for_each_value() {
     let bench = Bench::new("bulk-ranges", Config::default()).await;
     let list = "/v1/live/bus-{08..11}\n/v1/live/{a}..b\n\
                 /v1/live/{2024-02-27..2024-03-01}?n={1..2}\t{}/{}.json\n";
@@ -174,7 +174,7 @@ async fn a_range_is_a_file_for_each_of_its_values() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_killed_is_gone_on_with() {
+async fn killed_run_is_resumed() {
     let bench = Bench::new("bulk-kill", Config::default()).await;
     let list: String = (0..60)
         .map(|n| format!("/v1/history/{n}?bytes=400000&rate=200000\tday-{n}\n"))
@@ -231,7 +231,7 @@ async fn a_run_that_was_killed_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn an_interrupt_leaves_whole_files_and_a_report_that_adds_up() {
+async fn interrupt_leaves_complete_files_and_a_correct_report() {
     let bench = Bench::new("bulk-int", Config::default()).await;
     let run = piped(bench.bulk(&lives(400), &[]));
     bench.seen(|seen| seen.complete >= 60).await;
@@ -255,7 +255,7 @@ async fn an_interrupt_leaves_whole_files_and_a_report_that_adds_up() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_revoked_on_the_way_cost_no_file() {
+async fn revoked_tokens_lose_no_file() {
     at_once(
         [("text", ErrorBody::Text), ("json", ErrorBody::Json)],
         |(name, body)| async move {
@@ -276,7 +276,7 @@ async fn tokens_that_are_revoked_on_the_way_cost_no_file() {
 }
 
 #[tokio::test]
-async fn tokens_that_expire_on_the_way_are_renewed_in_time() {
+async fn expiring_tokens_are_renewed_in_time() {
     let mut config = Config::default();
     config.expires_in = 4;
     let bench = Bench::new("bulk-expiry", config).await;
@@ -288,7 +288,7 @@ async fn tokens_that_expire_on_the_way_are_renewed_in_time() {
 }
 
 #[tokio::test]
-async fn what_was_cut_is_gone_on_with_by_a_range() {
+async fn truncated_download_is_resumed_by_a_range() {
     let bench = Bench::new("bulk-range", Config::default()).await;
     let body: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
     let whole = body.clone();
@@ -330,7 +330,7 @@ async fn what_was_cut_is_gone_on_with_by_a_range() {
 }
 
 #[tokio::test]
-async fn a_part_of_another_file_is_not_gone_on_with() {
+async fn part_of_another_file_is_not_resumed() {
     // By 200 with all of it, by a refusal of the range, and by a range that was not requested.
     at_once(
         [
@@ -377,7 +377,7 @@ async fn a_part_of_another_file_is_not_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_file_arrives_after_as_many_416_as_the_client_tries() {
+async fn file_arrives_after_416_responses() {
     let bench = Bench::new("bulk-416", Config::default()).await;
     let upstream = Upstream::start(|_, nth| match nth {
         ..3 => answer("416 Range Not Satisfiable", "content-length: 0\r\n", b""),

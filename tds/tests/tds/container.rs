@@ -18,7 +18,7 @@ fn instructions() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 #[test]
-fn each_stage_and_each_file_that_is_copied_is_made_before() {
+fn container_file_copies_only_what_a_stage_built() {
     let mut stages = BTreeSet::new();
     let mut made = BTreeSet::from(["/etc/ssl/certs/ca-certificates.crt".to_owned()]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -53,7 +53,7 @@ fn each_stage_and_each_file_that_is_copied_is_made_before() {
 }
 
 #[tokio::test]
-async fn the_entry_points_are_commands_that_the_programs_take() {
+async fn container_entry_points_are_valid_commands() {
     let points = FILE
         .lines()
         .filter_map(|line| line.strip_prefix("ENTRYPOINT "));

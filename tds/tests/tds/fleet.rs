@@ -134,7 +134,7 @@ async fn two_jobs_of_a_fleet_keep_the_limits_and_share_a_token_and_a_signal_leav
 }
 
 #[tokio::test]
-async fn a_fleet_that_cannot_be_joined_ends_a_job_before_any_request() {
+async fn unreachable_fleet_store_ends_a_job_before_any_request() {
     let bench = Bench::new("fleet-faults", Config::default()).await;
     let list = bench.path("list");
     fs::write(&list, "/v1/live/bus\n").expect("a file");
@@ -188,7 +188,7 @@ async fn a_fleet_that_cannot_be_joined_ends_a_job_before_any_request() {
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_a_job_that_waits_for_its_share() {
+async fn interrupt_ends_a_job_that_waits_for_its_share() {
     let bench = Bench::new("fleet-wait", Config::default()).await;
     let Some((_store, store)) = Store::start(&bench, "") else {
         return;

@@ -54,7 +54,7 @@ async fn a_wrong_secret_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_newline_at_the_end_of_the_secret_file_is_no_part_of_the_secret() {
+async fn newline_at_the_end_of_the_secret_file_is_ignored() {
     let bench = Bench::new("get-file", Config::default()).await;
     let secret = bench.path("secret");
     fs::write(&secret, format!("{}\r\n", bench.server.client_secret())).expect("a file");
@@ -71,7 +71,7 @@ async fn a_newline_at_the_end_of_the_secret_file_is_no_part_of_the_secret() {
 }
 
 #[tokio::test]
-async fn a_cut_answer_is_no_answer() {
+async fn truncated_response_is_an_error() {
     let mut config = Config::default();
     config
         .faults
@@ -94,7 +94,7 @@ async fn a_cut_answer_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_state_folder_that_cannot_be_used_is_a_warning_and_the_response_comes() {
+async fn unusable_state_folder_is_only_a_warning() {
     let bench = Bench::new("get-state", Config::default()).await;
     let mut run = bench.tds(&["get", "/v1/live/bus"]);
     run.env("TDS_STATE_DIR", "/proc/none");
@@ -104,7 +104,7 @@ async fn a_state_folder_that_cannot_be_used_is_a_warning_and_the_response_comes(
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_written_is_refused_before_any_request() {
+async fn unwritable_file_is_refused_before_any_request() {
     let bench = Bench::new("get-out", Config::default()).await;
     let folder = text(&bench.folder).to_owned();
     let slash = format!("{folder}/nothere/");
@@ -131,7 +131,7 @@ async fn a_full_disk_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_mounted_secret_is_taken_or_refused_before_any_request() {
+async fn mounted_secret_is_read_or_refused_before_any_request() {
     let bench = Bench::new("get-mounted", Config::default()).await;
     let secret = bench.path("secret");
     fs::write(&secret, bench.server.client_secret()).expect("a file");
@@ -172,7 +172,7 @@ fn permit(path: &Path, mode: u32) {
 }
 
 #[tokio::test]
-async fn a_link_stays_and_what_it_leads_to_is_written() {
+async fn symbolic_link_stays_and_its_target_is_written() {
     let bench = Bench::new("get-link", Config::default()).await;
     let (file, link) = (bench.path("bus.json"), bench.path("link"));
     fs::write(&file, "of yesterday").expect("a file");
@@ -198,7 +198,7 @@ async fn a_link_stays_and_what_it_leads_to_is_written() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
+async fn disk_full_at_the_end_leaves_no_part() {
     let bench = Bench::new("get-part", Config::default()).await;
     let file = bench.path("bus.json");
     let target = "/v1/history/slow?bytes=9000&rate=3000";
@@ -216,7 +216,7 @@ async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
 }
 
 #[tokio::test]
-async fn it_calls_a_service_over_https_with_the_roots_of_ssl_cert_file() {
+async fn get_trusts_the_roots_of_ssl_cert_file() {
     let mut config = Config::default();
     config.tls = true;
     let bench = Bench::new("get-https", config).await;

@@ -60,7 +60,7 @@ async fn each_feed_is_requested_in_each_round() {
 }
 
 #[tokio::test]
-async fn what_is_known_is_not_sent_again() {
+async fn unchanged_feed_gets_304() {
     let bench = Bench::new("poll-known", Config::default()).await;
     let upstream = Upstream::start(|head, nth| {
         let version = if nth < 2 { "\"v1\"" } else { "\"v2\"" };
@@ -124,7 +124,7 @@ async fn outage(name: &str, faults: Faults, enough: impl Fn(&Summary, &Summary) 
 }
 
 #[tokio::test]
-async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
+async fn outage_of_all_feeds_prints_its_start_and_end() {
     let mut faults = Faults::default();
     faults.data.push("503".parse().expect("a fault"));
     faults.data.push("reset-head@0.5".parse().expect("a fault"));
@@ -145,7 +145,7 @@ async fn a_service_that_never_answers_is_an_outage() {
 }
 
 #[tokio::test]
-async fn an_outage_is_over_with_the_last_feed_and_not_with_the_first() {
+async fn outage_ends_with_the_last_feed() {
     let bench = Bench::new("poll-last", Config::default()).await;
     let (slow, quick) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // Each feed is refused for a while, one for longer than the other, by a response that is not retried.
@@ -173,7 +173,7 @@ async fn an_outage_is_over_with_the_last_feed_and_not_with_the_first() {
 }
 
 #[tokio::test]
-async fn a_feed_that_is_not_there_stops_no_other() {
+async fn missing_feed_delays_no_other() {
     let bench = Bench::new("poll-404", Config::default()).await;
     let list = format!("/nothing\n{THREE}");
     let run = output(bench.poll(&list, &["--every", "50ms", "--rounds", "3"])).await;
@@ -186,7 +186,7 @@ async fn a_feed_that_is_not_there_stops_no_other() {
 }
 
 #[tokio::test]
-async fn it_ends_by_itself_when_it_cannot_succeed() {
+async fn poll_ends_when_it_cannot_succeed() {
     let bench = Bench::new("poll-end", Config::default()).await;
     let mut wrong = bench.poll(THREE, &["--every", "100ms"]);
     wrong.env("TDS_CLIENT_SECRET", "wrong");
@@ -197,7 +197,7 @@ async fn it_ends_by_itself_when_it_cannot_succeed() {
 
 #[tokio::test]
 #[ignore = "10 s"]
-async fn it_ends_by_itself_when_the_quota_is_gone() {
+async fn poll_ends_when_the_quota_is_used_up() {
     let bench = Bench::new("poll-quota", Config::default()).await;
     let sim = bench.server.sim();
     sim.set_quota(Some(Quota::new(0, Duration::from_secs(86_400))));
@@ -207,7 +207,7 @@ async fn it_ends_by_itself_when_the_quota_is_gone() {
 }
 
 #[tokio::test]
-async fn rounds_that_brought_nothing_end_by_what_was_in_the_way() {
+async fn rounds_without_data_end_with_their_failure() {
     let bench = Bench::new("poll-nothing", Config::default()).await;
     let mut nobody = bench.poll(THREE, &["--every", "50ms", "--rounds", "1"]);
     nobody.env("TDS_BASE_URL", "http://127.0.0.1:1");
@@ -247,7 +247,7 @@ async fn unusable_arguments_are_refused() {
 }
 
 #[tokio::test]
-async fn a_feed_that_is_always_away_hides_no_outage_of_the_others() {
+async fn feed_that_always_fails_hides_no_outage_of_the_others() {
     let bench = Bench::new("poll-bad", Config::default()).await;
     let down = Arc::new(AtomicBool::new(false));
     let is_down = Arc::clone(&down);
@@ -319,7 +319,7 @@ async fn a_response_without_data_is_printed_with_its_feed() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_removed_comes_back() {
+async fn removed_file_is_written_again() {
     let bench = Bench::new("poll-removed", Config::default()).await;
     let upstream = Upstream::start(|head, _| {
         if head.contains("if-none-match: ") {
@@ -350,7 +350,7 @@ async fn a_file_that_was_removed_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_as_before_is_no_change_without_an_etag_either() {
+async fn equal_bytes_without_etag_are_no_change() {
     use std::os::unix::fs::MetadataExt as _;
 
     let bench = Bench::new("poll-same", Config::default()).await;
@@ -375,7 +375,7 @@ async fn what_is_as_before_is_no_change_without_an_etag_either() {
 }
 
 #[tokio::test]
-async fn a_reader_that_closes_the_pipe_ends_the_job_quietly() {
+async fn closed_pipe_ends_poll_without_an_error() {
     let bench = Bench::new("poll-gone", Config::default()).await;
     let upstream = Upstream::start(|_, nth| {
         let body = nth.to_string();
@@ -393,7 +393,7 @@ async fn a_reader_that_closes_the_pipe_ends_the_job_quietly() {
 
 #[tokio::test]
 #[ignore = "13 s"]
-async fn in_a_list_that_is_longer_than_its_time_each_feed_comes_in_turn() {
+async fn feeds_take_turns_if_a_round_is_too_short() {
     let bench = Bench::new("poll-long", Config::default()).await;
     let lines: String = (0..600).map(|n| format!("/v1/live/{n}\n")).collect();
     let run = output(bench.poll(&lines, &["--every", "1s", "--rounds", "1"])).await;

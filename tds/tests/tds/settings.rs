@@ -106,7 +106,7 @@ async fn unusable_limits_are_refused_before_any_request() {
 
 // Reproducer for a plan of five requests a minute, of whose 72 calls 62 were refused.
 #[tokio::test]
-async fn a_small_plan_is_kept_by_its_rate() {
+async fn small_quota_is_kept_by_its_rate() {
     let mut config = Config::default();
     (config.rate, config.per) = (5, Duration::from_secs(2));
     let bench = Bench::new("settings-rate", config).await;
@@ -140,7 +140,7 @@ async fn a_small_plan_is_kept_by_its_rate() {
 }
 
 #[tokio::test]
-async fn connections_are_those_that_are_set() {
+async fn connections_follow_their_setting() {
     let mut config = Config::default();
     config.connections = 4;
     let bench = Bench::new("settings-connections", config).await;

@@ -34,7 +34,7 @@ async fn child_of(parent: &Child) -> String {
 }
 
 #[tokio::test]
-async fn the_first_process_of_a_container_is_ended_by_signals() {
+async fn signals_end_the_first_process_of_a_container() {
     if skipped("unshare") {
         return;
     }
@@ -65,7 +65,7 @@ async fn the_first_process_of_a_container_is_ended_by_signals() {
 }
 
 #[tokio::test]
-async fn get_is_ended_by_the_signal_itself_elsewhere() {
+async fn signal_ends_get_elsewhere() {
     use std::os::unix::process::ExitStatusExt as _;
 
     at_once(
@@ -84,7 +84,7 @@ async fn get_is_ended_by_the_signal_itself_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_backend_ends_by_a_signal_and_completes_what_it_can() {
+async fn signal_ends_a_backend_after_its_requests() {
     at_once(["-INT", "-TERM", "-HUP"], |sent| async move {
         let bench = Bench::new(&format!("signals-backend{sent}"), Config::default()).await;
         let mut backend =

@@ -68,7 +68,7 @@ fn backend(bench: &Bench, more: &[&str]) -> Serving {
 }
 
 #[tokio::test]
-async fn the_numbers_of_the_page_are_those_of_the_ledger() {
+async fn status_page_agrees_with_the_ledger() {
     let bench = Bench::new("status-numbers", Config::default()).await;
     let backend = backend(&bench, &["--deadline", "1m"]);
     for n in 0..20 {
@@ -187,7 +187,7 @@ onload = () => {
 </script>"#;
 
 #[tokio::test]
-async fn the_page_is_for_this_machine_and_needs_nothing_else() {
+async fn status_page_is_local_and_self_contained() {
     let bench = Bench::new("status-page", Config::default()).await;
     let run = bench.run(&["backend", "--status", "0.0.0.0:0"]).await;
     assert_eq!(run.status.code(), Some(2), "{}", err(&run));
@@ -214,7 +214,7 @@ async fn the_page_is_for_this_machine_and_needs_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_refused_before_any_request() {
+async fn address_in_use_is_refused_before_any_request() {
     let bench = Bench::new("status-taken", Config::default()).await;
     let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = held.local_addr().expect("its address").to_string();

@@ -7,7 +7,7 @@ use tds_sim::Config;
 use crate::{Bench, by, end, out, piped, skipped, text};
 
 #[tokio::test]
-async fn a_terminal_of_80_columns_shows_all_of_it_also_what_is_waited_for() {
+async fn terminal_of_80_columns_shows_all_progress() {
     if skipped("script") {
         return;
     }

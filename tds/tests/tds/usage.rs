@@ -165,7 +165,7 @@ async fn a_job_without_settings_ends_with_their_names_and_invents_no_data() {
 }
 
 #[tokio::test]
-async fn only_the_settings_that_are_missing_are_named() {
+async fn only_missing_settings_are_named() {
     let mut run = tds(&["get", "/v1/live/bus"]);
     run.env("TDS_AUTH_URL", "http://127.0.0.1:1")
         .env("TDS_CLIENT_ID", "id");
@@ -177,7 +177,7 @@ async fn only_the_settings_that_are_missing_are_named() {
 }
 
 #[tokio::test]
-async fn simulate_calls_a_simulated_service_and_prints_that() {
+async fn simulate_prints_that_its_service_is_simulated() {
     let mut run = tds(&["get", "/v1/live/bus", "--simulate"]);
     run.env("TDS_BASE_URL", "https://data.example.org");
     let run = output(run).await;

@@ -44,7 +44,7 @@ async fn until(what: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_part_is_completed_only_by_the_bytes_of_its_range() {
+async fn part_is_completed_only_by_bytes_of_its_range() {
     let bench = Bench::new("whole-range", Config::default()).await;
     let asked = Mutex::new(BTreeSet::new());
     let upstream = Upstream::start(move |head, _| {
@@ -81,7 +81,7 @@ async fn a_part_is_completed_only_by_the_bytes_of_its_range() {
 }
 
 #[tokio::test]
-async fn two_runs_do_not_write_one_file_by_two_folders() {
+async fn two_runs_do_not_write_one_file_through_two_folders() {
     let bench = Bench::new("whole-nested", Config::default()).await;
     let slow = "/v1/history/1?bytes=200000&rate=50000\tb/x\n";
     let first = piped(bench.bulk_to("files", slow, &[]));
@@ -96,7 +96,7 @@ async fn two_runs_do_not_write_one_file_by_two_folders() {
 }
 
 #[tokio::test]
-async fn what_a_link_leads_to_is_not_written_for_a_part() {
+async fn part_is_not_written_through_a_symbolic_link() {
     let bench = Bench::new("whole-link", Config::default()).await;
     let (mine, none) = (bench.path("mine"), bench.path("none"));
     fs::write(&mine, "mine").expect("a file");
@@ -121,7 +121,7 @@ async fn what_a_link_leads_to_is_not_written_for_a_part() {
 }
 
 #[tokio::test]
-async fn a_coding_that_was_not_requested_is_no_data() {
+async fn unrequested_content_coding_is_no_data() {
     at_once(["gzip", "zstd", "gzip, gzip"], |coding| async move {
         let bench = Bench::new(&format!("whole-{coding}"), Config::default()).await;
         let headers = format!("content-encoding: {coding}\r\ncontent-length: 4\r\n");
@@ -160,7 +160,7 @@ async fn a_coding_that_was_not_requested_is_no_data() {
 }
 
 #[tokio::test]
-async fn a_coding_that_is_broken_is_printed_with_its_file() {
+async fn broken_content_coding_is_printed_with_its_file() {
     let bench = Bench::new("whole-broken", Config::default()).await;
     let headers = "content-encoding: gzip\r\ncontent-length: 4\r\n";
     let upstream = Upstream::start(|_, _| answer("200 OK", headers, b"none"));
@@ -172,7 +172,7 @@ async fn a_coding_that_is_broken_is_printed_with_its_file() {
 }
 
 #[tokio::test]
-async fn a_run_replaces_the_part_of_one_that_was_killed() {
+async fn run_replaces_the_part_of_a_killed_run() {
     let bench = Bench::new("whole-killed", Config::default()).await;
     let folder = bench.path("files");
     fs::create_dir_all(&folder).expect("a folder");
@@ -227,7 +227,7 @@ async fn the_first_failure_and_the_cause_of_waits_are_printed() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_terminal_ends_a_job_without_nohup() {
+async fn closed_terminal_ends_a_job_without_nohup() {
     let bench = Bench::new("whole-hangup", Config::default()).await;
     let list = bench.path("list");
     fs::write(&list, "/v1/live/bus\n").expect("a file");

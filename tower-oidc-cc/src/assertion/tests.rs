@@ -53,7 +53,7 @@ fn rsa_public() -> DecodingKey {
 }
 
 #[test]
-fn an_assertion_names_the_client_and_the_endpoint_and_lives_a_minute() {
+fn assertion_names_client_and_endpoint_and_expires_in_a_minute() {
     let assertion = Assertion::from_pem(rsa_pem().as_bytes()).unwrap();
     let seen = seen(&assertion, Algorithm::RS256, &rsa_public());
     assert_eq!((&*seen.iss, &*seen.sub), ("client", "client"));
@@ -63,7 +63,7 @@ fn an_assertion_names_the_client_and_the_endpoint_and_lives_a_minute() {
 }
 
 #[test]
-fn no_two_assertions_have_one_id() {
+fn assertion_ids_are_unique() {
     let assertion = Assertion::from_pem(rsa_pem().as_bytes()).unwrap();
     let number = || seen(&assertion, Algorithm::RS256, &rsa_public()).jti;
     let numbers: std::collections::HashSet<_> = (0..100).map(|_| number()).collect();
@@ -93,7 +93,7 @@ fn each_algorithm_is_verified_by_its_public_key() {
 }
 
 #[test]
-fn a_key_is_found_behind_its_certificate() {
+fn private_key_is_found_after_a_certificate_in_the_pem() {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
     let certificate = certificate.self_signed(&key).unwrap();
@@ -105,7 +105,7 @@ fn a_key_is_found_behind_its_certificate() {
 }
 
 #[test]
-fn the_key_is_named_and_the_audience_replaced_on_request() {
+fn key_id_and_audience_can_be_set() {
     let assertion = Assertion::from_pem(rsa_pem().as_bytes()).unwrap();
     let assertion = assertion
         .key_id("2026-11")
@@ -122,7 +122,7 @@ fn the_key_is_named_and_the_audience_replaced_on_request() {
 }
 
 #[test]
-fn a_key_that_cannot_sign_is_refused_by_name_and_not_quoted() {
+fn unusable_key_is_refused_with_a_reason_and_not_shown() {
     let short = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
     let short = short.to_pkcs8_pem(LineEnding::LF).unwrap().to_string();
     let public = RSA.to_public_key().to_public_key_pem(LineEnding::LF);

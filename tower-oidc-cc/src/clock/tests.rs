@@ -14,7 +14,7 @@ fn now() -> Timestamp {
 }
 
 #[test]
-fn the_clock_that_gets_there_first_counts() {
+fn timestamp_is_reached_on_the_earlier_of_two_clocks() {
     let now = now();
     let due = now.checked_add(HOUR).unwrap();
     assert_eq!(due.left_at(now), HOUR);

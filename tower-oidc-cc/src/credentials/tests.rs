@@ -3,14 +3,14 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use super::{Credentials, basic};
 
 #[test]
-fn white_space_around_is_cut_off() {
+fn surrounding_white_space_is_trimmed() {
     let credentials = Credentials::new(" id\t", "\u{feff}secret\u{200b}\r\n").unwrap();
     assert_eq!(credentials.client_id, "id");
     assert!(matches!(&credentials.proof, super::Proof::Post(s) if **s == "secret"));
 }
 
 #[test]
-fn the_refusal_names_the_field_and_the_reason() {
+fn credentials_error_names_the_field_and_the_reason() {
     for (id, secret, field, reason) in [
         ("", "s", "client id", "empty"),
         (" \n", "s", "client id", "empty"),
@@ -80,7 +80,7 @@ fn id_and_secret_are_form_encoded_before_they_are_joined() {
 }
 
 #[test]
-fn the_header_has_the_letters_of_the_rfc() {
+fn basic_header_matches_the_rfc_example() {
     // The example of RFC 6749, section 2.3.1.
     let header = basic("s6BhdRkqt3", "7Fjfp0ZBr1KtDRbnfVdmIw").unwrap();
     assert_eq!(header, "Basic czZCaGRSa3F0Mzo3RmpmcDBaQnIxS3REUmJuZlZkbUl3");

@@ -19,7 +19,7 @@ fn the_keycloak_path_is_appended_once() {
 }
 
 #[test]
-fn addresses_that_would_leak_or_miss_are_refused() {
+fn unsafe_or_malformed_addresses_are_refused() {
     for (base, realm) in [
         ("", "r"),
         ("sso.example.com", "r"),
@@ -44,7 +44,7 @@ fn addresses_that_would_leak_or_miss_are_refused() {
 }
 
 #[test]
-fn plain_http_is_for_this_machine_alone() {
+fn plain_http_endpoint_is_accepted_on_loopback_only() {
     let base = "http://127.0.0.1:8080";
     assert!(TokenEndpoint::keycloak(base, "r").is_ok());
     assert!(TokenEndpoint::new(base.parse().unwrap()).is_ok());
@@ -56,7 +56,7 @@ fn plain_http_is_for_this_machine_alone() {
 }
 
 #[test]
-fn the_query_is_kept_and_not_shown() {
+fn endpoint_query_is_kept_and_hidden_in_debug() {
     let uri = "https://sso.example.com/token?tenant=1234".parse().unwrap();
     let endpoint = TokenEndpoint::new(uri).unwrap();
     assert_eq!(endpoint.uri().query(), Some("tenant=1234"));
@@ -65,7 +65,7 @@ fn the_query_is_kept_and_not_shown() {
 
 #[cfg(feature = "private-key-jwt")]
 #[test]
-fn an_assertion_is_for_the_address_without_a_default_port() {
+fn assertion_audience_omits_the_default_port() {
     for (address, audience) in [
         ("https://sso.example.com/t", "https://sso.example.com/t"),
         ("https://sso.example.com:443/t", "https://sso.example.com/t"),
@@ -82,7 +82,7 @@ fn an_assertion_is_for_the_address_without_a_default_port() {
 }
 
 #[test]
-fn a_host_may_be_called_auth() {
+fn host_named_auth_is_accepted() {
     let endpoint = TokenEndpoint::keycloak("https://auth", "r").unwrap();
     assert_eq!(
         endpoint.uri().path(),

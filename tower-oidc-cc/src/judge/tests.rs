@@ -83,7 +83,7 @@ fn every_challenge_header_is_read() {
 }
 
 #[test]
-fn other_answers_never_touch_the_token() {
+fn other_statuses_never_refuse_the_token() {
     let dead = [r#"Bearer error="invalid_token""#];
     let judged = |status| judged(StatusCode::from_u16(status).unwrap(), &dead);
     for status in [200, 204, 302, 304, 400, 403, 404, 407] {
@@ -102,7 +102,7 @@ fn a_401_without_a_challenge_refuses_the_token() {
 }
 
 #[test]
-fn a_403_can_name_a_missing_role_and_nothing_else() {
+fn status_403_reports_a_missing_role_and_never_refuses() {
     for (challenge, expected) in [
         (
             r#"Bearer error="insufficient_scope", scope="rail""#,

@@ -7,7 +7,7 @@ fn uri(text: &str) -> Uri {
 }
 
 #[test]
-fn a_token_goes_to_the_listed_origin_and_to_no_look_alike() {
+fn origin_matches_itself_and_no_similar_uri() {
     let origin = Origin::from_uri(&uri("https://api.example.com/base")).unwrap();
     for (text, expected) in [
         ("https://api.example.com", true),
@@ -42,7 +42,7 @@ fn a_token_goes_to_the_listed_origin_and_to_no_look_alike() {
 }
 
 #[test]
-fn broken_ports_never_count_as_the_default_port() {
+fn malformed_ports_match_no_origin() {
     let origin = Origin::from_uri(&uri("https://api.example.com")).unwrap();
     for text in [
         "https://api.example.com:",
@@ -57,7 +57,7 @@ fn broken_ports_never_count_as_the_default_port() {
 }
 
 #[test]
-fn a_listed_port_is_the_only_one() {
+fn origin_with_a_port_matches_that_port_only() {
     let origin = Origin::from_uri(&uri("https://api.example.com:8443")).unwrap();
     assert!(origin.contains(&uri("https://api.example.com:8443/a")));
     assert!(!origin.contains(&uri("https://api.example.com/a")));
@@ -65,7 +65,7 @@ fn a_listed_port_is_the_only_one() {
 }
 
 #[test]
-fn plain_http_is_for_loopback_by_name_alone() {
+fn plain_http_origin_requires_the_loopback_constructor() {
     for text in [
         "http://localhost:8080",
         "http://LOCALHOST",

@@ -41,7 +41,7 @@ fn life(expires_in: &str) -> Result<Duration, TokenError> {
 }
 
 #[test]
-fn expires_in_is_read_as_servers_write_it() {
+fn expires_in_is_read_from_numbers_and_strings() {
     for (text, secs) in [
         ("86400", 86_400),
         ("1", 1),
@@ -73,7 +73,7 @@ fn a_token_without_expires_in_lives_for_five_minutes() {
 }
 
 #[test]
-fn a_reply_nested_without_end_is_no_panic() {
+fn deeply_nested_reply_causes_no_panic() {
     let deep = "[".repeat(60_000);
     assert!(life(&deep).unwrap_err().is_transient());
     assert!(reply(200, deep.as_bytes()).unwrap_err().is_transient());
@@ -212,7 +212,7 @@ fn the_token_type_is_read_in_any_case() {
 }
 
 #[test]
-fn nothing_that_the_server_wrote_is_repeated() {
+fn token_error_shows_no_text_of_the_server() {
     for (status, body) in [
         (
             400,
@@ -272,7 +272,7 @@ fn retry_after_is_read_in_seconds() {
 }
 
 #[test]
-fn a_broken_body_of_a_failure_leaves_the_status() {
+fn token_error_keeps_the_status_of_an_unreadable_body() {
     let (head, ()) = Response::builder()
         .status(503)
         .body(())
@@ -289,7 +289,7 @@ fn a_broken_body_of_a_failure_leaves_the_status() {
 
 /// The rows of the table in the crate's documentation.
 #[test]
-fn replies_are_read_as_the_documentation_says() {
+fn documented_reply_forms_are_accepted_or_refused() {
     let reads = |body: &str| {
         let token = reply(200, body.as_bytes());
         token.map(|Issued { token, fetched }| (token.secret().to_owned(), fetched.life.as_secs()))

@@ -14,7 +14,7 @@ fn request(credentials: &Credentials, parameters: &[(&str, &str)]) -> Request<By
 }
 
 #[test]
-fn post_puts_id_and_secret_form_encoded_into_the_form() {
+fn post_form_contains_the_encoded_id_and_secret() {
     let credentials = Credentials::new("a&b", "100%+=é:/").unwrap();
     let request = request(&credentials, &[]);
     assert_eq!(
@@ -25,7 +25,7 @@ fn post_puts_id_and_secret_form_encoded_into_the_form() {
 }
 
 #[test]
-fn basic_puts_nothing_of_the_client_into_the_form() {
+fn basic_form_contains_no_id_or_secret() {
     let credentials = Credentials::basic("id", "secret").unwrap();
     let request = request(&credentials, &[]);
     assert_eq!(request.body(), "grant_type=client_credentials");
@@ -35,7 +35,7 @@ fn basic_puts_nothing_of_the_client_into_the_form() {
 }
 
 #[test]
-fn parameters_come_after_the_proof() {
+fn parameters_are_appended_form_encoded() {
     let credentials = Credentials::basic("id", "secret").unwrap();
     let parameters = [
         ("scope", "a b"),
@@ -50,7 +50,7 @@ fn parameters_come_after_the_proof() {
 }
 
 #[test]
-fn a_form_that_outgrows_its_first_buffer_stays_whole() {
+fn large_form_is_sent_completely() {
     let long = "%".repeat(5_000);
     let credentials = Credentials::new("id", long.clone()).unwrap();
     let request = request(&credentials, &[("more", &long)]);

@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_order_of_events_keeps_the_promises(steps in prop::collection::vec(step(), 1..200)) {
+    fn state_invariants_hold_for_any_order_of_events(steps in prop::collection::vec(step(), 1..200)) {
         let mut state = state();
         let (mut now, mut in_flight, mut expires) = (start(), false, None::<Timestamp>);
         let mut refreshes = Vec::new();
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn refusals_by_chance_cause_sixteen_requests_in_an_hour(
+    fn random_refusals_cause_at_most_sixteen_requests_an_hour(
         seed in any::<u64>(),
         refusals in 0.0..1.0,
         pace in 50u64..5_000,
@@ -154,7 +154,7 @@ proptest! {
 }
 
 #[test]
-fn a_refusal_of_another_generation_says_nothing() {
+fn refusal_of_another_generation_is_ignored() {
     let (mut state, now) = (state(), start());
     state.on(token(now, 100), now);
     let action = state.on(Event::Refused(0), now);
@@ -167,7 +167,7 @@ fn a_refusal_of_another_generation_says_nothing() {
 }
 
 #[test]
-fn a_doubted_token_gives_way_to_none_that_was_requested_earlier() {
+fn doubted_token_is_not_replaced_by_an_earlier_one() {
     let (mut state, now) = (state(), start());
     let later = now.checked_add(secs(1)).unwrap();
     assert!(state.prefers_at(now, &fetched(now, 100)));
@@ -182,7 +182,7 @@ fn a_doubted_token_gives_way_to_none_that_was_requested_earlier() {
 }
 
 #[test]
-fn calls_wait_a_second_for_the_replacement_of_a_doubted_token() {
+fn calls_wait_one_second_to_replace_a_doubted_token() {
     let (mut state, now) = (state(), start());
     state.on(token(now, 1_000), now);
     assert!(matches!(state.on(Event::Refused(1), now), Action::Request));
@@ -196,7 +196,7 @@ fn calls_wait_a_second_for_the_replacement_of_a_doubted_token() {
 }
 
 #[test]
-fn a_failed_refresh_follows_the_next_refusal_after_its_backoff() {
+fn failed_refresh_is_repeated_at_a_refusal_after_its_backoff() {
     let (mut state, now) = (state(), start());
     let at = |wait| now.checked_add(secs(wait)).unwrap();
     state.on(token(now, 86_400), now);

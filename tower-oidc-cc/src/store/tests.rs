@@ -17,7 +17,7 @@ fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {
 const BETWEEN: [&str; 7] = ["", " ", ":", " :", ": ", " 1:", " 11:"];
 
 #[test]
-fn keys_that_would_meet_without_lengths_are_apart() {
+fn store_keys_with_ambiguous_separators_differ() {
     for between in BETWEEN {
         // Four parts and a client, against two parts of which one contains the text of three.
         let merged = format!("b{between}c{between}d");
@@ -43,7 +43,7 @@ fn part() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_two_questions_have_one_key(
+    fn different_token_requests_have_different_store_keys(
         parts in prop::array::uniform5(part()),
         between in prop::sample::select(BETWEEN.to_vec()),
     ) {

@@ -8,7 +8,7 @@ mod shape;
 mod side;
 
 #[tokio::test]
-async fn the_simulated_endpoint_answers_as_the_real_one() {
+async fn simulated_endpoint_matches_the_real_keycloak() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };

@@ -28,7 +28,7 @@ fn statement(assertion: Assertion) -> Credentials {
 }
 
 #[tokio::test]
-async fn a_secret_in_the_form_gets_one_token_for_a_hundred_callers() {
+async fn hundred_callers_share_one_token_with_a_form_secret() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -48,7 +48,7 @@ async fn a_secret_in_the_form_gets_one_token_for_a_hundred_callers() {
 }
 
 #[tokio::test]
-async fn an_awkward_id_and_secret_pass_by_form_and_by_header() {
+async fn special_characters_in_id_and_secret_are_accepted() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -61,7 +61,7 @@ async fn an_awkward_id_and_secret_pass_by_form_and_by_header() {
 }
 
 #[tokio::test]
-async fn a_signed_assertion_stands_in_for_a_secret() {
+async fn signed_assertion_gets_a_token_without_a_secret() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -76,7 +76,7 @@ async fn a_signed_assertion_stands_in_for_a_secret() {
 }
 
 #[tokio::test]
-async fn an_attempt_whose_answer_is_lost_is_followed_by_one_with_a_new_assertion() {
+async fn attempt_after_a_lost_response_sends_a_new_assertion() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -105,7 +105,7 @@ async fn an_attempt_whose_answer_is_lost_is_followed_by_one_with_a_new_assertion
 }
 
 #[tokio::test]
-async fn what_the_server_does_not_know_is_asked_for_and_refused_as_such() {
+async fn unknown_scope_is_refused_and_unknown_parameters_are_ignored() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };

@@ -27,7 +27,7 @@ fn load(data: &Data) -> JoinHandle<Infallible> {
 }
 
 #[tokio::test]
-async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
+async fn secret_rotation_under_load_fails_no_call() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };

@@ -86,7 +86,7 @@ pub(crate) async fn posts(keycloak: &Keycloak, test: &str, count: usize) -> Vec<
 }
 
 #[tokio::test]
-async fn tokens_of_five_seconds_are_renewed_under_load_and_no_call_fails() {
+async fn five_second_tokens_are_renewed_under_load_without_failures() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -113,7 +113,7 @@ async fn tokens_of_five_seconds_are_renewed_under_load_and_no_call_fails() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_disabled_and_enabled_again_costs_no_call_while_its_token_lives() {
+async fn disabled_client_fails_no_call_while_its_token_is_valid() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -177,7 +177,7 @@ async fn a_revoked_token_is_replaced_by_one_request() {
 }
 
 #[tokio::test]
-async fn a_token_revoked_while_calls_run_fails_none_of_those_that_are_made_again() {
+async fn token_revocation_under_load_fails_no_resent_call() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -189,7 +189,7 @@ async fn a_token_revoked_while_calls_run_fails_none_of_those_that_are_made_again
 }
 
 #[tokio::test]
-async fn tokens_called_back_by_their_date_while_calls_run_fail_none_that_is_made_again() {
+async fn revocation_by_date_under_load_fails_no_resent_call() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -203,7 +203,7 @@ async fn tokens_called_back_by_their_date_while_calls_run_fail_none_that_is_made
 }
 
 #[tokio::test]
-async fn two_minutes_of_an_incident_cost_four_requests_and_end_with_it() {
+async fn two_minute_incident_costs_at_most_four_requests() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -227,7 +227,7 @@ async fn two_minutes_of_an_incident_cost_four_requests_and_end_with_it() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_revoked_early_over_and_over_fail_no_call_that_is_made_again() {
+async fn repeated_revocations_fail_no_resent_call() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
@@ -245,7 +245,7 @@ async fn tokens_that_are_revoked_early_over_and_over_fail_no_call_that_is_made_a
 }
 
 #[tokio::test]
-async fn a_server_that_stops_and_starts_again_costs_no_call_while_the_token_lives() {
+async fn server_restart_fails_no_call_while_the_token_is_valid() {
     let Some(keycloak) = Keycloak::own("restarted").await else {
         return;
     };

@@ -70,7 +70,7 @@ impl Service<Request<Self>> for Bare {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_of_the_service_below_nor_of_bodies() {
+async fn layer_requires_no_auto_traits_of_services_and_bodies() {
     let count = Rc::new(Cell::new(0));
     let bare = || Bare(Rc::clone(&count), PhantomPinned);
     let service = layer(&tokens(&Endpoint::default())).layer(bare());
@@ -82,7 +82,7 @@ async fn nothing_is_asked_of_the_service_below_nor_of_bodies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stack_fits_a_boxed_sync_service() {
+async fn layered_service_fits_box_clone_sync_service() {
     let service = layer(&tokens(&Endpoint::default())).layer(echo());
     let boxed: BoxCloneSyncService<Request<Body>, Response<String>, Error<Infallible>> =
         BoxCloneSyncService::new(service);
@@ -94,7 +94,7 @@ async fn the_stack_fits_a_boxed_sync_service() {
 }
 
 #[test]
-fn errors_print_once_and_lead_to_their_cause() {
+fn inner_error_is_displayed_and_downcasts_when_boxed() {
     let inner = Error::Inner(io::Error::other("below"));
     assert_eq!(inner.to_string(), "below");
     let boxed = tower::BoxError::from(Error::Inner(io::Error::other("below")));
@@ -102,7 +102,7 @@ fn errors_print_once_and_lead_to_their_cause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_layer_fits_under_and_over_a_timeout() {
+async fn layer_works_above_and_below_a_timeout() {
     let below = tower::timeout::Timeout::new(echo(), std::time::Duration::from_secs(1));
     let layer = layer(&tokens(&Endpoint::default()));
     let service = layer.layer(below);
@@ -112,7 +112,7 @@ async fn the_layer_fits_under_and_over_a_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transport_error_is_the_source_and_its_root_is_in_the_text() {
+async fn transport_error_is_the_source_and_appears_in_the_text() {
     let error = tokens(&Endpoint::always(Reply::broken()))
         .ready()
         .await

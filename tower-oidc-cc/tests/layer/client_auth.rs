@@ -44,7 +44,7 @@ async fn a_secret_gets_a_token_by_form_and_by_header() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_way_is_tried_and_no_other() {
+async fn failed_client_authentication_tries_no_other_method() {
     let sim = Sim::new(Config::default());
     for credentials in [Credentials::new, Credentials::basic] {
         let credentials = credentials(sim.client_id(), "wrong").unwrap();
@@ -84,7 +84,7 @@ async fn each_attempt_sends_a_new_assertion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_scope_is_a_refusal() {
+async fn unknown_scope_is_reported_as_invalid_scope() {
     let sim = Sim::new(Config::default());
     let credentials = || Credentials::new(sim.client_id(), sim.client_secret()).unwrap();
     let ask = |scope| tokens(&sim, credentials(), scope);

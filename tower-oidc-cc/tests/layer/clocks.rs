@@ -64,7 +64,7 @@ const DAY: i64 = 24 * HOUR;
 const STEP: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
-async fn after_a_suspension_of_eight_hours_a_call_refreshes_first() {
+async fn call_after_a_suspension_requests_a_new_token_first() {
     let wall = Wall::new();
     let endpoint = Endpoint::always(Reply::token(4 * 3_600));
     let service = layer(&wall.tokens(&endpoint)).layer(echo());
@@ -78,7 +78,7 @@ async fn after_a_suspension_of_eight_hours_a_call_refreshes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspension_into_the_renewal_window_renews_and_no_call_waits() {
+async fn suspension_into_the_renewal_window_delays_no_call() {
     let wall = Wall::new();
     let endpoint = Endpoint::default();
     let tokens = wall.tokens(&endpoint);
@@ -92,7 +92,7 @@ async fn a_suspension_into_the_renewal_window_renews_and_no_call_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_set_by_a_day_costs_one_request_at_most_and_sends_nothing_expired() {
+async fn wall_clock_step_of_a_day_costs_at_most_one_request() {
     for step in [DAY, -DAY] {
         let wall = Wall::new();
         let endpoint = Endpoint::always(Reply::token(3_600));
@@ -115,7 +115,7 @@ async fn a_wall_clock_set_by_a_day_costs_one_request_at_most_and_sends_nothing_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_expires_on_the_steady_clock_while_the_wall_clock_is_behind() {
+async fn token_expires_by_steady_clock_when_wall_clock_lags() {
     let wall = Wall::new();
     let endpoint = Endpoint::scripted([Reply::token(100)]);
     endpoint.set(Reply::hang());
@@ -127,7 +127,7 @@ async fn a_token_expires_on_the_steady_clock_while_the_wall_clock_is_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_forward_while_a_token_is_on_its_way_fails_that_flight_only() {
+async fn wall_clock_step_during_a_request_fails_only_that_flight() {
     let wall = Wall::new();
     let endpoint = Endpoint::scripted([Reply::token(60).after(secs(2))]);
     let tokens = wall.tokens(&endpoint);
@@ -146,7 +146,7 @@ async fn a_step_forward_while_a_token_is_on_its_way_fails_that_flight_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_finds_a_fresh_token_looks_at_the_wall_clock_and_asks_nobody() {
+async fn call_with_a_fresh_token_reads_the_wall_clock_once() {
     let wall = Wall::new();
     let service = layer(&wall.tokens(&Endpoint::default())).layer(echo());
     drop(service.clone().oneshot(get(DATA)).await.unwrap());
@@ -159,7 +159,7 @@ async fn a_call_that_finds_a_fresh_token_looks_at_the_wall_clock_and_asks_nobody
 }
 
 #[test]
-fn both_clocks_are_read_in_one_place_alone() {
+fn only_the_clock_module_reads_instant_now() {
     fn reads(source: &str) -> bool {
         let mut code = source.lines().filter(|l| !l.trim_start().starts_with("//"));
         code.any(|line| line.contains("Instant::now"))

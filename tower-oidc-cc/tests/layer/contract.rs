@@ -28,7 +28,7 @@ use tower::{
 use tower_oidc_cc::{BearerAuthLayer, Error, Origin};
 
 #[tokio::test(start_paused = true)]
-async fn the_service_that_was_readied_is_the_one_called() {
+async fn call_uses_the_readied_inner_service() {
     let endpoint = Endpoint::default();
     let probe = Probe::default();
     let mut service = layer(&tokens(&endpoint)).layer(probe.clone());
@@ -49,7 +49,7 @@ async fn the_service_that_was_readied_is_the_one_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_is_idempotent_and_wakes() {
+async fn poll_ready_is_idempotent_and_wakes_its_task() {
     let endpoint = Endpoint::always(Reply::token(60).after(secs(1)));
     let probe = Probe::default();
     let mut service = layer(&tokens(&endpoint)).layer(probe.clone());
@@ -73,7 +73,7 @@ async fn readiness_is_idempotent_and_wakes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_inner_readiness_passes_through_typed() {
+async fn inner_readiness_error_keeps_its_type() {
     let endpoint = Endpoint::default();
     for poll in [0, 1] {
         let mut service = layer(&tokens(&endpoint)).layer(Probe::failing_at(poll));
@@ -85,7 +85,7 @@ async fn an_error_of_the_inner_readiness_passes_through_typed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_fetch_comes_out_of_the_call_and_never_touches_the_service_below() {
+async fn failed_token_request_fails_the_call_before_the_inner_service() {
     let endpoint = Endpoint::always(Reply::refusal());
     let probe = Probe::default();
     let mut service = layer(&tokens(&endpoint)).layer(probe.clone());
@@ -101,7 +101,7 @@ async fn a_failed_fetch_comes_out_of_the_call_and_never_touches_the_service_belo
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_authorization_header_is_replaced_and_not_doubled() {
+async fn old_authorization_headers_are_replaced_by_one() {
     let service = layer(&tokens(&Endpoint::default())).layer(echo());
     let mut request = get(DATA);
     for old in ["Basic eA==", "Bearer old"] {
@@ -141,7 +141,7 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_works_over_a_buffer_and_under_one() {
+async fn layer_works_above_and_below_a_buffer() {
     let tokens = tokens(&Endpoint::default());
     let over = layer(&tokens).layer(Buffer::new(Probe::default(), 4));
     let under = Buffer::new(over.map_err(tower::BoxError::from), 4);
@@ -152,7 +152,7 @@ async fn it_works_over_a_buffer_and_under_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_works_over_a_concurrency_limit_of_one_and_over_load_shed() {
+async fn layer_works_above_a_concurrency_limit_and_load_shed() {
     let tokens = tokens(&Endpoint::default());
     let limited = layer(&tokens).layer(ConcurrencyLimit::new(Probe::default(), 1));
     let mut calls = JoinSet::new();
@@ -187,7 +187,7 @@ fn one_client(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_token_endpoint_behind_the_same_limit_of_one_is_no_deadlock() {
+async fn token_requests_do_not_deadlock_behind_a_shared_limit() {
     let endpoint = Endpoint::always(Reply::token(2).after(Duration::from_millis(50)));
     let client = GlobalConcurrencyLimitLayer::new(1).layer(one_client(endpoint.clone()));
     let uri = tower_oidc_cc::TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
@@ -229,7 +229,7 @@ async fn no_permit_is_held_while_a_token_is_fetched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_in_a_queue_for_a_permit_is_never_given_up_for_a_token() {
+async fn queued_call_keeps_its_place_when_its_token_expires() {
     let endpoint = Endpoint::scripted([Reply::token(60)]);
     endpoint.set(Reply::hang());
     let limit = GlobalConcurrencyLimitLayer::new(1);
@@ -250,7 +250,7 @@ async fn a_place_in_a_queue_for_a_permit_is_never_given_up_for_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_redirect_followed_above_takes_no_token_to_another_origin() {
+async fn redirect_to_another_origin_gets_no_token() {
     const ELSEWHERE: &str = "https://evil.example.com/data";
     let seen_by = Arc::new(Mutex::new(Vec::new()));
     let hops = Arc::clone(&seen_by);

@@ -74,7 +74,7 @@ async fn ten_starts_at_once_make_one_request() {
 }
 
 #[tokio::test]
-async fn a_corrupt_or_foreign_file_leads_to_a_new_token() {
+async fn corrupt_or_foreign_token_file_causes_a_token_request() {
     let (dir, endpoint) = (Dir::new("corrupt"), Endpoint::default());
     for content in [
         "",
@@ -95,7 +95,7 @@ async fn a_corrupt_or_foreign_file_leads_to_a_new_token() {
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_to_serves_as_none() {
+async fn unwritable_token_file_works_like_no_store() {
     let endpoint = Endpoint::default();
     for path in ["/no/such/folder/token.json", "/proc/token.json"] {
         let source = builder()
@@ -108,7 +108,7 @@ async fn a_place_that_cannot_be_written_to_serves_as_none() {
 }
 
 #[tokio::test]
-async fn a_failed_request_leaves_the_lease_to_others_at_once() {
+async fn failed_request_releases_the_file_lease_at_once() {
     let (dir, endpoint) = (Dir::new("failed"), Endpoint::scripted([Reply::down()]));
     let failing = process(&dir, &endpoint);
     assert!(failing.ready().await.is_err());
@@ -123,7 +123,7 @@ async fn a_failed_request_leaves_the_lease_to_others_at_once() {
 }
 
 #[tokio::test]
-async fn a_token_that_others_could_have_put_there_is_not_believed() {
+async fn token_file_writable_by_others_is_ignored_and_replaced() {
     let (dir, endpoint) = (Dir::new("planted"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
     fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o622)).unwrap();
@@ -140,7 +140,7 @@ async fn a_token_that_others_could_have_put_there_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_token_of_another_user_or_for_other_eyes_is_not_believed() {
+async fn token_file_readable_by_others_or_foreign_is_ignored() {
     let (dir, endpoint) = (Dir::new("foreign"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
     // The file belongs to this user, but has bits for others. A process of root can read any file.
@@ -154,7 +154,7 @@ async fn a_token_of_another_user_or_for_other_eyes_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_program_that_ends_at_once_has_saved_its_token() {
+async fn token_file_exists_when_ready_returns() {
     let (dir, endpoint) = (Dir::new("quick"), Endpoint::default());
     let source = process(&dir, &endpoint);
     source.ready().await.unwrap();
@@ -162,7 +162,7 @@ async fn a_program_that_ends_at_once_has_saved_its_token() {
 }
 
 #[test]
-fn a_source_that_is_dropped_in_a_request_leaves_its_lease_to_others() {
+fn source_dropped_during_a_request_releases_its_lease() {
     let (dir, endpoint) = (Dir::new("ended"), Endpoint::always(Reply::hang()));
     let source = process(&dir, &endpoint);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -187,7 +187,7 @@ fn a_source_that_is_dropped_in_a_request_leaves_its_lease_to_others() {
 }
 
 #[tokio::test]
-async fn what_a_killed_program_left_beside_the_file_is_tidied_up() {
+async fn leftover_file_of_a_killed_program_is_removed() {
     let (dir, endpoint) = (Dir::new("killed"), Endpoint::default());
     let left = dir.0.join("token.json.new");
     fs::write(&left, "half a tok").unwrap();
@@ -200,7 +200,7 @@ async fn what_a_killed_program_left_beside_the_file_is_tidied_up() {
 }
 
 #[tokio::test]
-async fn a_life_beyond_all_measure_keeps_no_lock() {
+async fn token_with_a_huge_expires_in_is_saved() {
     let (dir, endpoint) = (Dir::new("measure"), Endpoint::default());
     endpoint.set(Reply::body(
         200,
@@ -213,7 +213,7 @@ async fn a_life_beyond_all_measure_keeps_no_lock() {
 }
 
 #[tokio::test]
-async fn a_file_of_no_use_is_logged_by_name() {
+async fn unusable_token_file_is_logged_with_its_path() {
     let warnings = Warnings::default();
     let _guard = warnings.heard();
     let (dir, endpoint) = (Dir::new("warned"), Endpoint::default());

@@ -44,7 +44,7 @@ async fn callers_on_many_threads_make_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_request_is_the_grant_of_the_standard_and_nothing_else() {
+async fn token_request_is_a_plain_client_credentials_grant() {
     let endpoint = Endpoint::default();
     tokens(&endpoint).ready().await.unwrap();
     let post = &endpoint.posts()[0];
@@ -151,7 +151,7 @@ async fn the_driver_ends_with_the_last_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_panics_fails_the_flight_and_not_the_handle() {
+async fn panicking_client_fails_one_flight_and_the_next_succeeds() {
     let endpoint = Endpoint::scripted([Reply::panic()]);
     let tokens = tokens(&endpoint);
     let error = tokens.ready().await.unwrap_err();
@@ -170,7 +170,7 @@ fn paused() -> runtime::Runtime {
 }
 
 #[test]
-fn a_handle_is_built_outside_a_runtime_and_says_so_when_used_there() {
+fn call_outside_a_runtime_returns_an_error() {
     let endpoint = Endpoint::default();
     let tokens = tokens(&endpoint);
     let service = layer(&tokens).layer(echo());
@@ -214,7 +214,7 @@ fn a_token_without_a_driver_expires() {
 }
 
 #[test]
-fn a_look_for_a_token_renews_it_after_the_end_of_a_runtime() {
+fn token_poll_restarts_renewals_after_a_runtime_ends() {
     // A runtime ends, and then a client panics while the token is valid.
     let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
     endpoint.set(Reply::token(100));
@@ -230,7 +230,7 @@ fn a_look_for_a_token_renews_it_after_the_end_of_a_runtime() {
 }
 
 #[test]
-fn a_waiter_whose_flight_went_down_with_its_runtime_starts_another() {
+fn waiter_starts_another_flight_after_its_runtime_ends() {
     let endpoint = Endpoint::scripted([Reply::hang()]);
     let tokens = tokens(&endpoint);
     let service = layer(&tokens).layer(echo());
@@ -248,7 +248,7 @@ fn a_waiter_whose_flight_went_down_with_its_runtime_starts_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_long_ago_is_not_given_to_a_call_of_now() {
+async fn old_flight_failure_does_not_fail_a_later_call() {
     let endpoint = Endpoint::scripted([Reply::down().after(secs(2))]);
     let mut service = layer(&tokens(&endpoint)).layer(echo());
     let waited = tokio::time::timeout(secs(1), service.ready()).await;
@@ -280,7 +280,7 @@ async fn ten_thousand_handles_built_and_dropped_leave_no_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_order_of_errors_is_the_end_of_a_handle() {
+async fn source_recovers_after_any_two_errors() {
     let faults = || {
         [
             Reply::down(),
@@ -311,7 +311,7 @@ async fn no_order_of_errors_is_the_end_of_a_handle() {
 }
 
 #[test]
-fn a_wait_for_a_runtime_that_is_not_driven_ends_with_an_error() {
+fn wait_on_a_stalled_runtime_ends_with_an_error() {
     let endpoint = Endpoint::scripted([Reply::hang()]);
     let tokens = tokens(&endpoint);
     let still = paused();

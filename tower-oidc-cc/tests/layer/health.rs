@@ -52,7 +52,7 @@ async fn health_follows_a_token_through_its_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn health_names_the_endpoint_that_hangs_and_for_how_long() {
+async fn health_shows_a_hung_request_with_endpoint_and_duration() {
     let tokens = builder().build(Endpoint::always(Reply::hang()));
     let waiter = tokens.clone();
     drop(tokio::spawn(async move { waiter.ready().await }));
@@ -67,7 +67,7 @@ async fn health_names_the_endpoint_that_hangs_and_for_how_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn health_says_what_the_service_thinks_and_what_comes_next() {
+async fn health_shows_refusals_and_acceptances_of_the_service() {
     let endpoint = Endpoint::default();
     let tokens = builder().build(endpoint.clone());
     assert!(tokens.health().to_string().contains("token 0 is absent"));
@@ -104,7 +104,7 @@ async fn health_says_what_the_service_thinks_and_what_comes_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_endpoint_is_told_of_at_once_and_then_once_a_minute() {
+async fn failing_endpoint_is_logged_immediately_and_then_every_minute() {
     let warnings = Warnings::default();
     let _guard = warnings.heard();
     let told = || warnings.of("token request failed");

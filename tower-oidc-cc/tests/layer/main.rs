@@ -3,22 +3,22 @@
 #[path = "../support/support.rs"]
 mod support;
 
-mod adverse;
 mod api;
+mod backoff;
 mod client_auth;
 mod clocks;
 mod contract;
-mod day;
-mod everybody;
+mod edge_cases;
 mod file_store;
 mod flight;
 mod health;
 mod policies;
 mod programs;
 mod providers;
-mod refusal;
-mod refused;
+mod random_faults;
+mod rejection;
 mod renewal;
 mod shutdown;
 mod store;
 mod tls;
+mod usage;

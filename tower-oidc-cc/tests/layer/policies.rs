@@ -29,12 +29,12 @@ async fn day(policy: RefreshPolicy) -> Vec<Instant> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_ahead_costs_two_requests() {
+async fn ahead_policy_costs_two_requests_a_day() {
     assert_eq!(day(RefreshPolicy::Ahead).await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_at_four_hours_costs_seven_requests_at_most() {
+async fn interval_of_four_hours_costs_seven_requests_a_day() {
     let posts = day(RefreshPolicy::Interval(secs(4 * HOUR))).await;
     assert_eq!(posts.len(), 7);
     for pair in posts.windows(2) {
@@ -44,19 +44,19 @@ async fn a_day_at_four_hours_costs_seven_requests_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_at_six_hours_costs_five_requests_at_most() {
+async fn interval_of_six_hours_costs_five_requests_a_day() {
     assert_eq!(day(RefreshPolicy::Interval(secs(6 * HOUR))).await.len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_on_expiry_costs_two_requests() {
+async fn on_expiry_policy_costs_two_requests_a_day() {
     let posts = day(RefreshPolicy::OnExpiry).await;
     assert_eq!(posts.len(), 2);
     assert!(posts[1] - posts[0] >= secs(24 * HOUR));
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_expiry_no_token_is_fetched_without_calls() {
+async fn on_expiry_policy_requests_no_token_without_calls() {
     let endpoint = Endpoint::default();
     let tokens = with(RefreshPolicy::OnExpiry, &endpoint);
     tokens.ready().await.unwrap();
@@ -67,7 +67,7 @@ async fn on_expiry_no_token_is_fetched_without_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_schedule_longer_than_the_token_lives_lets_no_call_wait() {
+async fn interval_longer_than_the_token_life_delays_no_call() {
     let endpoint = Endpoint::always(Reply::token(600).after(secs(5)));
     let tokens = with(RefreshPolicy::Interval(secs(4 * HOUR)), &endpoint);
     tokens.ready().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_schedule_longer_than_the_token_lives_lets_no_call_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_draws_the_moment_of_its_renewal_once() {
+async fn renewal_time_is_drawn_once_per_token() {
     for life in [20, 1_000, 86_400] {
         let endpoint = Endpoint::always(Reply::token(life));
         let start = Instant::now();

@@ -44,7 +44,7 @@ fn served(server: &Server) {
 }
 
 #[tokio::test]
-async fn reqwest_sends_a_token_by_hand() {
+async fn reqwest_call_sends_a_token_without_the_layer() {
     let (server, source) = started().await;
     let token = source.token().await.unwrap();
     let client = reqwest::Client::new();
@@ -56,7 +56,7 @@ async fn reqwest_sends_a_token_by_hand() {
 }
 
 #[tokio::test]
-async fn an_interceptor_of_tonic_sends_the_token_of_the_moment() {
+async fn tonic_interceptor_sends_the_current_token() {
     let (server, source) = started().await;
     // Once, before the first call: an interceptor cannot wait.
     source.ready().await.unwrap();
@@ -112,7 +112,7 @@ fn origin(server: &Server) -> Origin {
 }
 
 #[tokio::test]
-async fn a_plain_connection_of_hyper_takes_the_layer_with_its_origin() {
+async fn layer_for_an_origin_wraps_a_plain_hyper_connection() {
     let (server, source) = started().await;
     let layer = BearerAuthLayer::for_origin(source, origin(&server));
     let uri = data(&server);
@@ -126,7 +126,7 @@ async fn a_plain_connection_of_hyper_takes_the_layer_with_its_origin() {
 }
 
 #[tokio::test]
-async fn the_handshake_of_a_web_socket_carries_the_token() {
+async fn websocket_handshake_carries_the_token() {
     let (server, source) = started().await;
     let token = source.token().await.unwrap();
     let uri = data(&server);
@@ -147,7 +147,7 @@ async fn the_handshake_of_a_web_socket_carries_the_token() {
 }
 
 #[tokio::test]
-async fn the_layer_stands_under_tonics_own_clients() {
+async fn layer_works_below_generated_tonic_clients() {
     // Generated clients want a service like this one, and send it paths alone.
     fn fits<S>(_: &S)
     where
@@ -190,7 +190,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 #[tokio::test]
-async fn an_error_names_the_place_and_the_root_wherever_it_is_printed() {
+async fn printed_error_names_the_endpoint_and_the_root_cause() {
     // The error of a resolver for an unknown name.
     let resolver = tower::service_fn(async |_: hyper_util::client::legacy::connect::dns::Name| {
         let error = "failed to lookup address information: Name or service not known";

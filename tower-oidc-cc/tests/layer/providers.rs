@@ -91,7 +91,7 @@ fn set_mode(path: &Path, mode: u32) {
 fn set_mode(_: &Path, _: u32) {}
 
 #[tokio::test(start_paused = true)]
-async fn the_provider_is_asked_before_each_request() {
+async fn provider_is_called_before_each_token_request() {
     let secret = Arc::new(Mutex::new("one".to_owned()));
     let endpoint = Endpoint::always(Reply::token(100));
     let tokens = tokens(vault(&secret), &endpoint);
@@ -119,7 +119,7 @@ async fn many_handles_read_one_file_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rotation_is_seen_within_two_minutes_while_the_old_token_serves() {
+async fn rotated_secret_file_is_used_within_two_minutes() {
     let dir = Dir::new("rotation");
     dir.swap("old");
     let endpoint = Endpoint::scripted([Reply::token(1_000), Reply::refusal()]);
@@ -137,7 +137,7 @@ async fn a_rotation_is_seen_within_two_minutes_while_the_old_token_serves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fixed_secret_is_not_asked_for_again() {
+async fn refused_fixed_secret_is_not_retried_within_a_minute() {
     let endpoint = Endpoint::always(Reply::refusal());
     let tokens = tokens(key("wrong"), &endpoint);
     assert!(tokens.ready().await.is_err());
@@ -149,7 +149,7 @@ async fn a_fixed_secret_is_not_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_torn_file_leaves_the_last_good_secret_and_none_at_the_start_heals() {
+async fn malformed_secret_file_keeps_the_last_good_secret() {
     let dir = Dir::new("torn");
     let endpoint = Endpoint::always(Reply::token(100));
     let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
@@ -174,7 +174,7 @@ async fn a_torn_file_leaves_the_last_good_secret_and_none_at_the_start_heals() {
 
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
-async fn a_file_that_others_may_read_is_refused_with_that_reason() {
+async fn secret_file_with_loose_permissions_is_refused() {
     let dir = Dir::new("mode");
     for mode in [0o604, 0o620, 0o777] {
         dir.swap("secret");
@@ -192,7 +192,7 @@ async fn a_file_that_others_may_read_is_refused_with_that_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_environment_is_read_at_each_request() {
+async fn environment_provider_names_an_unset_variable() {
     // Tests may not set variables, so this reads two that cargo has set.
     let endpoint = Endpoint::default();
     let provider = Provider::env("CARGO_PKG_NAME", "CARGO_PKG_VERSION");
@@ -209,7 +209,7 @@ async fn the_environment_is_read_at_each_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_hangs_is_given_up_and_expiry_goes_on() {
+async fn hung_provider_times_out_and_later_calls_recover() {
     let hang = Arc::new(AtomicUsize::new(0));
     let provider = {
         let hang = Arc::clone(&hang);
@@ -237,7 +237,7 @@ async fn a_provider_that_hangs_is_given_up_and_expiry_goes_on() {
 
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
-async fn a_pipe_is_refused_and_leaves_the_last_good_secret() {
+async fn named_pipe_is_refused_and_keeps_the_last_good_secret() {
     let dir = Dir::new("pipe");
     dir.swap("good");
     let endpoint = Endpoint::always(Reply::token(100));
@@ -298,7 +298,7 @@ async fn calls_past_the_first_expiry(tokens: &TokenSource, endpoint: &Endpoint) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_expires_in_time_while_a_provider_is_asked_for_a_key() {
+async fn token_expires_in_time_while_its_provider_hangs() {
     let endpoint = Endpoint::default();
     let (tokens, hangs) = hanging(&endpoint);
     tokens.ready().await.unwrap();
@@ -309,7 +309,7 @@ async fn a_token_expires_in_time_while_a_provider_is_asked_for_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pasted_white_space_is_cut_off_or_refused_with_that_reason() {
+async fn secret_file_is_trimmed_and_control_characters_are_refused() {
     let dir = Dir::new("blank");
     dir.swap("\u{feff}  secret\r\n");
     let endpoint = Endpoint::default();
@@ -322,7 +322,7 @@ async fn pasted_white_space_is_cut_off_or_refused_with_that_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_is_too_large_is_refused_and_not_cut() {
+async fn oversized_secret_file_is_refused() {
     let dir = Dir::new("large");
     dir.swap(&"s".repeat(16 * 1024 + 1));
     let endpoint = Endpoint::default();
@@ -335,7 +335,7 @@ async fn a_file_that_is_too_large_is_refused_and_not_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_secret_in_the_error_of_a_provider_is_shown() {
+async fn provider_error_shows_no_secret() {
     let provider = Provider::from_fn(async || {
         let error = "GET https://me:canary@vault.example.com/v1/secret?token=canary#canary failed: \
                      x-vault-token=canary, Bearer canary";

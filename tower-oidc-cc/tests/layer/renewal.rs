@@ -26,7 +26,7 @@ use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 
 #[tokio::test(start_paused = true)]
-async fn renewal_comes_ahead_of_expiry_and_no_call_waits() {
+async fn renewal_happens_before_expiry_and_delays_no_call() {
     let endpoint = Endpoint::always(Reply::token(1_000).after(secs(5)));
     let mut service = layer(&tokens(&endpoint)).layer(echo());
     service.ready().await.unwrap();
@@ -54,7 +54,7 @@ async fn renewal_comes_ahead_of_expiry_and_no_call_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_costs_two_requests() {
+async fn default_policy_makes_two_requests_a_day() {
     let endpoint = Endpoint::default();
     let tokens = tokens(&endpoint);
     tokens.ready().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_day_costs_two_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_life_that_the_reply_does_not_tell_is_five_minutes() {
+async fn token_without_expires_in_is_renewed_within_five_minutes() {
     let untold = r#"{"access_token":"canary-token-0","token_type":"Bearer"}"#;
     let endpoint = Endpoint::always(Reply::body(200, untold));
     let tokens = builder().build(endpoint.clone());
@@ -85,7 +85,7 @@ async fn short_tokens_are_used_for_most_of_their_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_endpoint_and_a_short_life_make_no_loop() {
+async fn slow_endpoint_and_short_life_cause_no_request_loop() {
     let endpoint = Endpoint::always(Reply::token(5).after(secs(4)));
     let tokens = tokens(&endpoint);
     tokens.ready().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_slow_endpoint_and_a_short_life_make_no_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_of_the_endpoint_change_nothing_while_the_token_is_valid() {
+async fn endpoint_faults_fail_no_call_while_the_token_is_valid() {
     for fault in [
         Reply::down(),
         Reply::refusal(),
@@ -146,7 +146,7 @@ async fn an_expired_token_is_never_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn life_counts_from_the_send() {
+async fn token_life_starts_when_the_request_is_sent() {
     let endpoint = Endpoint::scripted([Reply::token(60).after(secs(9))]);
     endpoint.set(Reply::hang());
     let service = layer(&tokens(&endpoint)).layer(echo());
@@ -166,7 +166,7 @@ async fn life_counts_from_the_send() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_request_has_a_timeout_of_its_own() {
+async fn token_request_has_its_own_timeout() {
     let endpoint = Endpoint::always(Reply::hang());
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     let credentials = Credentials::new("client", "secret").unwrap();
@@ -182,7 +182,7 @@ async fn the_request_has_a_timeout_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_forgets_the_failures_before_it() {
+async fn successful_token_request_resets_the_backoff() {
     let endpoint = Endpoint::always(Reply::down());
     let tokens = tokens(&endpoint);
     for _ in 0..10 {
@@ -202,7 +202,7 @@ async fn a_success_forgets_the_failures_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_calls_at_the_time_of_renewal_make_one_request_and_none_waits() {
+async fn calls_during_a_renewal_neither_request_nor_wait() {
     let endpoint = Endpoint::scripted([Reply::token(1_000)]);
     endpoint.set(Reply::token(1_000).after(secs(5)));
     let service = layer(&tokens(&endpoint)).layer(echo());
@@ -223,7 +223,7 @@ async fn a_thousand_calls_at_the_time_of_renewal_make_one_request_and_none_waits
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_callers_deadline_bounds_its_own_wait_and_not_the_request() {
+async fn caller_timeout_does_not_cancel_the_token_request() {
     let endpoint = Endpoint::always(Reply::token(1_000).after(secs(5)));
     let tokens = tokens(&endpoint);
     let start = Instant::now();
@@ -236,7 +236,7 @@ async fn a_callers_deadline_bounds_its_own_wait_and_not_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connect_that_hangs_is_bounded_by_the_timeout_of_the_request() {
+async fn request_timeout_bounds_a_hung_connect() {
     // hyper connects in the call. The second client connects in its readiness.
     let connects = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connects);
@@ -262,7 +262,7 @@ async fn a_connect_that_hangs_is_bounded_by_the_timeout_of_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timeout_includes_the_wait_for_the_client() {
+async fn request_timeout_includes_client_readiness() {
     let endpoint = Endpoint::always(Reply::token(1_000).after(secs(9)));
     let start = Instant::now();
     let slow = ReadyAfter {

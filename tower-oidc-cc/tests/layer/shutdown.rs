@@ -17,7 +17,7 @@ use tokio::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_can_await_the_request_under_way_and_its_token_is_kept() {
+async fn shutdown_awaits_the_request_in_flight_and_saves_its_token() {
     let (store, endpoint) = (
         Store::default(),
         Endpoint::always(Reply::token(86_400).after(secs(3))),
@@ -39,7 +39,7 @@ async fn a_shutdown_can_await_the_request_under_way_and_its_token_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_with_nothing_under_way_waits_for_nothing() {
+async fn shutdown_without_a_request_in_flight_does_not_wait() {
     let endpoint = Endpoint::scripted([Reply::down(), Reply::token(100)]);
     let tokens = tokens(&endpoint);
     let start = Instant::now();
@@ -56,7 +56,7 @@ async fn a_shutdown_with_nothing_under_way_waits_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_is_over_when_a_request_fails_or_hangs_to_its_timeout() {
+async fn shutdown_ends_when_the_request_fails_or_times_out() {
     for (reply, wait) in [
         (Reply::down().after(secs(3)), secs(3)),
         (Reply::hang(), secs(10)),
@@ -72,7 +72,7 @@ async fn a_shutdown_is_over_when_a_request_fails_or_hangs_to_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_awaits_the_store_within_its_bound() {
+async fn shutdown_waits_two_seconds_for_a_hung_store() {
     let store = Store::faulty(Op::Save, Fault::Hangs);
     let tokens = builder().store(store).build(Endpoint::default());
     assert!(poll_once(pin!(tokens.ready())).is_none());
@@ -84,7 +84,7 @@ async fn a_shutdown_awaits_the_store_within_its_bound() {
 }
 
 #[test]
-fn a_shutdown_of_the_drivers_runtime_is_the_end_of_its_request() {
+fn shutdown_wait_ends_after_the_driver_runtime_ends() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()

@@ -58,7 +58,7 @@ async fn fifty_cold_processes_make_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_of_a_fleet_costs_what_a_day_of_one_process_costs() {
+async fn fleet_of_ten_processes_makes_two_requests_a_day() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
     let fleet: Vec<_> = (0..10).map(|_| process(&store, &endpoint)).collect();
     for tokens in &fleet {
@@ -72,7 +72,7 @@ async fn a_day_of_a_fleet_costs_what_a_day_of_one_process_costs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_holder_of_the_lease_dies_the_next_takes_over_within_the_lease() {
+async fn abandoned_lease_is_taken_over_when_it_expires() {
     let key = usual_key().await;
     let (store, endpoint) = (Store::default(), Endpoint::default());
     store.hold(&key, secs(5));
@@ -88,7 +88,7 @@ async fn when_the_holder_of_the_lease_dies_the_next_takes_over_within_the_lease(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_never_ends_is_waited_for_once() {
+async fn endless_lease_delays_a_token_by_at_most_27_seconds() {
     let key = usual_key().await;
     let (store, endpoint) = (Store::default(), Endpoint::default());
     store.hold(&key, secs(86_400));
@@ -98,7 +98,7 @@ async fn a_lease_that_never_ends_is_waited_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_lease_lasts_longer_than_five_seconds() {
+async fn process_takes_the_lease_for_five_seconds() {
     let key = usual_key().await;
     for longest in [secs(2 * DAY), Duration::MAX] {
         let (store, endpoint) = (Store::default(), Endpoint::always(Reply::hang()));
@@ -120,7 +120,7 @@ async fn no_lease_lasts_longer_than_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_holder_of_a_lease_keeps_it_for_its_next_attempt() {
+async fn lease_holder_keeps_its_lease_for_the_next_attempt() {
     let store = Store::default();
     let endpoint = Endpoint::scripted([Reply::down()]);
     let tokens = process(&store, &endpoint);
@@ -131,7 +131,7 @@ async fn the_holder_of_a_lease_keeps_it_for_its_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_or_hangs_is_as_good_as_none() {
+async fn failing_or_hung_store_works_like_no_store() {
     for op in [Op::Load, Op::Lease, Op::Save] {
         for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(2))] {
             let endpoint = Endpoint::always(Reply::token(100));
@@ -148,7 +148,7 @@ async fn a_store_that_fails_or_hangs_is_as_good_as_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_was_not_saved_leaves_its_lease_to_others() {
+async fn unsaved_token_releases_its_lease() {
     let before_1970 = || SystemTime::UNIX_EPOCH - secs(86_400);
     for full in [true, false] {
         let (store, endpoint) = (Store::releasing(), Endpoint::default());
@@ -167,7 +167,7 @@ async fn a_token_that_was_not_saved_leaves_its_lease_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_delays_no_call_that_has_a_token() {
+async fn hung_store_delays_no_call_with_a_valid_token() {
     for op in [Op::Load, Op::Lease, Op::Save] {
         let store = Store::default();
         let endpoint = Endpoint::always(Reply::token(100));
@@ -186,7 +186,7 @@ async fn a_store_that_hangs_delays_no_call_that_has_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_good_token_is_not_taken_from_the_store() {
+async fn invalid_store_entry_is_ignored() {
     let key = usual_key().await;
     let now = 1_700_000_000_000_u64;
     let entry = |key: &str, token: &str, issued: u64, life: u64| {
@@ -222,7 +222,7 @@ async fn what_is_no_good_token_is_not_taken_from_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_endpoint_client_and_question_has_its_own_token() {
+async fn each_endpoint_client_and_parameter_has_its_own_token() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
     let realm = |realm| TokenEndpoint::keycloak("https://sso.example.com", realm).unwrap();
     let key = |id, secret| Credentials::new(id, secret).unwrap();
@@ -254,7 +254,7 @@ async fn each_endpoint_client_and_question_has_its_own_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_from_the_store_expires_when_it_would_have_at_home() {
+async fn stored_token_keeps_its_original_expiry() {
     let store = Store::default();
     let endpoint = Endpoint::scripted([Reply::token(100)]);
     endpoint.set(Reply::hang());
@@ -277,7 +277,7 @@ async fn a_token_from_the_store_expires_when_it_would_have_at_home() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_store_makes_no_token_younger() {
+async fn slow_store_does_not_extend_a_token_life() {
     let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
     let endpoint = Endpoint::always(Reply::token(100));
     let fleet = [process(&store, &endpoint), process(&store, &endpoint)];
@@ -290,7 +290,7 @@ async fn a_slow_store_makes_no_token_younger() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_in_the_store_is_no_successor_of_itself() {
+async fn stored_token_does_not_replace_itself_at_renewal() {
     let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
     let endpoint = Endpoint::always(Reply::token(100));
     let tokens = process(&store, &endpoint);
@@ -301,7 +301,7 @@ async fn a_token_in_the_store_is_no_successor_of_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_never_brings_a_dead_token_back() {
+async fn store_never_restores_a_refused_token() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
     let refusing = || {
         tower::service_fn(|request| async move {
@@ -341,7 +341,7 @@ async fn the_store_never_brings_a_dead_token_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stored_token_shows_no_token() {
+async fn debug_of_a_stored_token_shows_no_token() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
     let tokens = process(&store, &endpoint);
     ready(&tokens).await;

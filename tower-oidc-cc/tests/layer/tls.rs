@@ -214,7 +214,7 @@ async fn no_call_notices(bad: Transport) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_not_found_is_a_fault_of_the_endpoint_and_no_call_notices() {
+async fn dns_error_during_a_renewal_fails_no_call() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let resolver = service_fn(move |_| {
@@ -238,7 +238,7 @@ async fn a_name_that_is_not_found_is_a_fault_of_the_endpoint_and_no_call_notices
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_that_is_not_good_is_a_fault_of_the_endpoint_and_no_call_notices() {
+async fn certificate_error_during_a_renewal_fails_no_call() {
     let mut expired = CertificateParams::new([HOST.to_owned()]).unwrap();
     expired.not_after = rcgen::date_time_ymd(2000, 1, 1);
     let expired = Identity::made(expired);
@@ -259,7 +259,7 @@ async fn a_certificate_that_is_not_good_is_a_fault_of_the_endpoint_and_no_call_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_certificate_of_a_client_is_the_connectors_business() {
+async fn connector_presents_the_client_certificate() {
     let (server, own) = (Identity::of(HOST), Identity::of("client"));
     let (chain, key) = own.chain();
     let config = trusting(server.roots())

@@ -5,4 +5,4 @@
 #[expect(dead_code, reason = "a part of it is used")]
 mod support;
 
-mod shown;
+mod redaction;

@@ -137,7 +137,7 @@ async fn a_wrong_secret_costs_one_request_and_names_the_next_step() {
 }
 
 #[tokio::test]
-async fn short_lives_are_renewed_under_load_and_no_call_fails() {
+async fn short_tokens_are_renewed_under_load_without_failures() {
     for server in Server::all("short", 3).await {
         let data = Data::new(&server, credentials("secret"));
         while server.posts(0).await.len() < 4 {
@@ -148,7 +148,7 @@ async fn short_lives_are_renewed_under_load_and_no_call_fails() {
 }
 
 #[tokio::test]
-async fn an_outage_fails_no_call_while_the_token_lives_and_ends_with_the_server_s_return() {
+async fn outage_fails_no_call_until_the_token_expires() {
     for mut server in Server::all("outage", 86_400).await {
         let data = Data::new(&server, credentials("secret"));
         assert_eq!(data.call().await.unwrap(), 200);
@@ -177,7 +177,7 @@ async fn an_outage_fails_no_call_while_the_token_lives_and_ends_with_the_server_
 }
 
 #[tokio::test]
-async fn a_restart_with_other_keys_and_another_secret_costs_one_request() {
+async fn restart_with_new_keys_and_secret_costs_one_request() {
     for mut server in Server::all("rotation", 86_400).await {
         let vault = Arc::new(Mutex::new("secret"));
         let reads = Arc::new(AtomicUsize::new(0));
@@ -227,7 +227,7 @@ impl Load {
 }
 
 #[tokio::test]
-async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
+async fn secret_rotation_under_load_fails_no_call() {
     for mut server in Server::all("secret", 86_400).await {
         let vault = Arc::new(Mutex::new("secret"));
         let provider = Provider::from_fn({
@@ -257,7 +257,7 @@ async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
 }
 
 #[tokio::test]
-async fn keys_taken_away_while_calls_run_cost_one_request_and_no_call() {
+async fn key_removal_under_load_costs_one_request_and_no_call() {
     for mut server in Server::all_signed("keys").await {
         let data = Data::new(&server, credentials("secret"));
         assert_eq!(data.call().await.unwrap(), 200);
@@ -271,7 +271,7 @@ async fn keys_taken_away_while_calls_run_cost_one_request_and_no_call() {
 }
 
 #[tokio::test]
-async fn a_revocation_while_calls_run_costs_one_request_and_no_call() {
+async fn revocation_under_load_costs_one_request_and_no_call() {
     for server in Server::all("revocation", 86_400).await {
         let data = Data::new(&server, credentials("secret"));
         let token = data.tokens.token().await.unwrap();

@@ -199,7 +199,7 @@ fn statuses(log: &str) -> Vec<u16> {
 }
 
 #[test]
-fn a_line_that_is_still_being_written_is_not_a_status() {
+fn incomplete_log_line_is_not_a_status() {
     let log = "ready\nPOST /token 200\nPOST /token 4";
     assert_eq!(statuses(log), [200]);
     assert!(statuses("POST /token ").is_empty());

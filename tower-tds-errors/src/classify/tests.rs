@@ -88,7 +88,7 @@ const ROLE: &str =
 
 // Raw responses of the gateways stand in `tests/corpus`.
 #[test]
-fn two_hundred_answers_mean_what_the_table_says_in_every_format() {
+fn every_message_gives_its_kind_in_every_format() {
     let mut read = 0;
     for (status, text, expected) in [
         (
@@ -141,7 +141,7 @@ fn two_hundred_answers_mean_what_the_table_says_in_every_format() {
 }
 
 #[test]
-fn the_status_decides_where_the_body_says_nothing() {
+fn status_gives_the_kind_if_the_body_has_no_message() {
     for status in 100..1000 {
         let expected = match status {
             200..=299 | 304 => None,
@@ -168,7 +168,7 @@ fn the_status_decides_where_the_body_says_nothing() {
 }
 
 #[test]
-fn an_answer_was_sent_whatever_it_means() {
+fn every_error_response_counts_as_answered() {
     let headers = HeaderMap::new();
     for status in 100..1000 {
         let status = StatusCode::from_u16(status).unwrap();
@@ -182,7 +182,7 @@ fn an_answer_was_sent_whatever_it_means() {
 }
 
 #[test]
-fn a_body_cut_anywhere_means_the_whole_or_what_the_status_means() {
+fn truncated_body_gives_the_kind_of_the_whole_or_status() {
     for text in ["no Authorization header found", "invalid token", ROLE] {
         for body in formats(text) {
             let (whole, status) = (kind(401, &body), kind(401, ""));
@@ -209,7 +209,7 @@ fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
 }
 
 #[test]
-fn a_416_is_about_ranges_only_if_a_range_was_asked_for() {
+fn kind_of_a_416_depends_on_range_and_content_range() {
     let range = ("range", "bytes=5-");
     let total = ("content-range", "bytes */4");
     for (asked, said, kind) in [
@@ -225,7 +225,7 @@ fn a_416_is_about_ranges_only_if_a_range_was_asked_for() {
 }
 
 #[test]
-fn a_page_is_no_success_where_only_data_is_accepted() {
+fn html_page_is_unexpected_if_only_data_is_accepted() {
     let page = map(&[("content-type", "Text/HTML; charset=utf-8")]);
     let data = map(&[("content-type", "application/json")]);
     for (accept, kind) in [
@@ -253,7 +253,7 @@ fn a_page_is_no_success_where_only_data_is_accepted() {
 }
 
 #[test]
-fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
+fn long_limit_is_quota_exhausted_and_minute_limit_is_throttled() {
     for (said, kind) in [
         (("x-ratelimit-remaining-day", "0"), Kind::QuotaExhausted),
         (("x-ratelimit-remaining-hour", "0"), Kind::QuotaExhausted),
@@ -276,7 +276,7 @@ fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
 }
 
 #[test]
-fn the_reset_of_a_limit_is_a_hint_only_if_the_limit_is_used_up() {
+fn ratelimit_reset_is_a_hint_only_if_nothing_remains() {
     for (remaining, hint) in [("0", Some(Duration::from_secs(20))), ("1", None)] {
         let headers = map(&[
             ("ratelimit-remaining", remaining),
@@ -293,7 +293,7 @@ fn the_reset_of_a_limit_is_a_hint_only_if_the_limit_is_used_up() {
 }
 
 #[test]
-fn the_gateways_own_id_is_the_one_to_quote() {
+fn gateway_request_id_precedes_other_request_ids() {
     let all = [
         ("x-correlation-id", "c"),
         ("x-request-id", "b"),
@@ -307,7 +307,7 @@ fn the_gateways_own_id_is_the_one_to_quote() {
 }
 
 #[test]
-fn the_challenge_suffices_where_the_body_is_generic() {
+fn challenge_gives_the_kind_if_the_body_is_generic() {
     let mut headers = HeaderMap::new();
     let value = HeaderValue::from_static(r#"Bearer realm="kong",error="invalid token""#);
     headers.insert("www-authenticate", value);
@@ -320,7 +320,7 @@ fn the_challenge_suffices_where_the_body_is_generic() {
 }
 
 #[test]
-fn where_challenge_and_body_contradict_each_other_the_challenge_counts() {
+fn challenge_overrides_a_contradicting_body() {
     let texts = [
         ("no Authorization header found", Kind::MissingCredentials),
         ("invalid token", Kind::InvalidToken),
@@ -348,7 +348,7 @@ fn where_challenge_and_body_contradict_each_other_the_challenge_counts() {
 }
 
 #[test]
-fn of_several_challenges_that_contradict_each_other_the_first_counts() {
+fn first_of_several_challenges_gives_the_kind() {
     let mut headers = HeaderMap::new();
     for text in ["invalid token", "insufficient_scope"] {
         let value = HeaderValue::from_str(&format!("Bearer error=\"{text}\"")).unwrap();
@@ -359,7 +359,7 @@ fn of_several_challenges_that_contradict_each_other_the_first_counts() {
 }
 
 #[test]
-fn an_answer_in_zstd_means_what_its_status_says() {
+fn zstd_response_has_the_kind_of_its_status() {
     let headers = map(&[("content-encoding", "zstd")]);
     let zstd = b"\x28\xb5\x2f\xfd\x04\x18";
     for (status, kind) in [
@@ -375,7 +375,7 @@ fn an_answer_in_zstd_means_what_its_status_says() {
 }
 
 #[test]
-fn a_refused_client_is_told_from_a_refused_token() {
+fn invalid_client_is_token_refused() {
     let body = r#"{"error":"invalid_client","error_description":"Invalid client or Invalid client credentials"}"#;
     for status in [400, 401] {
         assert_eq!(kind(status, body), Some(Kind::TokenRefused));
@@ -383,7 +383,7 @@ fn a_refused_client_is_told_from_a_refused_token() {
 }
 
 #[test]
-fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
+fn redirect_error_shows_its_location_without_user_and_query() {
     for (target, shown) in [
         (
             "https://me:CANARY@id.example/auth?state=CANARY#CANARY",
@@ -411,7 +411,7 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
 }
 
 #[test]
-fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
+fn error_keeps_the_body_and_prints_none_of_it() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
     let error = classify(
         &HeaderMap::new(),
@@ -434,7 +434,7 @@ fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
 }
 
 #[test]
-fn a_success_without_content_is_no_page() {
+fn html_success_without_content_is_accepted() {
     let page = [("content-type", "text/html; charset=UTF-8")];
     let asked = headers(&[("accept", "application/json")]);
     for (status, more, expected) in [

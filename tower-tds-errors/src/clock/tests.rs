@@ -112,7 +112,7 @@ async fn every_wait() -> (Vec<Duration>, Error, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_is_set_by_a_day_changes_no_wait_and_no_deadline() {
+async fn wall_clock_jump_changes_no_wait_or_retry_deadline() {
     let (times, error, took) = under(&[DAY], every_wait()).await;
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
     assert_eq!((took, error.elapsed()), (secs(60), Some(secs(60))));
@@ -126,7 +126,7 @@ async fn a_wall_clock_that_is_set_by_a_day_changes_no_wait_and_no_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_is_set_changes_no_deadline_of_a_request() {
+async fn wall_clock_jump_changes_no_request_deadline() {
     let hangs = service_fn(async |_: Request<()>| {
         std::future::pending::<Result<Response<Body>, BoxError>>().await
     });

@@ -10,7 +10,7 @@ use super::chain::find;
 use crate::{GiveUp, Kind, Sent};
 
 #[test]
-fn an_error_is_found_through_wrappers_of_any_kind() {
+fn error_is_found_through_wrappers() {
     let error = Error::new(Kind::TokenRefused, "no");
     let wrapped = io::Error::other(io::Error::other(error));
     assert_eq!(
@@ -21,7 +21,7 @@ fn an_error_is_found_through_wrappers_of_any_kind() {
 }
 
 #[test]
-fn a_boxed_error_comes_out_of_its_box_as_it_was() {
+fn boxed_error_converts_back_unchanged() {
     let mut error = Error::new(Kind::Throttled, "no");
     error.facts_mut().gave_up = Some(GiveUp::Attempts);
     let back = Error::from(BoxError::from(error));
@@ -44,7 +44,7 @@ fn a_wrapped_error_keeps_its_facts_and_its_chain() {
 }
 
 #[test]
-fn a_line_says_each_thing_once_and_of_the_first_request() {
+fn error_line_has_each_fact_once_and_the_first_request() {
     let mut headers = http::HeaderMap::new();
     let target = http::HeaderValue::from_static("https://id.example/auth?state=CANARY");
     headers.insert("location", target);
@@ -71,7 +71,7 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
 }
 
 #[test]
-fn an_io_error_keeps_the_error() {
+fn error_inside_an_io_error_is_found() {
     let error = io::Error::other(Error::new(Kind::Truncated, "no"));
     assert_eq!(
         find::<Error>(&error).map(Error::kind),
@@ -94,7 +94,7 @@ fn the_uri_is_shown_without_user_and_query() {
 }
 
 #[test]
-fn a_line_is_cut_at_a_word_and_a_detail_is_whole_or_left_out() {
+fn long_error_line_is_cut_at_words_and_whole_details() {
     let uri = Uri::from_static("https://data.example.org/v1/live/bus");
     for words in 0..60 {
         let cause = "somewhere ".repeat(words);
@@ -131,7 +131,7 @@ fn the_chain_has_each_cause_once() {
 }
 
 #[test]
-fn a_path_in_any_script_is_shown() {
+fn non_ascii_path_is_shown() {
     let uri: Uri = "https://data.example.org/v1/公車".parse().unwrap();
     let error = Error::new(Kind::NotFound, "no").with_request(Method::GET, &uri);
     assert_eq!(error.uri(), Some("https://data.example.org/v1/公車"));

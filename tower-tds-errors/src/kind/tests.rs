@@ -17,7 +17,7 @@ fn names_are_distinct_and_snake_case() {
 
 /// Dashboards use these names: names are added, and none is changed.
 #[test]
-fn names_stay_as_they_are_from_release_to_release() {
+fn kind_and_stop_names_are_stable() {
     let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
     assert_eq!(
         names,
@@ -79,7 +79,7 @@ fn phrases_are_fragments_and_begin_in_lower_case() {
 }
 
 #[test]
-fn fatal_kinds_are_the_ones_that_no_second_try_cures() {
+fn fatal_kinds_match_their_list() {
     let fatal: Vec<_> = Kind::ALL
         .iter()
         .filter(|kind| kind.row().advice == Advice::Never)
@@ -102,7 +102,7 @@ fn fatal_kinds_are_the_ones_that_no_second_try_cures() {
 }
 
 #[test]
-fn a_job_ends_where_every_call_of_it_would_fail() {
+fn refused_token_exhausted_quota_and_tls_end_the_job() {
     let ends = Kind::ALL
         .iter()
         .filter(|kind| crate::Error::new(**kind, "no").ends_the_job());

@@ -72,7 +72,7 @@ const WAYS: [(&str, Kind); 6] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more() {
+async fn retries_of_a_failing_service_stay_within_the_budget() {
     for (way, kind) in WAYS {
         let (sim, start) = (failing(way), Instant::now());
         // One minute at the allowed rate.
@@ -91,7 +91,7 @@ async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_call_is_sent_more_often_than_its_attempts() {
+async fn failing_call_is_sent_as_often_as_its_attempts() {
     for (way, kind) in WAYS {
         let sim = failing(way);
         // The pauses are so long that the budget denies no retry.
@@ -107,7 +107,7 @@ async fn no_call_is_sent_more_often_than_its_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_times_three_nested_attempts_send_three() {
+async fn nested_retries_send_only_three_attempts() {
     let sim = failing("503");
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
@@ -128,7 +128,7 @@ async fn three_times_three_nested_attempts_send_three() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_of_a_day_is_not_asked_again() {
+async fn exhausted_daily_quota_is_not_retried() {
     let mut config = Config::default();
     config.quota = Some("0/86400s".parse().expect("a quota"));
     config.retry_after = true;

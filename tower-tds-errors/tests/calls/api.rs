@@ -41,7 +41,7 @@ fn types_cross_threads() {
 }
 
 #[test]
-fn a_stack_over_hyper_is_built_outside_a_runtime_and_keeps_the_body_type() {
+fn hyper_stack_builds_without_a_runtime_and_keeps_its_body() {
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let retry = RetryLayer::new()
         .attempts(NonZeroU32::MIN)
@@ -74,7 +74,7 @@ async fn a_call_over_a_boxed_error_runs_in_a_spawned_task() {
 }
 
 #[test]
-fn a_question_mark_converts_the_errors_of_files() {
+fn question_mark_converts_io_errors() {
     fn job() -> Result<(), Error> {
         std::fs::read("/no/such/file")?;
         Ok(())
@@ -88,7 +88,7 @@ fn a_question_mark_converts_the_errors_of_files() {
 }
 
 #[test]
-fn bodies_need_not_be_clone_where_none_is_replayed() {
+fn body_without_clone_is_accepted_if_not_replayed() {
     // `Incoming` is neither `Clone` nor `Sync`.
     let client = Client::builder(TokioExecutor::new()).build_http::<Incoming>();
     let stack = ServiceBuilder::new()

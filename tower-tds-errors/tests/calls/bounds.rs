@@ -48,7 +48,7 @@ fn slow(latency: Duration) -> Probe {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_hangs_is_given_up_after_two_minutes_by_default() {
+async fn default_deadline_ends_a_hanging_call_after_two_minutes() {
     let probe = slow(secs(100_000));
     let start = Instant::now();
     let error = send(&RetryLayer::new(), &probe, get("/"))
@@ -61,7 +61,7 @@ async fn a_service_that_hangs_is_given_up_after_two_minutes_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_read_of_an_error_body_counts_too() {
+async fn deadline_includes_reading_the_error_body() {
     /// A body that never yields.
     struct Silent;
     impl http_body::Body for Silent {
@@ -88,7 +88,7 @@ async fn the_read_of_an_error_body_counts_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_between_attempts_counts_and_the_failure_before_survives() {
+async fn deadline_includes_readiness_and_keeps_the_earlier_failure() {
     let mut service = RetryLayer::new()
         .deadline(secs(7))
         .layer(Few(1, Arc::default()));
@@ -108,7 +108,7 @@ async fn readiness_between_attempts_counts_and_the_failure_before_survives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_retry_ends_at_once() {
+async fn retry_denied_by_the_budget_ends_the_call_immediately() {
     let layer = RetryLayer::new().budget(budget(1));
     let stack = layer.layer(ClassifyLayer::new().layer(Probe::always(503)));
     let error = stack.clone().oneshot(get("/")).await.unwrap_err();
@@ -126,7 +126,7 @@ async fn a_denied_retry_ends_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clones_of_a_budget_are_one() {
+async fn cloned_budget_is_shared() {
     let two = budget(2);
     let probe = Probe::always(503);
     for attempts in [3, 1] {
@@ -137,7 +137,7 @@ async fn clones_of_a_budget_are_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_never_left_and_cured_tokens_cost_nothing() {
+async fn unsent_requests_and_replaced_tokens_cost_no_budget() {
     let none = || budget(0);
     let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
     let layer = RetryLayer::new().budget(none());
@@ -159,7 +159,7 @@ async fn requests_that_never_left_and_cured_tokens_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_is_not_counted() {
+async fn reset_get_is_retried_immediately_and_uncounted() {
     let layer = RetryLayer::new().attempts(n(2)).budget(budget(20));
     let probe = Probe::new(|n| {
         if n % 2 == 0 {
@@ -193,7 +193,7 @@ async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_helped_is_paid_for_all_the_same() {
+async fn successful_retry_costs_budget() {
     let layer = RetryLayer::new().budget(budget(1));
     let probe = Probe::new(|n| Ok(status_of(if n == 1 { 200 } else { 503 })));
     let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
@@ -227,7 +227,7 @@ impl Service<Request<()>> for Few {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_over_what_is_not_classified_works_by_status() {
+async fn retry_without_classification_works_by_status() {
     for (status, attempts, kind) in [
         (503, 3, Kind::Unavailable),
         (423, 3, Kind::RateExceeded),
@@ -249,7 +249,7 @@ async fn a_retry_over_what_is_not_classified_works_by_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
+async fn error_line_has_failure_next_step_and_stop_reason() {
     let probe = Probe::new(|_| {
         let mut response = status_of(503);
         *response.body_mut() = Full::from(r#"{"message":"busy\u001b[2J"}"#);
@@ -293,7 +293,7 @@ fn refusing(below: usize) -> Probe {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_refuses_every_token_is_sent_its_load_and_the_budget_and_no_more() {
+async fn retries_of_refused_tokens_stay_within_the_budget() {
     for attempts in [2, 3] {
         let probe = refusing(usize::MAX);
         let layer = RetryLayer::new().attempts(n(attempts));
@@ -311,7 +311,7 @@ async fn a_service_that_refuses_every_token_is_sent_its_load_and_the_budget_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_whose_token_was_revoked_are_cured_however_many_they_are() {
+async fn all_calls_with_a_revoked_token_succeed_without_budget() {
     let layer = RetryLayer::new().budget(budget(0));
     let stack = layer.layer(renewed(refusing(200)));
     let calls = (0..200).map(|_| tokio::spawn(stack.clone().oneshot(get("http://a/"))));

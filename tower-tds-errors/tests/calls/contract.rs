@@ -40,7 +40,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn classify_calls_only_what_it_made_ready() {
+async fn classify_calls_only_the_readied_service() {
     let probe = Probe::always(200);
     drive(
         ServiceBuilder::new()
@@ -52,7 +52,7 @@ async fn classify_calls_only_what_it_made_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_makes_ready_before_each_attempt() {
+async fn retry_readies_the_service_before_each_attempt() {
     let probe = flaky();
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().budget(None))
@@ -62,7 +62,7 @@ async fn retry_makes_ready_before_each_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_work_over_buffer() {
+async fn retry_and_classify_work_over_buffer() {
     let (below, between) = (flaky(), flaky());
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().budget(None))
@@ -80,7 +80,7 @@ async fn both_work_over_buffer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_work_over_a_limit_of_one() {
+async fn retry_and_classify_work_over_a_concurrency_limit_of_one() {
     let probe = flaky();
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().budget(None))
@@ -93,7 +93,7 @@ async fn both_work_over_a_limit_of_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shed_request_was_never_sent_and_is_tried_again() {
+async fn shed_request_is_unsent_and_retried() {
     // The probe is not ready at the first poll, and load shedding polls only once.
     let probe = Probe::always(200);
     let stack = ServiceBuilder::new()
@@ -119,7 +119,7 @@ async fn a_shed_request_was_never_sent_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_is_always_ready_and_a_readiness_error_comes_out_of_the_call() {
+async fn retry_is_always_ready_and_its_call_returns_readiness_errors() {
     let broken = Probe::with(|_| unreachable!(), Duration::ZERO, 0);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
@@ -135,7 +135,7 @@ async fn a_retry_is_always_ready_and_a_readiness_error_comes_out_of_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_readiness_error_between_attempts_keeps_the_failure_before() {
+async fn readiness_error_between_attempts_keeps_the_earlier_failure() {
     let breaks = Probe::with(|_| Ok(status_of(503)), Duration::ZERO, 1);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
@@ -146,7 +146,7 @@ async fn a_readiness_error_between_attempts_keeps_the_failure_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_held_during_a_wait() {
+async fn waiting_retry_holds_no_permit() {
     // The first caller waits a second after its 423; the second caller needs the one permit.
     let probe = Probe::new(|n| Ok(status_of(if n == 0 { 423 } else { 200 })));
     let stack = ServiceBuilder::new()
@@ -174,7 +174,7 @@ async fn nothing_is_held_during_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_dropped_at_any_poll_gives_back_what_it_held() {
+async fn future_dropped_at_any_poll_releases_its_permit() {
     for polls in 0..200 {
         fastrand::seed(polls);
         let answer = |n| Ok(status_of(if n < 2 { 503 } else { 200 }));
@@ -265,7 +265,7 @@ async fn an_error_body_that_hangs_delays_its_error_by_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_416_to_a_range_is_told_from_one_to_a_whole() {
+async fn kind_of_a_416_depends_on_the_requested_range() {
     let probe = Probe::always(416);
     let mut stack = ServiceBuilder::new()
         .layer(ClassifyLayer::new())

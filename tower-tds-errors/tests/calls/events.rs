@@ -67,7 +67,7 @@ async fn told(statuses: &'static [u16]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_failed_attempt_and_each_outcome_is_one_event_and_a_success_at_once_is_none() {
+async fn only_failed_attempts_and_their_outcomes_are_events() {
     let attempt = "message=attempt failed, trying again";
     let (mended, failed) = ("message=request succeeded", "message=request failed");
     for (statuses, expected) in [

@@ -54,7 +54,7 @@ fn secs(n: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_answer_is_an_error_and_attempts_are_as_configured() {
+async fn last_response_is_an_error_after_the_configured_attempts() {
     for status in [408, 416, 423, 425, 429, 500, 502, 503, 504, 520, 524] {
         for most in 1..5 {
             let probe = Probe::always(status);
@@ -68,7 +68,7 @@ async fn the_last_answer_is_an_error_and_attempts_are_as_configured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fatal_answers_are_sent_once_whatever_they_hint() {
+async fn fatal_response_is_not_retried_despite_a_hint() {
     for status in [301, 400, 403, 404, 501, 505] {
         let probe = Probe::new(move |_| Ok(with(status, &[("retry-after", "1")])));
         let error = fails(RetryLayer::new(), &probe).await;
@@ -78,7 +78,7 @@ async fn fatal_answers_are_sent_once_whatever_they_hint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_token_is_tried_once_more_at_once_and_no_third_time() {
+async fn refused_token_is_retried_exactly_once_without_a_wait() {
     let refused = || {
         let mut response = status_of(401);
         *response.body_mut() = Full::from("invalid token\n");
@@ -101,7 +101,7 @@ async fn a_refused_token_is_tried_once_more_at_once_and_no_third_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_401_that_does_not_say_why_is_tried_once_more() {
+async fn unexplained_401_is_retried_once() {
     let probe = Probe::new(|_| Ok(with(401, &[])));
     let error = fails(attempts(9), &probe).await;
     assert_eq!((error.kind(), error.attempts()), (Kind::Unauthorized, 2));
@@ -110,7 +110,7 @@ async fn a_401_that_does_not_say_why_is_tried_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_421_is_tried_once_more_at_once_as_a_fresh_connection_may_lead_elsewhere() {
+async fn a_421_is_retried_once_without_a_wait() {
     let probe = Probe::always(421);
     let error = fails(attempts(9), &probe).await;
     assert_eq!((error.kind(), error.attempts()), (Kind::Misdirected, 2));
@@ -124,7 +124,7 @@ async fn a_421_is_tried_once_more_at_once_as_a_fresh_connection_may_lead_elsewhe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_416_that_may_be_about_the_range_is_tried_once_more_after_a_wait() {
+async fn unclear_416_is_retried_once_after_a_wait() {
     fastrand::seed(7);
     let probe = Probe::always(416);
     let mut request = get("/");
@@ -137,7 +137,7 @@ async fn a_416_that_may_be_about_the_range_is_tried_once_more_after_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_of_silence_follows_every_423_however_short_the_longest_wait_is() {
+async fn short_longest_wait_keeps_the_second_after_a_423() {
     let probe = Probe::always(423);
     let short = Duration::from_millis(10);
     fails(RetryLayer::new().longest_wait(short), &probe).await;
@@ -155,7 +155,7 @@ async fn a_second_of_silence_follows_every_423() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_asked_for_is_kept_in_seconds_and_as_a_date() {
+async fn retry_after_is_kept_in_seconds_and_as_a_date() {
     let date = "Sat, 21 Nov 2026 09:00:00 GMT";
     for headers in [
         vec![("retry-after", "20")],
@@ -181,7 +181,7 @@ async fn a_wait_that_is_asked_for_is_kept_in_seconds_and_as_a_date() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_too_long_ends_at_once_with_its_end() {
+async fn too_long_hint_ends_the_call_immediately_with_the_hint() {
     for value in ["31", "86400", "99999999999999999999999"] {
         let probe = Probe::new(move |_| Ok(with(429, &[("retry-after", value)])));
         let start = Instant::now();
@@ -193,7 +193,7 @@ async fn a_wait_too_long_ends_at_once_with_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_beyond_the_clock_is_not_begun() {
+async fn wait_beyond_the_range_of_the_clock_is_refused() {
     let probe = Probe::new(|_| Ok(with(503, &[("retry-after", "99999999999999999999")])));
     let layer = RetryLayer::new()
         .deadline(Duration::MAX)
@@ -204,7 +204,7 @@ async fn a_wait_beyond_the_clock_is_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_attempts_as_anybody_wants_are_made_on_one_stack() {
+async fn hundred_thousand_attempts_do_not_overflow_the_stack() {
     let service = tower::service_fn(|_: Request<()>| {
         std::future::ready(Err::<Response<()>, _>(Error::new(Kind::Connect, "refused")))
     });
@@ -216,7 +216,7 @@ async fn as_many_attempts_as_anybody_wants_are_made_on_one_stack() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_beyond_the_deadline_is_not_begun() {
+async fn wait_beyond_the_deadline_ends_the_call_immediately() {
     let probe = Probe::new(|_| Ok(with(429, &[("retry-after", "10")])));
     let start = Instant::now();
     let error = fails(RetryLayer::new().deadline(secs(10)), &probe).await;
@@ -228,7 +228,7 @@ async fn a_wait_beyond_the_deadline_is_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
+async fn attempt_cut_at_the_deadline_keeps_the_earlier_failure() {
     let probe = Probe::with(|_| Ok(status_of(503)), secs(4), usize::MAX);
     let start = Instant::now();
     let error = fails(attempts(9).deadline(secs(6)), &probe).await;
@@ -245,7 +245,7 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
+async fn retries_after_io_errors_depend_on_the_method() {
     for (method, kind, sends) in [
         // And once for free: it may have met a connection that had been idle.
         (Method::GET, io::ErrorKind::ConnectionReset, 4),
@@ -280,7 +280,7 @@ async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn get_head_options_trace_put_and_delete_are_retried_whatever_may_have_been_sent() {
+async fn idempotent_methods_are_retried_for_every_retryable_kind() {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE];
     let twice = [Method::PUT, Method::DELETE];
     for kind in Kind::ALL
@@ -320,7 +320,7 @@ async fn post_and_patch_are_retried_only_if_never_sent() {
 
 /// RFC 9110, sections 15.5.2, 15.5.9, 15.5.14 and 15.5.20, and RFC 8470, section 5.2.
 #[tokio::test(start_paused = true)]
-async fn a_post_that_was_answered_is_sent_once_whatever_the_status() {
+async fn answered_post_is_sent_once_for_every_status() {
     for status in [401, 408, 413, 416, 421, 423, 425, 429, 500, 503, 600] {
         let probe = Probe::new(move |_| {
             let mut answer = status_of(status);
@@ -336,7 +336,7 @@ async fn a_post_that_was_answered_is_sent_once_whatever_the_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn post_and_patch_are_retried_by_consent_of_their_caller() {
+async fn post_and_patch_are_retried_if_the_caller_allows() {
     let with_consent = |method: Method| {
         let mut request = get("/");
         *request.method_mut() = method;
@@ -364,7 +364,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_cannot_be_copied_is_sent_once_and_says_so() {
+async fn non_replayable_request_is_sent_once() {
     let probe = Probe::always(503);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().replay(|_: &Full<Bytes>| None))
@@ -376,7 +376,7 @@ async fn a_request_that_cannot_be_copied_is_sent_once_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_attempt_is_the_same_request_and_knows_its_number() {
+async fn every_attempt_sends_the_same_request_and_its_number() {
     let probe = Probe::always(503);
     let request = Request::put("https://api.example/v2?$filter=a%20b")
         .version(Version::HTTP_10)
@@ -418,7 +418,7 @@ async fn extensions_reach_every_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_says_what_it_took_only_if_it_took_more_than_one() {
+async fn success_has_its_attempt_count_only_after_retries() {
     let first = send(RetryLayer::new(), &Probe::always(200), get("/"))
         .await
         .unwrap();
@@ -430,7 +430,7 @@ async fn a_success_says_what_it_took_only_if_it_took_more_than_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nested_layers_send_no_more_than_one() {
+async fn nested_retry_layers_do_not_multiply_attempts() {
     let probe = Probe::always(503);
     let stack = ServiceBuilder::new()
         .layer(attempts(3))
@@ -442,7 +442,7 @@ async fn nested_layers_send_no_more_than_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_fail_together_do_not_come_back_together() {
+async fn concurrent_failures_are_retried_at_different_times() {
     fastrand::seed(7);
     let probe = Probe::new(|n| Ok(status_of(if n < 200 { 503 } else { 200 })));
     let layer = RetryLayer::new().budget(None);
@@ -462,7 +462,7 @@ async fn requests_that_fail_together_do_not_come_back_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_names_its_request_though_no_layer_below_did() {
+async fn retry_adds_the_request_to_an_error() {
     for most in [1, 2] {
         for kind in [Kind::LimitTimeout, Kind::TokenRefused] {
             let service = tower::service_fn(move |_: Request<()>| {

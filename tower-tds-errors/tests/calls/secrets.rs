@@ -142,7 +142,7 @@ fn texts(error: &Error) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_canary_in_each_of_forty_places_shows_nowhere() {
+async fn canary_in_any_place_is_never_shown() {
     let mut tried = 0_u32;
     for place in &PLACES {
         for canary in CANARIES {
@@ -167,7 +167,7 @@ async fn a_canary_in_each_of_forty_places_shows_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_hostile_server_sends_makes_no_text_long() {
+async fn long_hostile_response_gives_short_error_texts() {
     let long: &'static str = "x y ".repeat(100_000).leak();
     let mut place = body(long);
     for status in [401, 429, 503, 302, 416] {
@@ -187,7 +187,7 @@ async fn what_a_hostile_server_sends_makes_no_text_long() {
 }
 
 #[test]
-fn what_reorders_or_hides_is_escaped() {
+fn bidi_and_invisible_characters_are_escaped() {
     for c in [
         '\u{202e}',
         '\u{200b}',
@@ -210,7 +210,7 @@ fn what_reorders_or_hides_is_escaped() {
 }
 
 #[test]
-fn a_line_has_the_root_cause_and_what_main_prints_can_be_acted_on() {
+fn error_line_and_debug_have_cause_and_next_step() {
     let no_host = std::io::Error::other("failed to lookup address information");
     let error = Error::new(Kind::Connect, std::io::Error::other(no_host));
     let error = error.with_request(
@@ -230,7 +230,7 @@ fn a_line_has_the_root_cause_and_what_main_prints_can_be_acted_on() {
 }
 
 #[test]
-fn advice_fits_the_place() {
+fn advice_matches_the_failure() {
     let headers = HeaderMap::new();
     let of = |status: u16, text: &str| {
         let status = StatusCode::from_u16(status).unwrap();

@@ -190,7 +190,7 @@ async fn send(name: &str, raw: Vec<u8>) -> Result<StatusCode, Error> {
 }
 
 #[tokio::test]
-async fn every_answer_means_what_the_table_says() {
+async fn every_corpus_response_is_classified_as_listed() {
     for (name, kind, again, message, wait) in TABLE {
         match send(name, raw(name)).await {
             Ok(_) => assert_eq!(*kind, None, "{name}"),
@@ -219,7 +219,7 @@ async fn every_answer_means_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn a_compressed_answer_means_its_text_where_a_decompression_layer_is_below() {
+async fn decompressed_response_is_classified_by_its_text() {
     for (name, kind, message) in DECODED {
         let server = Server::start(Act::WriteAndClose(raw(name))).await;
         let stack = ServiceBuilder::new()
@@ -234,7 +234,7 @@ async fn a_compressed_answer_means_its_text_where_a_decompression_layer_is_below
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_is_retried_as_the_table_says() {
+async fn every_corpus_response_is_retried_as_listed() {
     for (name, kind, again, ..) in TABLE {
         let Some(kind) = *kind else { continue };
         let sent = AtomicUsize::new(0);
@@ -284,7 +284,7 @@ async fn ask_in_memory(name: &str, raw: &[u8]) -> Result<StatusCode, Error> {
 }
 
 #[tokio::test]
-async fn an_answer_cut_at_any_byte_has_the_kind_of_the_whole_or_of_its_status() {
+async fn truncated_response_has_its_own_kind_or_its_status_kind() {
     for (name, kind, ..) in TABLE {
         let raw = raw(name);
         let body = raw.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
@@ -304,7 +304,7 @@ async fn an_answer_cut_at_any_byte_has_the_kind_of_the_whole_or_of_its_status() 
 }
 
 #[tokio::test]
-async fn no_chain_of_sources_tells_a_thing_twice_or_a_secret() {
+async fn error_chain_has_no_duplicate_and_no_secret() {
     for (name, ..) in TABLE {
         let raw = raw(name);
         // Whole, and broken off in the first line, in the headers and in the body.

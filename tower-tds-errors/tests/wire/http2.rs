@@ -69,7 +69,7 @@ async fn fails(answer: Vec<u8>) -> Error {
 }
 
 #[tokio::test]
-async fn what_a_server_broke_off_may_have_been_processed() {
+async fn http2_reset_or_goaway_may_have_been_sent() {
     let refused = frame(RST_STREAM, 0, 1, &[0, 0, 0, 7]);
     let cancelled = frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]);
     let in_peace = frame(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 0]);
@@ -82,7 +82,7 @@ async fn what_a_server_broke_off_may_have_been_processed() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_inside_its_body_is_told_from_one_that_is_reset() {
+async fn http2_body_that_closes_or_resets_is_truncated() {
     // `:status: 200` of the static table, and END_HEADERS.
     let head = frame(HEADERS, 4, 1, &[0x88]);
     let part = [head, frame(DATA, 0, 1, b"part")].concat();

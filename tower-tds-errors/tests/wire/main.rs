@@ -1,7 +1,7 @@
 //! Transport failures and connections, over sockets of this machine.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
-mod asleep;
+mod backoff;
 mod corpus;
 mod http2;
 mod reqwest;
@@ -104,7 +104,7 @@ const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xabV\xcaM-.NLOU\x
 const BROTLI: &[u8] = b"\x03\x12\x80{\"message\":\"API rate limit exceeded\"}\x03";
 
 #[tokio::test]
-async fn a_compressed_body_is_read_where_a_decompression_layer_is_below() {
+async fn compressed_error_body_is_read_only_above_a_decompression_layer() {
     let text = "{\"message\":\"API rate limit exceeded\"}";
     for (coding, body) in [("gzip", GZIP), ("br", BROTLI)] {
         let length = body.len();
@@ -130,7 +130,7 @@ async fn a_compressed_body_is_read_where_a_decompression_layer_is_below() {
 }
 
 #[tokio::test]
-async fn an_answer_to_head_has_no_body_to_wait_for() {
+async fn head_response_is_classified_without_waiting_for_a_body() {
     let answer = b"HTTP/1.1 429 \r\ncontent-length: 50\r\n\r\n".to_vec();
     let server = Server::start(Act::Write(answer)).await;
     let service = ClassifyLayer::new().layer(server::client());
@@ -143,7 +143,7 @@ async fn an_answer_to_head_has_no_body_to_wait_for() {
 }
 
 #[tokio::test]
-async fn an_endless_body_is_cut_off_and_its_connection_closed() {
+async fn endless_error_body_is_cut_at_16_kib() {
     let head = "HTTP/1.1 503 \r\nretry-after: 2\r\n\r\n{\"message\":\"flood\",";
     let (error, served) = fails(Act::Flood(head.into())).await;
     assert_eq!(error.kind(), Kind::Unavailable);
@@ -158,7 +158,7 @@ async fn an_endless_body_is_cut_off_and_its_connection_closed() {
 }
 
 #[tokio::test]
-async fn a_request_with_effects_that_met_a_reset_is_not_sent_again() {
+async fn post_is_not_retried_after_a_reset() {
     let server = Server::start(Act::WriteAndReset(Vec::new())).await;
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
@@ -171,7 +171,7 @@ async fn a_request_with_effects_that_met_a_reset_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_get_that_met_a_connection_closed_while_idle_goes_out_again_on_a_new_one() {
+async fn get_is_retried_after_its_idle_connection_was_closed() {
     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec();
     let server = Server::start(Act::WriteOnce(answer)).await;
     let stack = ServiceBuilder::new()

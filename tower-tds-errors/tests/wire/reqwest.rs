@@ -38,7 +38,7 @@ async fn fails(act: Act) -> Error {
 }
 
 #[tokio::test]
-async fn what_never_left_is_told_from_what_may_have_arrived() {
+async fn reqwest_errors_show_whether_the_request_was_sent() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refused = format!("http://{}/", gone.local_addr().unwrap());
     drop(gone);
@@ -86,7 +86,7 @@ async fn a_body_that_ends_early_is_truncated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_is_one_and_may_have_been_sent() {
+async fn reqwest_timeout_is_a_timeout_and_may_have_been_sent() {
     let silent = Server::start(Act::WriteAndHold(Vec::new())).await;
     let limit = Duration::from_secs(1);
     let head = failed(builder().timeout(limit), &silent.uri()).await;

@@ -52,7 +52,7 @@ async fn a_close_before_the_head_may_have_been_sent() {
 }
 
 #[tokio::test]
-async fn a_connection_that_went_away_before_the_request_was_never_sent() {
+async fn request_on_a_closed_connection_is_never_sent() {
     let (near, _far) = tokio::io::duplex(1024);
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(near));
     let (mut send, connection) = handshake.await.unwrap();
@@ -64,7 +64,7 @@ async fn a_connection_that_went_away_before_the_request_was_never_sent() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_with_its_runtime_is_reset() {
+async fn aborted_connection_task_resets_its_request() {
     let (near, mut far) = tokio::io::duplex(1024);
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(near));
     let (mut send, connection) = handshake.await.unwrap();
@@ -78,14 +78,14 @@ async fn a_connection_that_ends_with_its_runtime_is_reset() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_malformed_and_fatal() {
+async fn non_http_response_is_malformed_and_fatal() {
     let (error, _) = fails(Act::Write("SSH-2.0-OpenSSH_9.9\r\n\r\n".into())).await;
     assert_eq!(error.kind(), Kind::Malformed);
     assert!(!error.is_retryable());
 }
 
 #[tokio::test]
-async fn a_refused_connection_was_never_sent() {
+async fn refused_connect_sends_nothing_and_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}/v2?key=CANARY", listener.local_addr().unwrap());
     drop(listener);
@@ -97,14 +97,14 @@ async fn a_refused_connection_was_never_sent() {
 }
 
 #[tokio::test]
-async fn a_request_that_hyper_refuses_is_fatal() {
+async fn relative_uri_is_an_invalid_request() {
     let service = ClassifyLayer::new().layer(server::client());
     let relative = service.clone().oneshot(get("/v2")).await.unwrap_err();
     assert_eq!(relative.kind(), Kind::InvalidRequest);
 }
 
 #[tokio::test]
-async fn a_scheme_that_the_client_does_not_know_is_fatal() {
+async fn unsupported_scheme_is_fatal() {
     let tls = || {
         HttpsConnectorBuilder::new()
             .with_tls_config(trusting(RootCertStore::empty()))
@@ -159,7 +159,7 @@ impl http_body::Body for Fails {
 }
 
 #[tokio::test]
-async fn a_request_whose_own_body_fails_is_fatal_and_keeps_the_reason() {
+async fn failing_request_body_is_fatal_and_keeps_its_cause() {
     for pieces in [0, 1, 3] {
         let server = Server::start(Act::WriteAndHold(Vec::new())).await;
         let client = Client::builder(TokioExecutor::new()).build_http();
@@ -173,7 +173,7 @@ async fn a_request_whose_own_body_fails_is_fatal_and_keeps_the_reason() {
 }
 
 #[tokio::test]
-async fn a_failure_below_a_buffer_means_what_it_means_without() {
+async fn buffer_does_not_change_the_kind_of_a_failure() {
     /// Never becomes ready, which ends the buffer permanently.
     #[derive(Clone)]
     struct Broken;
@@ -219,7 +219,7 @@ async fn a_failure_below_a_buffer_means_what_it_means_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connect_that_no_server_accepts_ends_by_the_connectors_timeout() {
+async fn unaccepted_connect_ends_at_the_connector_timeout() {
     let listening = TcpSocket::new_v4().unwrap();
     listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     // The listener never accepts: the queue is full after two, and later connects get no reply.
@@ -246,7 +246,7 @@ async fn a_connect_that_no_server_accepts_ends_by_the_connectors_timeout() {
 }
 
 #[tokio::test]
-async fn a_failing_connector_is_named_by_the_types_in_its_chain() {
+async fn connector_failure_is_classified_by_types_in_its_chain() {
     for (kind, expected) in [
         (ErrorKind::InvalidData, Kind::Tls),
         (ErrorKind::TimedOut, Kind::Connect),
@@ -282,7 +282,7 @@ async fn body_fails(act: Act) -> Kind {
 }
 
 #[tokio::test]
-async fn a_body_that_ends_early_is_truncated_and_one_that_is_reset_is_reset() {
+async fn closed_or_reset_body_is_truncated() {
     for part in [
         "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npart",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\npart\r\n9\r\npa",
@@ -299,7 +299,7 @@ async fn a_body_that_ends_early_is_truncated_and_one_that_is_reset_is_reset() {
 }
 
 #[tokio::test]
-async fn a_body_in_a_broken_coding_is_told_from_one_that_ends_early() {
+async fn corrupt_coding_is_malformed_and_incomplete_coding_is_truncated() {
     let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4a\x2c\x02\0\xc2\x41\x24\x35\x03\0\0\0";
     let br = crate::BROTLI;
     let broken = |whole: &[u8], at: usize| {
@@ -333,7 +333,7 @@ async fn a_body_in_a_broken_coding_is_told_from_one_that_ends_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_is_a_timeout_that_may_have_been_sent() {
+async fn timeout_at_a_silent_server_may_have_been_sent() {
     let server = Server::start(Act::WriteAndHold(Vec::new())).await;
     let stack = ServiceBuilder::new()
         .layer(ClassifyLayer::new())
@@ -345,7 +345,7 @@ async fn a_server_that_says_nothing_is_a_timeout_that_may_have_been_sent() {
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_was_never_sent() {
+async fn request_to_an_unresolved_name_is_never_sent() {
     let resolver = tower::service_fn(|_: Name| {
         let error = io::Error::other("failed to lookup address information");
         std::future::ready(Err::<std::iter::Empty<_>, _>(error))
@@ -362,7 +362,7 @@ async fn a_name_without_an_address_was_never_sent() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_told_from_one_that_is_not_there() {
+async fn proxy_407_is_rejected_and_other_proxy_failures_are_connect() {
     let answers = async |text: &str| {
         let act = Act::WriteAndClose(text.as_bytes().to_vec());
         Server::start(act).await.uri()
@@ -432,7 +432,7 @@ fn certified() -> (TlsAcceptor, RootCertStore) {
 }
 
 #[tokio::test]
-async fn tls_that_is_closed_without_a_word_is_a_close_before_the_head() {
+async fn tls_closed_without_close_notify_is_a_reset() {
     let (acceptor, roots) = certified();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -455,7 +455,7 @@ async fn tls_that_is_closed_without_a_word_is_a_close_before_the_head() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_fails_was_never_sent_and_is_fatal() {
+async fn failed_tls_handshake_is_unsent_and_fatal() {
     let (acceptor, _) = certified();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let untrusted = listener.local_addr().unwrap();

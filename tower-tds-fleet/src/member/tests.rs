@@ -44,7 +44,7 @@ async fn random(seed: u64, members: usize, network: Network) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn random_fleets_keep_within_the_limits_through_every_fault() {
+async fn random_fleets_stay_within_the_limits_under_faults() {
     // `FLEET_SEEDS=100` runs a hundred more.
     let more = std::env::var("FLEET_SEEDS").map_or(0, |more| more.parse().unwrap());
     let few = [
@@ -98,7 +98,7 @@ async fn alone(limits: Limits) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_is_nearly_as_fast_as_one_process() {
+async fn a_fleet_reaches_most_of_the_rate_of_one_process() {
     let window = || Limits::default().rules(Rules::window());
     let (one, one_window) = (alone(Limits::default()).await, alone(window()).await);
     println!("alone {one} {one_window}");
@@ -119,7 +119,7 @@ async fn a_fleet_is_nearly_as_fast_as_one_process() {
 }
 
 #[test]
-fn a_machine_that_was_suspended_gives_up_its_share_and_its_question() {
+fn suspended_member_drops_its_share_and_its_question() {
     let now = Instant::now();
     let share = Share {
         requests: 10,
@@ -165,7 +165,7 @@ fn a_machine_that_was_suspended_gives_up_its_share_and_its_question() {
 }
 
 #[test]
-fn only_the_answer_to_the_last_question_within_two_seconds_counts() {
+fn member_accepts_only_a_timely_answer_to_its_last_question() {
     let now = Instant::now();
     let answer = |requests| Answer {
         share: Share {
@@ -215,7 +215,7 @@ fn only_the_answer_to_the_last_question_within_two_seconds_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_metrics_show_what_a_killed_member_withholds_and_until_when() {
+async fn status_and_metrics_show_when_a_killed_share_is_free() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
     let gauge = |name: &str| -> f64 {

@@ -48,7 +48,7 @@ fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
 }
 
 #[test]
-fn the_script_answers_as_the_model_does() {
+fn store_script_agrees_with_its_model() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -208,7 +208,7 @@ fn the_script_reads_the_hash_of_a_later_version() {
 
 /// A store of another program, or a broken one, may reply anything.
 #[test]
-fn a_reply_of_any_numbers_is_read_without_a_panic() {
+fn reply_with_arbitrary_numbers_causes_no_panic() {
     let mut rng = fastrand::Rng::with_seed(1);
     let mut read = 0;
     for _ in 0..100_000 {

@@ -84,7 +84,7 @@ impl Node {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_fails_over_and_moves_the_slot_refuses_nothing() {
+async fn cluster_failover_and_slot_move_cause_no_refusal() {
     let (Some(a), Some(b), Some(c)) = (Node::start(), Node::start(), Node::start()) else {
         return;
     };
@@ -138,7 +138,7 @@ async fn a_cluster_that_fails_over_and_moves_the_slot_refuses_nothing() {
 
 /// A single-node client at a node without the slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_without_the_slot_is_named_as_the_fault() {
+async fn node_without_the_slot_is_reported_as_wrong_node() {
     let (Some(a), Some(b)) = (Node::start(), Node::start()) else {
         return;
     };
@@ -154,7 +154,7 @@ async fn a_node_without_the_slot_is_named_as_the_fault() {
 
 /// The rights that OPERATORS.md names for a cluster, and no others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rights_that_the_documentation_names_are_enough_in_a_cluster() {
+async fn documented_rights_are_sufficient_in_a_cluster() {
     let Some(node) = Node::start() else {
         return;
     };
@@ -202,7 +202,7 @@ impl Drop for Sentinel {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_lead_members_to_the_new_master() {
+async fn sentinel_failover_moves_members_to_the_new_master() {
     let (Some((master, address)), Some((replica, other))) = (on_a_port(), on_a_port()) else {
         return;
     };
@@ -248,7 +248,7 @@ async fn sentinels_lead_members_to_the_new_master() {
 
 /// The rights that OPERATORS.md names for Sentinels and their master, and no others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rights_that_the_documentation_names_are_enough_under_sentinel() {
+async fn documented_rights_are_sufficient_under_sentinel() {
     let Some((master, address)) = on_a_port() else {
         return;
     };

@@ -59,7 +59,7 @@ fn report(name: &str, server: &Server, before: usize, after: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_killed_and_restarted_empty_refuses_nothing() {
+async fn killed_and_restarted_store_causes_no_refusal() {
     let Some(mut store) = RedisServer::start() else {
         return;
     };
@@ -79,7 +79,7 @@ async fn a_store_that_is_killed_and_restarted_empty_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_hangs_for_nine_seconds_refuses_nothing() {
+async fn store_hang_of_nine_seconds_causes_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -99,7 +99,7 @@ async fn a_store_that_hangs_for_nine_seconds_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_flushed_refuses_nothing() {
+async fn flushed_store_causes_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -117,7 +117,7 @@ async fn a_store_that_is_flushed_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hash_that_is_evicted_refuses_nothing() {
+async fn evicted_hash_causes_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -153,7 +153,7 @@ async fn a_hash_that_is_evicted_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_flushed_cost_nothing() {
+async fn flushed_scripts_cause_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -175,7 +175,7 @@ async fn scripts_that_are_flushed_cost_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_is_changed_refuses_nothing() {
+async fn changed_store_password_causes_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -212,7 +212,7 @@ async fn a_password_that_is_changed_refuses_nothing() {
 
 /// Moves the times of the hash back, as if the server's clock were set forward.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_of_the_store_that_jumps_forward_refuses_nothing() {
+async fn forward_step_of_the_store_clock_causes_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -257,7 +257,7 @@ fn change_places(this: &RedisServer, that: &RedisServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_replica_that_is_promoted_refuses_nothing_nor_does_its_master_when_led_back() {
+async fn promoted_stale_replica_and_returning_master_cause_no_refusal() {
     let Some((master, address)) = on_a_port() else {
         return;
     };

@@ -80,7 +80,7 @@ async fn pass(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute or more"]
-async fn members_that_are_cut_off_in_one_or_both_directions_refuse_nothing() {
+async fn members_cut_off_from_the_store_cause_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -106,7 +106,7 @@ async fn members_that_are_cut_off_in_one_or_both_directions_refuse_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_of_four_that_are_cut_off_leave_the_others_the_limits() {
+async fn connected_members_take_over_the_shares_of_two_cut_off() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -140,7 +140,7 @@ async fn two_of_four_that_are_cut_off_leave_the_others_the_limits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute or more"]
-async fn a_slow_store_costs_no_throughput() {
+async fn slow_store_keeps_85_percent_of_the_throughput() {
     let Some((store, address)) = on_a_port() else {
         return;
     };

@@ -70,7 +70,7 @@ async fn ready_names_the_fault_within_ten_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_with_other_intervals_get_an_error_and_the_others_go_on() {
+async fn member_with_other_quotas_is_refused_and_the_first_continues() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -131,7 +131,7 @@ pub(crate) fn make_member(connection: &mut redis::Connection, more: &[&str]) {
 
 /// Only the rights of OPERATORS.md, with two members.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rights_that_the_documentation_names_are_enough() {
+async fn documented_rights_are_sufficient() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -164,7 +164,7 @@ async fn the_rights_that_the_documentation_names_are_enough() {
 
 /// F2: new limits hold for all from the next question on, and nothing stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_limits_hold_beside_old_ones() {
+async fn lower_limits_of_a_new_member_apply_to_all() {
     let Some(store) = RedisServer::start() else {
         return;
     };

@@ -23,7 +23,7 @@ struct Process(Child);
 impl Process {
     fn start(store: &RedisServer, server: &Server) -> Self {
         let process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "process::a_process", "--nocapture"])
+            .args(["--exact", "process::member_process", "--nocapture"])
             .env("FLEET_STORE", store.url())
             .env("FLEET_AUTH", server.auth_url())
             .env("FLEET_DATA", server.base_url())
@@ -51,7 +51,7 @@ impl Drop for Process {
 
 /// Not a test by itself: the program of a process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_process() {
+async fn member_process() {
     let Ok(store) = env::var("FLEET_STORE") else {
         return;
     };
@@ -77,7 +77,7 @@ async fn a_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_that_are_killed_and_started_in_a_loop_refuse_nothing() {
+async fn processes_killed_and_started_in_a_loop_cause_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -100,7 +100,7 @@ async fn processes_that_are_killed_and_started_in_a_loop_refuse_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute or more"]
-async fn processes_that_are_stopped_for_seconds_or_a_minute_refuse_nothing() {
+async fn stopped_and_continued_processes_cause_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
     };

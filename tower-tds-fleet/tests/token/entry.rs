@@ -36,7 +36,7 @@ fn shows(bytes: &[u8], secret: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_reader_of_the_store_learns_no_token_no_secret_and_no_client() {
+async fn store_content_shows_no_token_secret_or_client() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -78,7 +78,7 @@ async fn a_reader_of_the_store_learns_no_token_no_secret_and_no_client() {
 }
 
 #[tokio::test]
-async fn a_token_goes_when_it_expires_by_the_stores_clock() {
+async fn redis_key_expires_with_its_token() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -98,7 +98,7 @@ async fn a_token_goes_when_it_expires_by_the_stores_clock() {
 }
 
 #[tokio::test]
-async fn a_token_is_used_no_longer_than_its_sealed_bytes_allow() {
+async fn token_expires_by_its_sealed_expiry_without_a_redis_ttl() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -118,7 +118,7 @@ async fn a_token_is_used_no_longer_than_its_sealed_bytes_allow() {
 }
 
 #[tokio::test]
-async fn a_value_that_does_not_open_counts_as_missing_and_is_replaced() {
+async fn invalid_sealed_value_is_replaced_by_a_new_token() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -147,7 +147,7 @@ async fn a_value_that_does_not_open_counts_as_missing_and_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_writer_of_the_store_does_not_choose_how_much_is_read() {
+async fn oversized_store_value_is_read_only_in_part() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -173,7 +173,7 @@ async fn a_writer_of_the_store_does_not_choose_how_much_is_read() {
 }
 
 #[tokio::test]
-async fn the_rights_that_the_documentation_names_are_enough() {
+async fn documented_rights_are_sufficient() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -208,7 +208,7 @@ async fn the_rights_that_the_documentation_names_are_enough() {
 }
 
 #[tokio::test]
-async fn a_value_of_another_key_or_secret_in_its_place_does_not_open() {
+async fn sealed_value_of_another_key_or_secret_does_not_open() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -234,7 +234,7 @@ async fn a_value_of_another_key_or_secret_in_its_place_does_not_open() {
 }
 
 #[tokio::test]
-async fn a_value_that_does_not_open_is_logged_once_and_not_shown() {
+async fn invalid_sealed_value_is_logged_once_without_its_content() {
     let Some(server) = RedisServer::start() else {
         return;
     };

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_lease_is_held_and_released_by_one_process_alone() {
+async fn only_the_lease_holder_can_release_the_lease() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -62,7 +62,7 @@ async fn settled(server: &RedisServer, scripts: u32) {
 }
 
 #[tokio::test]
-async fn a_request_that_fails_leaves_the_lease_to_others_at_once() {
+async fn failed_token_request_releases_the_redis_lease() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -79,7 +79,7 @@ async fn a_request_that_fails_leaves_the_lease_to_others_at_once() {
 }
 
 #[test]
-fn when_the_member_with_the_lease_dies_exactly_one_takes_over() {
+fn one_member_takes_over_the_lease_of_a_dead_member() {
     let Some(server) = RedisServer::start() else {
         return;
     };

@@ -6,9 +6,9 @@
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 
-mod away;
 mod entry;
 mod lease;
+mod outage;
 mod tls;
 mod world;
 
@@ -42,7 +42,7 @@ fn fifty_cold_members_on_five_runtimes_make_one_request() {
 }
 
 #[tokio::test]
-async fn one_renews_and_the_other_forty_nine_take_what_it_got() {
+async fn one_of_fifty_members_renews_the_token_for_all() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -57,7 +57,7 @@ async fn one_renews_and_the_other_forty_nine_take_what_it_got() {
 }
 
 #[tokio::test]
-async fn a_token_that_dies_early_has_one_successor_for_all() {
+async fn revoked_token_is_replaced_by_one_request_for_all_members() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -81,7 +81,7 @@ async fn a_token_that_dies_early_has_one_successor_for_all() {
 }
 
 #[tokio::test]
-async fn the_last_member_to_see_a_dead_token_finds_its_successor() {
+async fn late_member_finds_the_successor_of_a_revoked_token() {
     let Some(server) = RedisServer::start() else {
         return;
     };

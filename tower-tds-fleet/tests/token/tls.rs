@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn over_tls_the_store_is_the_one_that_its_certificate_names() {
+async fn member_uses_a_tls_store_only_with_a_trusted_certificate() {
     let name = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = name.self_signed(&key).unwrap().pem();

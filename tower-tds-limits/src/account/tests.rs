@@ -1,6 +1,6 @@
 mod clocks;
-mod fates;
 mod probing;
+mod properties;
 mod shares;
 mod utilisation;
 
@@ -24,7 +24,7 @@ fn granted(account: &mut Account, now: Instant) -> Grant {
 }
 
 #[test]
-fn in_flight_is_bounded_whatever_the_quota_allows() {
+fn in_flight_limit_holds_when_the_quota_has_permits() {
     let now = Instant::now();
     let mut account = Account::new(&Limits::default().in_flight(count(2)));
     granted(&mut account, now);
@@ -35,7 +35,7 @@ fn in_flight_is_bounded_whatever_the_quota_allows() {
 }
 
 #[test]
-fn one_first_in_line_waits_for_the_quota_and_not_for_a_place_in_flight() {
+fn front_waiter_waits_for_the_quota_only() {
     let now = Instant::now();
     let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
     let mut account = Account::new(&limits.in_flight(count(1)));
@@ -54,7 +54,7 @@ fn one_first_in_line_waits_for_the_quota_and_not_for_a_place_in_flight() {
 }
 
 #[test]
-fn of_several_quotas_the_tightest_decides() {
+fn tightest_of_several_quotas_decides() {
     let start = Instant::now();
     let limits = Limits::new(Quota::per_second(count(2)))
         .also(Quota::per_minute(count(3)))
@@ -75,7 +75,7 @@ fn of_several_quotas_the_tightest_decides() {
 
 /// Reproducer for L7: 10,000 an hour beside 50 a second.
 #[test]
-fn a_long_quota_does_not_spread_the_first_minute_over_its_interval() {
+fn hourly_quota_does_not_slow_the_first_minute() {
     let hour = Quota::new(count(10_000), Duration::from_secs(3_600)).expect("an hour");
     let limits = Limits::default().also(hour).in_flight(count(500));
     let (counted, _) = counted_within(&limits, 2_800, 1, |_, _| (ms(10), ms(90)));
@@ -85,7 +85,7 @@ fn a_long_quota_does_not_spread_the_first_minute_over_its_interval() {
 
 /// Reproducer for L6: three calls in ten take a second.
 #[test]
-fn a_third_of_slow_calls_costs_what_the_window_costs() {
+fn default_rules_match_the_window_with_thirty_percent_slow_calls() {
     let rate = |rules| {
         let limits = Limits::default().rules(rules);
         let (counted, last) = counted_within(&limits, 5_000, 1, |rng, _| {
@@ -98,7 +98,7 @@ fn a_third_of_slow_calls_costs_what_the_window_costs() {
 }
 
 #[test]
-fn a_lost_request_stays_counted_for_as_long_as_it_may_be() {
+fn lost_request_stays_live_for_lost_after_and_the_interval() {
     let start = Instant::now();
     let limits = Limits::new(Quota::per_second(count(1)))
         .lost_after(ms(4_000))
@@ -118,7 +118,7 @@ fn a_lost_request_stays_counted_for_as_long_as_it_may_be() {
 }
 
 #[test]
-fn a_lost_request_is_no_evidence_that_others_were_counted() {
+fn lost_request_does_not_prove_other_requests() {
     let start = Instant::now();
     let limits = Limits::default().lost_after(ms(0));
     let mut account = Account::new(&limits);
@@ -141,7 +141,7 @@ fn a_lost_request_is_no_evidence_that_others_were_counted() {
 }
 
 #[test]
-fn the_head_is_no_proof_where_the_end_is_asked_for() {
+fn response_head_proves_nothing_with_proof_end() {
     let start = Instant::now();
     let limits = Limits::new(Quota::per_second(count(1)))
         .proof(Proof::End)
@@ -162,7 +162,7 @@ fn the_head_is_no_proof_where_the_end_is_asked_for() {
 }
 
 #[test]
-fn what_is_under_way_is_not_forgotten_on_the_way_down() {
+fn step_down_keeps_counting_requests_in_flight() {
     let start = Instant::now();
     for rules in [Rules::default(), Rules::window()] {
         let mut account = Account::new(&Limits::default().rules(rules));
@@ -183,7 +183,7 @@ fn what_is_under_way_is_not_forgotten_on_the_way_down() {
 }
 
 #[test]
-fn an_answer_that_was_overtaken_counts_with_the_one_that_overtook_it() {
+fn response_with_an_older_time_counts_at_the_newest_time() {
     let start = Instant::now();
     let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
     let mut account = Account::new(&limits);
@@ -356,7 +356,7 @@ const DELAYS: [(&str, Delays); 4] = [
 ];
 
 #[test]
-fn no_second_at_the_server_holds_more_than_the_quota_under_any_delays() {
+fn server_counts_at_most_the_quota_in_any_second() {
     for rules in [Rules::window(), Rules::default()] {
         for (name, delays) in DELAYS {
             for seed in 1..=3 {
@@ -369,7 +369,7 @@ fn no_second_at_the_server_holds_more_than_the_quota_under_any_delays() {
 }
 
 #[test]
-fn no_alignment_of_a_weighing_counter_holds_more_than_the_quota_under_any_delays() {
+fn default_rules_fit_every_alignment_of_a_sliding_counter() {
     for (name, delays) in DELAYS {
         let (counted, _) = counted_by_a_server(4_000, 1, Rules::default(), delays);
         let largest = largest_weighted_second(&counted);
@@ -381,7 +381,7 @@ fn no_alignment_of_a_weighing_counter_holds_more_than_the_quota_under_any_delays
 }
 
 #[test]
-fn no_bucket_with_a_burst_of_ten_overflows_under_any_delays() {
+fn bucket_with_a_burst_of_ten_never_overflows() {
     let ten = Rules::window().bucket(Burst::Of(10));
     for (name, delays) in DELAYS {
         let (counted, _) = counted_by_a_server(10_000, 1, ten, delays);
@@ -399,7 +399,7 @@ fn usual(rng: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
 }
 
 #[test]
-fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
+fn throughput_is_within_one_percent_of_the_safe_bound() {
     // The simulated bounds of a backlogged client, as a share of 50 a second.
     for (rules, bound) in [(Rules::window(), 0.898), (Rules::default(), 0.849)] {
         let (counted, last) = counted_by_a_server(20_000, 1, rules, usual);

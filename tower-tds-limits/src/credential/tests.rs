@@ -14,7 +14,7 @@ fn until(credential: &Credential, now: Instant) -> Option<Instant> {
 }
 
 #[test]
-fn a_hint_is_honoured_and_an_accepted_response_ends_the_pause() {
+fn pause_follows_retry_after_and_ends_with_an_accepted_response() {
     let now = Instant::now();
     let credential = credential();
     assert_eq!(credential.refused(now, Some(secs(7))), Some(secs(7)));
@@ -27,7 +27,7 @@ fn a_hint_is_honoured_and_an_accepted_response_ends_the_pause() {
 }
 
 #[test]
-fn a_hint_of_hours_is_kept_and_calls_are_sent_every_minute() {
+fn long_retry_after_is_reported_and_calls_resume_each_minute() {
     let now = Instant::now();
     let credential = credential();
     let wait = credential.refused(now, Some(secs(86_400)));
@@ -67,7 +67,7 @@ fn refusals_within_a_pause_can_only_lengthen_it() {
 }
 
 #[test]
-fn without_hints_each_pause_is_twice_as_long_up_to_a_minute() {
+fn pauses_without_retry_after_double_up_to_a_minute() {
     let mut now = Instant::now();
     let credential = credential();
     for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
@@ -81,7 +81,7 @@ fn without_hints_each_pause_is_twice_as_long_up_to_a_minute() {
 }
 
 #[test]
-fn a_hint_that_no_clock_reaches_is_a_year() {
+fn retry_after_is_capped_at_a_year() {
     let now = Instant::now();
     let credential = credential();
     credential.refused(now, Some(Duration::from_secs(u64::MAX)));

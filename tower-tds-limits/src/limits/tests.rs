@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_guard_of_a_second_is_two_milliseconds() {
+fn guard_of_a_one_second_quota_is_two_milliseconds() {
     let quota = Quota::per_second(NonZeroU32::MIN);
     assert_eq!(quota.hold(), Duration::from_millis(1_002));
 }
@@ -13,7 +13,7 @@ fn the_guard_grows_with_the_interval() {
 }
 
 #[test]
-fn an_interval_that_cannot_be_kept_cannot_be_written() {
+fn zero_or_too_long_interval_gives_no_quota() {
     let one = NonZeroU32::MIN;
     assert_eq!(Quota::new(one, Duration::ZERO), None);
     assert_eq!(Quota::new(one, Duration::MAX), None);

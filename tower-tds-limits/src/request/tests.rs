@@ -57,7 +57,7 @@ fn a_waiting_call_adds_64_bytes_and_its_response_32() {
 }
 
 #[test]
-fn a_request_that_was_copied_counts_as_sent() {
+fn cloned_request_counts_as_sent() {
     let mut request = Request::new(());
     let watch = Watch::insert(request.extensions_mut(), false);
     assert!(watch.is_held());

@@ -89,7 +89,7 @@ macro_rules! pass {
 }
 
 #[tokio::test(start_paused = true)]
-async fn passes_at_once_while_there_is_room() {
+async fn waiter_passes_at_once_while_a_permit_is_free() {
     let shared = limit(2);
     let mut pass = pass!(waiter(&shared));
     assert_ready_ok!(pass.poll());
@@ -128,7 +128,7 @@ async fn a_newcomer_does_not_pass_a_woken_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_front_line_goes_before_all_others_in_its_own_order() {
+async fn front_waiters_pass_first_and_in_order() {
     let shared = limit(0);
     let front = || {
         let mut waiter = Waiter::new(&shared, Line::Front);
@@ -181,7 +181,7 @@ async fn a_grant_wakes_the_next_while_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_dropped_after_its_wake_wakes_the_next() {
+async fn woken_waiter_wakes_the_next_when_dropped() {
     let shared = limit(0);
     let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
     assert_pending!(first.poll());
@@ -214,7 +214,7 @@ async fn a_skipped_waiter_passes_its_turn_on_and_keeps_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_wait_than_may() {
+async fn full_queue_rejects_a_new_waiter() {
     let shared = limit(0);
     let mut waiters = [waiter(&shared), waiter(&shared), waiter(&shared)];
     let mut cx = Context::from_waker(Waker::noop());
@@ -255,7 +255,7 @@ fn kept(shared: &Arc<Shared<Script>>, count: usize) -> Vec<Waiter<Script>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_number_of_waiters_that_are_not_polled_costs_ten_milliseconds_together() {
+async fn unpolled_waiters_delay_the_next_by_ten_milliseconds() {
     for count in [1, 10, 1_000] {
         let shared = limit(0);
         let mut kept = kept(&shared, count);
@@ -282,7 +282,7 @@ async fn any_number_of_waiters_that_are_not_polled_costs_ten_milliseconds_togeth
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_woken_waiter_that_is_polled_late_is_the_first_again() {
+async fn waiter_polled_late_stays_first_in_the_queue() {
     let shared = limit(0);
     let (mut slow, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
     let mut third = pass!(waiter(&shared));
@@ -299,7 +299,7 @@ async fn a_woken_waiter_that_is_polled_late_is_the_first_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_passes_at_once_when_the_turn_of_the_only_waiter_has_ended() {
+async fn new_waiter_passes_after_the_only_waiter_lost_its_turn() {
     let shared = limit(0);
     let mut first = pass!(waiter(&shared));
     assert_pending!(first.poll());
@@ -327,7 +327,7 @@ async fn the_timer_ends_with_its_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_lost_under_random_cancels() {
+async fn random_cancels_lose_no_permit_and_no_waiter() {
     let shared = limit(3);
     let mut rng = fastrand::Rng::with_seed(7);
     let mut waiters = Vec::new();
@@ -472,7 +472,7 @@ impl Drop for Probe {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_waker_is_woken_or_dropped_under_the_lock() {
+async fn wakers_are_woken_and_dropped_outside_the_lock() {
     let shared = limit(0);
     let locked = Arc::new(Mutex::new(Vec::new()));
     // Each poll has a waker of its own, which only the queue keeps.
@@ -522,7 +522,7 @@ fn turn(queue: &mut Queue, now: Instant) -> Option<Instant> {
 const PATIENCE: Duration = Duration::from_millis(5);
 
 #[test]
-fn a_turn_that_is_used_restores_the_patience() {
+fn used_turn_restores_the_full_turn_time() {
     let now = Instant::now();
     let (mut queue, places) = after_an_unused_turn(4, now);
     let later = now + PATIENCE + Duration::from_millis(1);
@@ -531,7 +531,7 @@ fn a_turn_that_is_used_restores_the_patience() {
 }
 
 #[test]
-fn a_waiter_that_is_polled_in_its_turn_restores_the_patience() {
+fn poll_within_a_turn_restores_the_full_turn_time() {
     let now = Instant::now();
     let (mut queue, places) = after_an_unused_turn(4, now);
     let later = now + PATIENCE + Duration::from_millis(1);
@@ -540,7 +540,7 @@ fn a_waiter_that_is_polled_in_its_turn_restores_the_patience() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_timer_ends_and_changes_nothing_of_the_newer() {
+async fn replaced_timer_ends_without_affecting_the_new_timer() {
     let shared = limit(0);
     let mut woken = task::spawn(());
     let mut waits = waiter(&shared);

@@ -22,7 +22,7 @@ use crate::{
 /// Twenty calls a second to one host, each on a new socket, and four a second with a timeout of a
 /// second to a host that drops their packets.
 #[tokio::test(start_paused = true)]
-async fn a_host_that_drops_packets_leaves_the_rate_of_another_host() {
+async fn silent_host_leaves_nine_tenths_of_another_hosts_rate() {
     let net = Net::of(["healthy"]);
     let healthy = net.server("healthy");
     let limiter = Limiter::new(Limits::default());
@@ -54,7 +54,7 @@ async fn a_host_that_drops_packets_leaves_the_rate_of_another_host() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connect_that_its_pool_abandons_is_dropped_and_keeps_its_permit_for_a_second() {
+async fn connect_abandoned_by_the_pool_keeps_its_permit_a_second() {
     let net = Net::of([SLOW]);
     let (limiter, slow) = (limiter(10), net.server(SLOW));
     let client = net_client(&net, &limiter);
@@ -74,7 +74,7 @@ async fn a_connect_that_its_pool_abandons_is_dropped_and_keeps_its_permit_for_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connect_of_a_shared_call_goes_on_in_another_task() {
+async fn connect_of_a_shared_call_continues_in_another_task() {
     let net = Net::of(["a", SLOW]);
     // The call waits for a permit first, and then connects.
     let (limiter, a, slow) = (limiter(1), net.server("a"), net.server(SLOW));
@@ -96,7 +96,7 @@ async fn a_connect_of_a_shared_call_goes_on_in_another_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_moves_to_another_task_without_a_connection_fails_and_is_not_sent() {
+async fn call_moved_to_another_task_while_connecting_is_not_sent() {
     let net = Net::of([SLOW]);
     let (limiter, slow) = (limiter(1), net.server(SLOW));
     let mut call = get(net_client(&net, &limiter), slow.uri()).boxed();

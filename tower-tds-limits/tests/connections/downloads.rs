@@ -23,7 +23,7 @@ async fn begin(client: &NetClient, uri: Uri) -> Incoming {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hanging_up_on_a_download_ends_it_and_its_place_is_free_a_second_later() {
+async fn cancelled_download_ends_and_frees_its_permit_a_second_later() {
     let net = Net::of(["a"]);
     let limiter = limiter(1);
     let client = net_client(&net, &limiter);

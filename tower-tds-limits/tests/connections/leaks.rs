@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn after_a_thousand_waiting_requests_tasks_and_waiters_are_what_they_were() {
+async fn thousand_waiting_requests_leave_no_task_and_no_waiter() {
     let net = Net::of(["a"]);
     let a = net.server("a");
     let limiter = limiter(10);

@@ -3,16 +3,16 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod abandoned;
+mod contention;
 mod downloads;
 mod fetched;
 mod leaks;
 mod nested;
 mod net;
-mod refused;
+mod refusals;
 mod reset;
 mod server;
 mod share;
-mod stranger;
 mod timeouts;
 mod tls;
 mod upgrade;
@@ -123,7 +123,7 @@ async fn a_connect_that_timed_out_keeps_its_permit_for_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_are_slow_to_come_keep_their_places() {
+async fn slow_response_bodies_keep_their_places_in_flight() {
     let net = Net::of(["a"]);
     let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
     let limiter = Limiter::new(limits.in_flight(count(10)));
@@ -146,7 +146,7 @@ async fn bodies_that_are_slow_to_come_keep_their_places() {
 }
 
 #[tokio::test]
-async fn the_pool_alone_cannot_pass_the_limit_either() {
+async fn pool_without_a_request_limit_stays_within_the_connection_limit() {
     // No request limit in front: a hundred requests want a socket each.
     let server = Server::start().await;
     let limiter = limiter(10);
@@ -188,7 +188,7 @@ async fn a_refused_connect_gives_its_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connect_that_waits_too_long_says_so() {
+async fn connect_wait_beyond_max_wait_is_a_timeout() {
     let limits = Limits::default()
         .connections(count(1))
         .max_wait(Duration::from_millis(200));
@@ -262,7 +262,7 @@ async fn cancelled_requests_leave_no_permit_behind() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_slow_to_close_is_waited_for() {
+async fn permit_is_held_until_a_slow_server_closes() {
     let server = Server::start().await;
     server.close_slowly();
     let limiter = limiter(1);
@@ -285,7 +285,7 @@ async fn a_server_that_is_slow_to_close_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_closes_is_waited_for_no_longer_than_thirty_seconds() {
+async fn permit_returns_after_thirty_seconds_if_the_server_never_closes() {
     let net = Net::of(["a"]);
     let limiter = limiter(1);
     let client = net_client(&net, &limiter);
@@ -364,7 +364,7 @@ async fn unread_responses_keep_their_sockets_and_the_wait_ends_in_an_error() {
 
 /// The recipe in the documentation of `ConnectionLimit`.
 #[tokio::test(start_paused = true)]
-async fn a_host_gets_the_sockets_that_have_been_idle_at_another_for_five_seconds() {
+async fn sockets_idle_for_five_seconds_move_to_another_host() {
     let net = Net::of(["a", "b"]);
     let connector = ConnectionLimitLayer::new(limiter(4)).layer(net.clone());
     let client = Client::builder(TokioExecutor::new())
@@ -379,7 +379,7 @@ async fn a_host_gets_the_sockets_that_have_been_idle_at_another_for_five_seconds
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_request_gets_a_socket_while_data_has_all_of_its_own() {
+async fn token_request_gets_a_socket_when_data_uses_its_share() {
     let net = Net::of(["a", "tokens"]);
     let limiter = limiter(3);
     let (data, a) = (net_client(&net, &limiter), net.server("a"));
@@ -400,7 +400,7 @@ async fn a_token_request_gets_a_socket_while_data_has_all_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_a_limit_of_one_a_token_request_goes_first() {
+async fn token_request_passes_first_at_a_limit_of_one() {
     let net = Net::of(["a", "tokens"]);
     let limiter = limiter(1);
     let connector = |limiter| ConnectionLimitLayer::new(limiter).layer(net.clone());

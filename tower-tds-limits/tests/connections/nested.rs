@@ -49,7 +49,7 @@ async fn fetched_from(host: &str, net: &Net, limiter: &Limiter, client: &NetClie
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_makes_a_call_waits_for_its_socket() {
+async fn call_made_by_a_request_body_waits_for_its_socket() {
     let net = Net::of(["a", "b", "sink"]);
     let limiter = limiter(1);
     let client = net_client(&net, &limiter);
@@ -60,7 +60,7 @@ async fn a_body_that_makes_a_call_waits_for_its_socket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_makes_a_call_may_be_handed_a_socket() {
+async fn call_made_by_a_request_body_can_reuse_a_socket() {
     let net = Net::of(["a", "sink"]);
     let limiter = limiter(1);
     let client = net_client(&net, &limiter);

@@ -50,7 +50,7 @@ async fn connections_after_a_while(limiter: &Limiter) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_socket_that_is_reset_gives_its_permit_back_at_once() {
+async fn reset_socket_returns_its_permit_at_once() {
     let limiter = limiter(1);
     let (mut socket, server) = open(&limiter).await;
     // A close with a byte unread is a reset (RFC 1122, section 4.2.2.13).
@@ -62,7 +62,7 @@ async fn a_socket_that_is_reset_gives_its_permit_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_in_place_of_the_servers_end_gives_the_permit_back_at_once() {
+async fn server_reset_after_our_close_returns_the_permit_at_once() {
     let limiter = limiter(1);
     let (socket, server) = open(&limiter).await;
     drop(socket);
@@ -76,7 +76,7 @@ async fn a_reset_in_place_of_the_servers_end_gives_the_permit_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_cut_off_gives_both_permits_back_at_once() {
+async fn truncated_body_returns_its_place_and_connection_at_once() {
     let limiter = limiter(1);
     let (listener, uri) = listen().await;
     let service = ServiceBuilder::new()
@@ -107,7 +107,7 @@ async fn a_body_that_is_cut_off_gives_both_permits_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_download_that_is_hung_up_on_is_reset() {
+async fn cancelled_download_ends_the_transfer_early() {
     let limiter = limiter(1);
     let (listener, uri) = listen().await;
     // The server goes on sending, as a file server does.

@@ -17,7 +17,7 @@ const SHARE: Share = Share {
 };
 
 #[tokio::test(start_paused = true)]
-async fn all_sockets_are_closed_at_the_end_of_a_share_and_new_ones_are_opened_in_the_next() {
+async fn sockets_close_at_the_end_of_a_share() {
     let net = Net::of(["a"]);
     let server = net.server("a");
     let limiter = limiter(10);

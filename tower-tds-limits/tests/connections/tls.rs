@@ -211,7 +211,7 @@ fn client(servers: &[&TlsServer], limiter: &Limiter) -> Https {
 }
 
 #[tokio::test]
-async fn a_handshake_that_fails_keeps_its_permit_until_the_server_has_closed() {
+async fn failed_handshake_keeps_its_permit_until_the_server_closes() {
     let server = TlsServer::start(Act::Refuse).await;
     let client = client(&[&server], &limiter(1));
     for _ in 0..4 {
@@ -234,7 +234,7 @@ async fn a_close_notify_is_not_the_end_of_the_connection() {
 }
 
 #[tokio::test]
-async fn connects_that_are_given_up_at_any_time_keep_the_limit() {
+async fn cancelled_tls_connects_stay_within_the_limit() {
     let server = TlsServer::start(Act::Answer).await;
     // Each call has a connect of its own.
     let client = Client::builder(TokioExecutor::new())
@@ -317,7 +317,7 @@ async fn tunnelled(
 }
 
 #[tokio::test]
-async fn the_limit_stands_under_a_proxys_tunnel_and_tls_above_both() {
+async fn limit_works_below_a_proxy_tunnel_and_tls() {
     let server = TlsServer::start(Act::Answer).await;
     let (client, counts) = tunnelled(&[&server], true).await;
     for _ in 0..4 {
@@ -332,7 +332,7 @@ async fn the_limit_stands_under_a_proxys_tunnel_and_tls_above_both() {
 
 /// One tunnel at a time, as the proxy counts them.
 #[tokio::test]
-async fn a_tunnel_that_is_refused_or_ends_keeps_its_permit_until_the_proxy_has_closed() {
+async fn ended_tunnel_keeps_its_permit_until_the_proxy_closes() {
     let mut seen = Vec::new();
     let ends = [
         (false, Act::Answer),

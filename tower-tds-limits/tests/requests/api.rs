@@ -20,7 +20,7 @@ fn assert_unpin<T: Unpin>() {}
 fn assert_static_error<T: std::error::Error + Send + Sync + Unpin + 'static>() {}
 
 #[test]
-fn auto_traits_follow_what_is_inside() {
+fn public_types_have_the_required_auto_traits() {
     assert_send_sync::<Limiter>();
     assert_send_sync::<Limits>();
     assert_send_sync::<RequestLimit<()>>();
@@ -41,7 +41,7 @@ fn auto_traits_follow_what_is_inside() {
 }
 
 #[test]
-fn whole_stacks_cross_threads_and_are_cloned() {
+fn detached_stack_is_clone_send_and_sync() {
     type Legacy = Client<ConnectionLimit<HttpConnector>, String>;
     assert_a_stack::<_, RequestLimit<Legacy, ReadStatus, Detached>>(Request::new(String::new()));
 }
@@ -64,7 +64,7 @@ fn a_limited_service_can_be_boxed_with_its_clones() {
 }
 
 #[test]
-fn a_limiter_can_be_made_and_shown_outside_a_runtime() {
+fn limiter_is_created_and_formatted_outside_a_runtime() {
     let five = NonZeroU32::new(5).expect("5 is not zero");
     let limiter = Limiter::new(Limits::new(Quota::per_minute(five)).in_flight(five));
     let shown = format!("{limiter:?}");
@@ -72,7 +72,7 @@ fn a_limiter_can_be_made_and_shown_outside_a_runtime() {
 }
 
 #[test]
-fn an_inner_error_shows_through_once() {
+fn inner_error_is_displayed_and_boxed_unwrapped() {
     let error = Error::Inner(io::Error::other("the cable is out"));
     assert_eq!(error.to_string(), "the cable is out");
     let boxed = BoxError::from(error);
@@ -83,7 +83,7 @@ fn an_inner_error_shows_through_once() {
 }
 
 #[test]
-fn the_default_is_the_contract() {
+fn default_limits_match_the_contract() {
     let limits = Limits::default();
     let [quota] = limits.quotas() else {
         panic!("one quota");

@@ -56,7 +56,7 @@ async fn at_its_deadline<T>(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_ends_each_wait_with_its_cause_and_sends_nothing() {
+async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
     let quick = || Scripted::new(ms(20), |_| Answer::ok());
     // The inner service is not ready.
     let limited = Limited::before(quick());
@@ -141,7 +141,7 @@ async fn a_deadline_while_the_client_connects_sends_nothing() {
 
 /// Sends at its second poll, as a client whose connection was made meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_polled_after_its_deadline_sends_nothing() {
+async fn call_polled_after_its_deadline_is_not_sent() {
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
     let connects = service_fn(move |request: Request<Empty<Bytes>>| {
@@ -168,7 +168,7 @@ async fn a_call_that_is_polled_after_its_deadline_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_at_or_after_a_deadline() {
+async fn call_made_at_its_deadline_is_not_sent() {
     let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let call = service.oneshot(request_until(Instant::now()));
@@ -178,7 +178,7 @@ async fn nothing_is_sent_at_or_after_a_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_for_a_response_counts_from_the_sending() {
+async fn answer_timeout_starts_when_the_request_is_sent() {
     for connects_for in [ms(0), ms(400), secs(3), ms(3_700)] {
         let limiter = Limiter::new(Limits::default());
         let layer = RequestLimitLayer::new(limiter).answer_timeout(secs(1));
@@ -200,7 +200,7 @@ async fn a_response_within_its_time_is_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_beyond_the_most_that_may_wait_are_rejected_and_not_sent() {
+async fn calls_beyond_max_waiting_are_rejected_unsent() {
     let limited = Limited::new(
         Limits::default().in_flight(NonZeroU32::MIN),
         Scripted::new(secs(1), |_| Answer::ok()),
@@ -222,7 +222,7 @@ async fn calls_beyond_the_most_that_may_wait_are_rejected_and_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_for_readiness_count_among_those_that_may_wait() {
+async fn waits_for_readiness_count_toward_max_waiting() {
     let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));
     let full = ConcurrencyLimit::new(limited.service.clone(), 0);
     let layer = RequestLimitLayer::new(limited.limiter.clone()).max_waiting(1);
@@ -235,7 +235,7 @@ async fn waiters_for_readiness_count_among_those_that_may_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_that_comes_at_the_deadline_is_returned() {
+async fn response_at_the_deadline_is_returned() {
     let limited = Limited::before(Scripted::new(secs(2), |_| Answer::ok()));
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let response = service.oneshot(request_until(Instant::now() + secs(2)));

@@ -10,7 +10,7 @@ use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 use crate::service::{Answer, Scripted, request};
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_thousand_calls_dropped_at_random_leave_nothing_behind() {
+async fn randomly_dropped_calls_leave_no_permit_and_no_waiter() {
     let limiter = Limiter::new(Limits::default().lost_after(Duration::from_millis(200)));
     let mut answers = fastrand::Rng::with_seed(5);
     let service = Scripted::new(Duration::from_millis(30), move |_| {

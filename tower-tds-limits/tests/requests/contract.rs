@@ -1,9 +1,9 @@
 //! The `Service` contract: the readied instance is the one called, and readiness is given back.
 
+mod bodies;
 mod connect;
-mod every;
 mod probe;
-mod torn;
+mod services;
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -62,7 +62,7 @@ async fn the_readied_instance_is_the_one_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inner_readiness_error_is_passed_on_and_takes_no_permit() {
+async fn inner_readiness_error_is_returned_and_takes_no_permit() {
     let probe = Probe::new();
     probe.fail_readiness();
     let limiter = limiter(1);
@@ -76,7 +76,7 @@ async fn an_inner_readiness_error_is_passed_on_and_takes_no_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_too_long_is_told_by_the_future() {
+async fn max_wait_error_is_returned_by_the_response_future() {
     let probe = Probe::new();
     let limits = per_second(1).max_wait(Duration::from_millis(300));
     let mut service = limited(&Limiter::new(limits), &probe);
@@ -99,7 +99,7 @@ async fn a_wait_that_is_too_long_is_told_by_the_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_behind_responses_that_nobody_reads_is_told_so() {
+async fn waiter_behind_unread_responses_times_out() {
     let limits = per_second(50).in_flight(count(3));
     let limiter = Limiter::new(limits.max_wait(Duration::from_secs(60)));
     let service = limited(&limiter, &Probe::new());
@@ -115,7 +115,7 @@ async fn whoever_waits_behind_responses_that_nobody_reads_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buffer_survives_a_hundred_waits_that_are_too_long() {
+async fn buffer_survives_a_hundred_max_wait_timeouts() {
     let probe = Probe::new();
     let limits = per_second(1).max_wait(Duration::from_millis(1));
     let limiter = Limiter::new(limits);
@@ -137,7 +137,7 @@ async fn a_buffer_survives_a_hundred_waits_that_are_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_runs_over_a_buffer_and_a_concurrency_limit() {
+async fn request_limit_runs_over_a_buffer_and_a_concurrency_limit() {
     let probe = Probe::new();
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter(5)))
@@ -152,7 +152,7 @@ async fn it_runs_over_a_buffer_and_a_concurrency_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_load_shed_refuses_is_an_inner_error() {
+async fn load_shed_rejection_is_an_inner_error() {
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter(5)))
         .load_shed()
@@ -177,7 +177,7 @@ async fn the_place_in_flight_is_held_to_the_end_of_the_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_read_to_its_end_frees_the_place_before_it_is_dropped() {
+async fn body_read_to_its_end_frees_the_place_once() {
     let limiter = limiter(50);
     let service = limited(&limiter, &Probe::new());
     // Another call is in flight: if the place were freed twice, its place would be free.
@@ -207,7 +207,7 @@ async fn a_body_without_content_frees_the_place_with_the_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_call_at_any_poll_gives_everything_back() {
+async fn call_dropped_at_any_poll_leaves_only_sent_permits() {
     for polls in 0..8 {
         let limiter = limiter(1);
         let probe = Probe::new();
@@ -228,7 +228,7 @@ async fn dropping_the_call_at_any_poll_gives_everything_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_request_stays_counted_until_it_can_no_longer_be() {
+async fn cancelled_request_stays_live_for_lost_after_and_the_interval() {
     let chosen = per_second(1).lost_after(Duration::from_secs(3));
     assert_eq!(held_when_cancelled(chosen).await.as_millis(), 3_000 + 1_002);
     let by_default = per_second(1);
@@ -269,7 +269,7 @@ impl<T, E> Feedback<T, E> for NeverSent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_never_sent_is_not_counted() {
+async fn unsent_requests_take_no_permit() {
     let probe = Probe::new();
     probe.fail_calls();
     let limiter = limiter(1);
@@ -289,7 +289,7 @@ async fn what_was_never_sent_is_not_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_leaves_all_open_counts_as_lost() {
+async fn unclassified_error_counts_as_lost() {
     let probe = Probe::new();
     probe.fail_calls();
     let limiter = limiter(1);
@@ -308,7 +308,7 @@ async fn an_error_that_leaves_all_open_counts_as_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_body_is_the_proof_where_that_is_asked_for() {
+async fn proof_end_frees_the_permit_after_the_body() {
     let limits = per_second(1).proof(Proof::End);
     let limiter = Limiter::new(limits);
     let service = limited(&limiter, &Probe::new());
@@ -323,7 +323,7 @@ async fn the_end_of_the_body_is_the_proof_where_that_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clones_and_layers_share_one_budget_and_no_second_holds_more() {
+async fn clones_and_layers_share_one_quota() {
     let probe = Probe::new();
     let limiter = Limiter::new(Limits::default());
     let calls: Vec<_> = (0..8)
@@ -354,7 +354,7 @@ async fn clones_and_layers_share_one_budget_and_no_second_holds_more() {
 }
 
 #[test]
-fn a_body_needs_no_clone_no_sync_and_no_unpin() {
+fn request_limit_accepts_a_body_that_is_not_send() {
     fn assert_service<S: Service<R>, R>(_: &S) {}
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter(1)))
@@ -365,7 +365,7 @@ fn a_body_needs_no_clone_no_sync_and_no_unpin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readied_services_that_are_kept_cost_nothing() {
+async fn kept_readied_services_take_no_permit() {
     let probe = Probe::new();
     let limiter = limiter(1);
     let mut kept = Vec::new();
@@ -382,7 +382,7 @@ async fn readied_services_that_are_kept_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_whose_inner_service_is_not_ready_let_others_pass_and_keep_their_places() {
+async fn calls_without_inner_readiness_keep_their_place() {
     use tower::limit::ConcurrencyLimit;
     let probe = Probe::new();
     let limiter = limiter(1);

@@ -71,7 +71,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_of_the_callers_hang_up_and_the_service_is_used_as_by_patient_ones() {
+async fn detached_calls_keep_the_rate_if_half_of_them_are_cancelled() {
     let service = || Scripted::new(ms(300), |_| Answer::ok());
     let layer = || RequestLimitLayer::new(Limiter::new(Limits::default()));
     let noticed = |seen: &Scripted| {
@@ -98,7 +98,7 @@ async fn half_of_the_callers_hang_up_and_the_service_is_used_as_by_patient_ones(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_call_is_answered_and_gives_everything_back() {
+async fn detached_call_completes_and_returns_its_permits() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(ms(300), |_| Answer::ok());
     let service = ServiceBuilder::new()
@@ -119,7 +119,7 @@ async fn a_dropped_call_is_answered_and_gives_everything_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_nobody_polled_is_dropped_as_it_is() {
+async fn unpolled_detached_call_is_dropped_unsent() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(ms(300), |_| Answer::ok());
     let mut service = ServiceBuilder::new()
@@ -133,7 +133,7 @@ async fn a_call_that_nobody_polled_is_dropped_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_never_answered_is_let_go_after_ten_seconds() {
+async fn detached_call_without_response_ends_after_ten_seconds() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(Duration::from_secs(100_000), |_| Answer::ok());
     let service = ServiceBuilder::new()
@@ -148,7 +148,7 @@ async fn a_call_that_is_never_answered_is_let_go_after_ten_seconds() {
 
 // The service hangs for a time in which the callers give up, and then recovers.
 #[tokio::test(start_paused = true)]
-async fn after_a_hang_the_rate_is_back_within_the_interval_and_the_time_of_a_lost_request() {
+async fn rate_recovers_eleven_seconds_after_a_service_hang() {
     const HANG: Duration = Duration::from_millis(1_500);
     let run = async |hang: Duration| {
         let start = Instant::now();
@@ -211,7 +211,7 @@ impl http_body::Body for Endless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_body_is_let_go() {
+async fn detached_endless_body_ends_at_256_kib() {
     let limiter = Limiter::new(Limits::default());
     let frames = Arc::new(AtomicUsize::new(0));
     let endless = service_fn({
@@ -239,7 +239,7 @@ async fn an_endless_body_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_has_its_response_leaves_no_task() {
+async fn completed_detached_call_leaves_no_task() {
     let limiter = Limiter::new(Limits::default());
     let service = RequestLimitLayer::new(limiter).detached();
     let service = service.layer(Scripted::new(ms(20), |_| Answer::ok()));
@@ -249,7 +249,7 @@ async fn a_call_that_has_its_response_leaves_no_task() {
 }
 
 #[test]
-fn outside_a_runtime_a_dropped_call_is_just_dropped() {
+fn detached_call_dropped_outside_a_runtime_ends_at_once() {
     let limiter = Limiter::new(Limits::default());
     let pending = service_fn(|_: Request<Empty<Bytes>>| {
         std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
@@ -267,7 +267,7 @@ fn outside_a_runtime_a_dropped_call_is_just_dropped() {
 
 /// Keeps the request, as a client does that has no connection yet.
 #[tokio::test(start_paused = true)]
-async fn a_dropped_call_that_was_not_sent_ends_and_gives_its_permit_back() {
+async fn unsent_call_returns_its_permit_when_dropped() {
     let limiter = Limiter::new(Limits::default());
     let connects = service_fn(async |request: Request<Empty<Bytes>>| {
         sleep(ms(50)).await;
@@ -288,7 +288,7 @@ async fn a_dropped_call_that_was_not_sent_ends_and_gives_its_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_panics_gives_its_place_back() {
+async fn panicked_detached_call_returns_its_place() {
     let limiter = Limiter::new(Limits::default());
     let panics = service_fn(|_: Request<Empty<Bytes>>| {
         std::future::poll_fn(|_| -> Poll<Result<Response<Empty<Bytes>>, Infallible>> {

@@ -103,7 +103,7 @@ async fn a_long_wait_is_logged_when_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_holds_every_body_and_waits_for_another_is_warned() {
+async fn wait_behind_held_bodies_logs_one_warning() {
     let recorded = Recorded::begin();
     let two = NonZeroU32::new(2).expect("2 is not zero");
     let limits = Limits::default().in_flight(two);
@@ -200,7 +200,7 @@ async fn refusals_are_logged_and_success_is_not() {
 
 /// `Subscriber::enabled` may read the limiter as well.
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_may_look_at_the_limiter_before_it_records_an_event() {
+async fn subscriber_can_read_the_limiter_inside_enabled() {
     let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));
     let limiter = limited.limiter.clone();
     let looks = dynamic_filter_fn(move |_, _| limiter.snapshot().granted < u64::MAX);

@@ -61,7 +61,7 @@ where
 
 /// Each call has a limiter of its own, whose live permits show whether the call counts as sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_call_that_gives_its_permit_back_was_never_sent() {
+async fn call_that_returns_its_permit_was_never_sent() {
     let seen = Seen::default();
     let server = serve(Arc::clone(&seen)).await.expect("a port");
     let connections = tokio::runtime::Builder::new_multi_thread()

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_429_pauses_every_clone_for_as_long_as_it_says() {
+async fn retry_after_of_a_429_pauses_every_clone() {
     let limited = Limited::before(Scripted::pausing(7));
     limited.calls(1).await;
     let refused = Instant::now();
@@ -31,7 +31,7 @@ async fn a_429_pauses_every_clone_for_as_long_as_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_is_used_up_for_hours_rejects_calls_at_once_and_sends_one_a_minute() {
+async fn long_pause_rejects_calls_and_sends_one_a_minute() {
     let limited = Limited::before(Scripted::refusing(
         ms(20),
         3,
@@ -63,7 +63,7 @@ async fn a_quota_that_is_used_up_for_hours_rejects_calls_at_once_and_sends_one_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_calls_are_rejected_when_the_pause_turns_out_to_last_for_hours() {
+async fn waiting_calls_are_rejected_when_a_long_pause_begins() {
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         0 => Answer::status(429),
         _ => Answer::status(429).retry_after(7_200),
@@ -85,7 +85,7 @@ async fn waiting_calls_are_rejected_when_the_pause_turns_out_to_last_for_hours()
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_queue_when_a_pause_begins_are_not_sent_into_it() {
+async fn queued_calls_are_not_sent_during_a_pause() {
     let limited = Limited::before(Scripted::new(ms(100), |n| match n {
         3 => Answer::status(429).retry_after(30),
         _ => Answer::ok(),
@@ -118,7 +118,7 @@ async fn another_credential_does_not_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_hint_of_a_later_pause_takes_the_place_of_an_earlier_one() {
+async fn later_retry_after_replaces_an_earlier_one() {
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         0 => Answer::status(429).retry_after(86_400),
         1 => Answer::status(429).retry_after(30),
@@ -138,7 +138,7 @@ async fn the_hint_of_a_later_pause_takes_the_place_of_an_earlier_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_wait_again_once_a_long_pause_is_over_and_no_other_was_told() {
+async fn calls_wait_again_after_a_long_pause_ends() {
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         0 => Answer::status(429).retry_after(100),
         1 | 2 => Answer::status(429),
@@ -153,7 +153,7 @@ async fn calls_wait_again_once_a_long_pause_is_over_and_no_other_was_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_hint_few_calls_meet_each_pause_and_the_pauses_double() {
+async fn ten_calls_probe_each_doubling_pause_without_retry_after() {
     let limited = Limited::before(Scripted::refusing(ms(300), 31, Answer::status(429)));
     let begin = Instant::now();
     assert_eq!(limited.calls(1).await, [429]);

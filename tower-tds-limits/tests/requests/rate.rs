@@ -16,7 +16,7 @@ use super::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_423_means_a_second_of_silence_for_all_and_no_rung() {
+async fn one_423_silences_all_calls_and_keeps_the_rung() {
     let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(423)));
     assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
     limited.calls(1).await;
@@ -30,14 +30,14 @@ async fn a_423_means_a_second_of_silence_for_all_and_no_rung() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_423s_of_those_in_flight_are_one_step_down() {
+async fn several_423_in_flight_cause_one_step_down() {
     let limited = Limited::before(Scripted::refusing(ms(500), 8, Answer::status(423)));
     limited.calls(8).await;
     assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_clean_minutes_lead_back_up() {
+async fn ladder_climbs_back_after_ten_clean_minutes() {
     let limited = Limited::before(Scripted::refusing(ms(20), 4, Answer::status(423)));
     limited.calls(5).await;
     advance(secs(590)).await;
@@ -52,7 +52,7 @@ async fn ten_clean_minutes_lead_back_up() {
 
 /// Reproducer for L4: a locked resource is refused whatever else is sent.
 #[tokio::test(start_paused = true)]
-async fn a_423_of_a_call_that_was_alone_leads_nowhere() {
+async fn repeated_423_of_lone_calls_keep_the_rung() {
     let limited = Limited::before(Scripted::new(ms(20), |n| {
         if n % 10 == 0 && n < 1_000 {
             Answer::status(423)
@@ -87,7 +87,7 @@ fn burstless() -> Scripted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_without_any_burst_refuses_a_few_and_then_none() {
+async fn burstless_gateway_refuses_at_most_thirteen_calls() {
     let limited = Limited::before(burstless());
     let refused = |statuses: &[StatusCode]| statuses.iter().filter(|s| **s != 200).count();
     let first = limited.calls(60).await;
@@ -99,7 +99,7 @@ async fn a_gateway_without_any_burst_refuses_a_few_and_then_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_known_to_be_strict_refuses_nothing_under_its_own_rule() {
+async fn burstless_gateway_refuses_nothing_with_burst_zero() {
     let rules = Rules::window().bucket(Burst::Of(0));
     let limited = Limited::new(Limits::default().rules(rules), burstless());
     let statuses = limited.calls(100).await;
@@ -107,7 +107,7 @@ async fn a_service_known_to_be_strict_refuses_nothing_under_its_own_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lower_limit_than_ours_is_found() {
+async fn limiter_adapts_to_a_lower_limit_of_the_service() {
     // Thirty in any second, the refused not counted.
     let mut counted: Vec<Instant> = Vec::new();
     let service = Scripted::new(ms(10), move |_| {
@@ -128,7 +128,7 @@ async fn a_lower_limit_than_ours_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_416_means_a_second_of_silence_and_no_rung() {
+async fn one_416_silences_calls_and_keeps_the_rung() {
     let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(416)));
     limited.calls(1).await;
     let refused = Instant::now();

@@ -36,7 +36,7 @@ async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_does_not_wait_is_told_when_there_will_be_a_permit() {
+async fn rejected_call_gets_a_retry_after() {
     let limited = Limited::new(
         Limits::new(Quota::per_second(NonZeroU32::MIN)),
         Scripted::new(ms(20), |_| Answer::ok()),
@@ -62,7 +62,7 @@ async fn one_who_does_not_wait_is_told_when_there_will_be_a_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_does_not_wait_passes_nobody_who_does() {
+async fn call_without_waiting_does_not_overtake_waiters() {
     let limited = Limited::new(
         Limits::default().in_flight(NonZeroU32::MIN),
         Scripted::new(secs(1), |_| Answer::ok()),
@@ -78,7 +78,7 @@ async fn one_who_does_not_wait_passes_nobody_who_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_does_not_wait_is_rejected_through_a_pause() {
+async fn call_without_waiting_is_rejected_during_a_pause() {
     let limited = Limited::before(Scripted::pausing(9));
     limited.calls(1).await;
     let shed = limited.shed();
@@ -88,7 +88,7 @@ async fn one_who_does_not_wait_is_rejected_through_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_begins_during_a_bounded_wait_does_not_lengthen_it() {
+async fn pause_during_a_wait_does_not_extend_max_wait() {
     let limited = Limited::new(
         Limits::default()
             .in_flight(NonZeroU32::MIN)

@@ -5,7 +5,7 @@ fn base(url: &str) -> Base {
 }
 
 #[test]
-fn a_path_is_put_under_the_base_byte_for_byte() {
+fn path_is_appended_to_the_base_unchanged() {
     let cases = [
         ("https://d", "/v1/bus", "https://d/v1/bus"),
         ("https://d/", "/v1/bus", "https://d/v1/bus"),
@@ -27,7 +27,7 @@ fn a_path_is_put_under_the_base_byte_for_byte() {
 }
 
 #[test]
-fn what_is_no_path_and_no_address_is_refused_with_what_to_write() {
+fn malformed_target_is_an_invalid_request() {
     for target in ["v1/bus", "", "d.example", "?a=b", "*"] {
         let resolved =
             Base::parse(target.to_owned()).and_then(|target| base("https://d").resolve(target));
@@ -51,7 +51,7 @@ fn a_base_with_a_query_is_refused() {
 }
 
 #[test]
-fn its_host_has_a_port_that_is_not_the_schemes_own() {
+fn host_omits_the_default_port_of_the_scheme() {
     let cases = [
         ("https://d", "d"),
         ("https://d:443/api", "d"),

@@ -8,7 +8,7 @@ fn asked(request: http::request::Builder) -> HeaderMap {
 }
 
 #[test]
-fn a_read_sends_the_contracts_header_word_for_word() {
+fn get_and_head_send_content_encoding_br_gzip() {
     for method in [Method::GET, Method::HEAD] {
         let headers = asked(Request::builder().method(method));
         assert_eq!(headers[CONTENT_ENCODING], "br,gzip");
@@ -17,14 +17,14 @@ fn a_read_sends_the_contracts_header_word_for_word() {
 }
 
 #[test]
-fn a_range_is_asked_for_uncoded() {
+fn range_request_accepts_only_identity_coding() {
     let headers = asked(Request::get("/").header(RANGE, "bytes=5-8"));
     assert_eq!(headers.get(CONTENT_ENCODING), None);
     assert_eq!(headers[ACCEPT_ENCODING], "identity");
 }
 
 #[test]
-fn the_coding_of_a_requests_own_body_is_its_callers_to_name() {
+fn content_encoding_of_a_post_is_not_changed() {
     let headers = asked(Request::post("/"));
     assert_eq!(headers.get(CONTENT_ENCODING), None);
     let headers = asked(Request::post("/").header(CONTENT_ENCODING, "gzip"));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn an_address_that_cannot_be_a_proxy_is_refused() {
+fn invalid_proxy_address_is_refused() {
     let target = Uri::from_static("https://data.example.org");
     for url in [
         "proxy:3128",

@@ -8,7 +8,7 @@ use super::*;
 use crate::{Client, RequestBody};
 
 #[tokio::test]
-async fn each_wait_is_named_in_plain_words() {
+async fn status_names_each_wait_cause() {
     let fake = async |_: Request<RequestBody>| {
         Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
     };

@@ -7,7 +7,7 @@ use tower_tds_limits::{Feedback, Outcome};
 use super::{BearerError, ReadError};
 
 #[test]
-fn what_the_service_answered_is_counted_whatever_it_means() {
+fn every_answered_request_is_counted() {
     let headers = HeaderMap::new();
     for status in 100..1000 {
         let status = StatusCode::from_u16(status).expect("three digits");
@@ -23,7 +23,7 @@ fn what_the_service_answered_is_counted_whatever_it_means() {
 }
 
 #[test]
-fn what_a_refusal_says_of_the_limits_is_read() {
+fn refusal_status_gives_the_limits_outcome() {
     let read = |status: u16, asked: &[(_, &'static str)], said: &[(_, &'static str)]| {
         let headers = |lines: &[(header::HeaderName, &'static str)]| {
             let lines = lines.iter().cloned();

@@ -22,7 +22,7 @@ fn secure(
 }
 
 #[tokio::test]
-async fn a_handshake_that_nobody_answers_ends_and_gives_its_permit_back() {
+async fn unanswered_handshake_times_out_and_releases_its_permit() {
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = silent.local_addr().expect("an address");
     let url = format!("https://{address}").parse().expect("an address");
@@ -84,7 +84,7 @@ async fn sockets_at(
 }
 
 #[tokio::test]
-async fn a_handshake_that_fails_keeps_its_permit_until_the_server_has_closed() {
+async fn failed_handshake_keeps_its_permit_until_the_server_closes() {
     // RFC 8446, section 6: a record of an alert, fatal, handshake_failure.
     let refused = &[21, 3, 3, 0, 2, 2, 40];
     assert_eq!(
@@ -107,7 +107,7 @@ async fn a_close_notify_is_not_the_end_of_the_connection() {
 /// arrive after its permit is free again.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_socket_gives_up_unacknowledged_requests_when_the_limiter_does() {
+async fn tcp_user_timeout_equals_lost_after() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let url = format!("http://{address}").parse().expect("an address");

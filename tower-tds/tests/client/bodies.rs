@@ -47,7 +47,7 @@ async fn body_from(server: &Server) -> ResponseBody {
 const LENGTH: &str = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
 
 #[tokio::test]
-async fn a_body_that_breaks_off_ends_by_an_error_with_what_came_and_what_was_announced() {
+async fn truncated_body_error_has_received_and_announced_lengths() {
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
     for (answer, received, came) in [
         (LENGTH, 4, " after 4 of 100 bytes"),
@@ -66,7 +66,7 @@ async fn a_body_that_breaks_off_ends_by_an_error_with_what_came_and_what_was_ann
 }
 
 #[tokio::test]
-async fn a_body_that_ends_with_its_connection_alone_is_marked() {
+async fn body_ended_by_connection_close_is_not_verifiable() {
     let body = body_of(b"HTTP/1.1 200 OK\r\n\r\nhalf, or all").await;
     assert!(!body.is_verifiable());
     let body = body.collect().await.expect("nothing tells otherwise");
@@ -74,7 +74,7 @@ async fn a_body_that_ends_with_its_connection_alone_is_marked() {
 }
 
 #[tokio::test]
-async fn a_fold_in_a_head_is_a_space() {
+async fn folded_header_line_becomes_a_space() {
     let answer = b"HTTP/1.1 200 OK\r\nx-note: folded\r\n\tonce\r\ncontent-length: 2\r\n\r\nok";
     let server = Server::start(answer).await;
     let response = get(&built(builder(&server)), server.url()).await;
@@ -87,7 +87,7 @@ async fn a_fold_in_a_head_is_a_space() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_nobody_asked_for_is_no_success() {
+async fn unrequested_upgrade_is_an_error() {
     let server = Server::start(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\n\r\n").await;
     let called = get(&built(builder(&server)), server.url()).await;
     let error = called.expect_err("2xx or 304");
@@ -95,7 +95,7 @@ async fn an_upgrade_that_nobody_asked_for_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_body_of_no_bytes_is_whole() {
+async fn empty_body_is_complete() {
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     for answer in ["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", chunks] {
         let body = body_of(answer.as_bytes()).await;
@@ -105,7 +105,7 @@ async fn a_body_of_no_bytes_is_whole() {
 }
 
 #[tokio::test]
-async fn a_body_that_goes_silent_ends_by_an_error() {
+async fn silent_body_ends_at_the_read_timeout() {
     let server = Server::start(LENGTH.as_bytes()).await;
     for (client, limit) in [
         (built(builder(&server)), 30),
@@ -152,7 +152,7 @@ async fn crowded(
 }
 
 #[tokio::test]
-async fn a_call_beyond_the_sockets_waits_for_a_download_to_end_if_it_has_time() {
+async fn call_without_a_deadline_waits_for_a_download_to_end() {
     let server = Server::start(LENGTH.as_bytes()).await;
     let (client, mut held, call) =
         crowded(&server, RetryLayer::new().deadline(Duration::MAX)).await;
@@ -171,7 +171,7 @@ async fn a_call_beyond_the_sockets_waits_for_a_download_to_end_if_it_has_time() 
 }
 
 #[tokio::test]
-async fn a_call_beyond_the_sockets_says_at_its_deadline_that_bodies_are_not_read() {
+async fn deadline_error_names_unread_bodies_as_its_wait() {
     let server = Server::start(LENGTH.as_bytes()).await;
     let (client, held, call) = crowded(&server, RetryLayer::new()).await;
     pause();

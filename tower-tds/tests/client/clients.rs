@@ -84,7 +84,7 @@ where
 
 /// The cookbook has the same three.
 #[tokio::test]
-async fn over_reqwest() {
+async fn client_layer_works_over_reqwest() {
     let server = start().await;
     let half = NonZeroU32::new(25).expect("it is not zero");
     let client = within(&server, Limits::default().in_flight(half));
@@ -106,7 +106,7 @@ async fn over_reqwest() {
 }
 
 #[tokio::test]
-async fn over_a_client_of_http2() {
+async fn client_layer_works_over_http2() {
     let server = start().await;
     let client = client(&server);
     let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
@@ -120,7 +120,7 @@ async fn over_a_client_of_http2() {
 }
 
 #[tokio::test]
-async fn over_tower_https_decompression() {
+async fn client_layer_works_over_tower_http_decompression() {
     let server = start().await;
     let client = client(&server);
     let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());

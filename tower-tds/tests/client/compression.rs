@@ -44,7 +44,7 @@ const ROLE_GZIP: &[u8] =
 const ROLE_BROTLI: &[u8] = b"\xa0\x01\x10Missing required realm role\x03";
 
 #[tokio::test]
-async fn a_coded_body_that_breaks_off_is_an_error_and_no_success() {
+async fn truncated_coded_body_is_an_error() {
     for (coding, whole) in [("gzip", GZIP), ("br", BROTLI)] {
         let text = text_of(&coded(coding, whole.len(), whole)).await;
         assert_eq!(text.expect("it is whole"), "bar", "{coding}");
@@ -67,7 +67,7 @@ async fn a_coded_body_that_breaks_off_is_an_error_and_no_success() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_in_its_coding_is_malformed() {
+async fn corrupt_coded_body_is_malformed() {
     let mut broken = GZIP.to_vec();
     broken[15] ^= 0xff;
     let error = text_of(&coded("gzip", broken.len(), &broken)).await;
@@ -77,7 +77,7 @@ async fn a_body_that_is_not_in_its_coding_is_malformed() {
 }
 
 #[tokio::test]
-async fn bytes_behind_the_coding_are_an_error_and_not_dropped() {
+async fn bytes_after_the_coded_body_are_an_error() {
     let more = b"and more".as_slice();
     // A gzip file may have several members (RFC 1952, section 2.2), and the decoder reads one.
     for (coding, whole, more) in [
@@ -96,7 +96,7 @@ async fn bytes_behind_the_coding_are_an_error_and_not_dropped() {
 }
 
 #[tokio::test]
-async fn a_body_of_no_bytes_is_whole_in_any_coding() {
+async fn empty_body_is_complete_in_any_coding() {
     for coding in ["gzip", "br"] {
         let text = text_of(&coded(coding, 0, b"")).await;
         assert_eq!(text.expect("whole"), "");
@@ -121,7 +121,7 @@ async fn a_missing_role_is_read_from_a_coded_401() {
 }
 
 #[tokio::test]
-async fn a_large_body_is_decoded_and_has_the_size_of_the_plain_one() {
+async fn decoded_large_body_equals_the_plain_one() {
     let server = tds_sim::Server::start(Config::default()).await;
     let server = server.expect("loopback has free ports");
     let builder = || {
@@ -142,7 +142,7 @@ async fn a_large_body_is_decoded_and_has_the_size_of_the_plain_one() {
 }
 
 #[tokio::test]
-async fn a_coded_body_that_was_not_asked_for_comes_as_it_is() {
+async fn unrequested_coded_body_is_returned_unchanged() {
     let server = Server::start(&coded("gzip", GZIP.len(), GZIP)).await;
     let client = builder(&server).build().expect("loopback is let through");
     let answer = client.get("/close").await.expect("a success");

@@ -141,7 +141,7 @@ async fn meets_a_closed_connection(method: &Method) -> (Result<(), Error>, Vec<u
 }
 
 #[tokio::test]
-async fn a_call_that_may_run_twice_and_met_a_closed_connection_goes_out_on_a_new_one() {
+async fn idempotent_call_on_a_closed_connection_uses_a_new_one() {
     for method in [
         Method::GET,
         Method::HEAD,
@@ -157,7 +157,7 @@ async fn a_call_that_may_run_twice_and_met_a_closed_connection_goes_out_on_a_new
 }
 
 #[tokio::test]
-async fn a_call_with_effects_that_met_a_closed_connection_is_not_sent_again() {
+async fn post_or_patch_on_a_closed_connection_is_not_retried() {
     for method in [Method::POST, Method::PATCH] {
         let (called, connections) = meets_a_closed_connection(&method).await;
         let error = called.expect_err("it may have run");
@@ -171,7 +171,7 @@ async fn a_call_with_effects_that_met_a_closed_connection_is_not_sent_again() {
     not(target_os = "linux"),
     ignore = "Linux alone says nothing to who would connect while its queue is full"
 )]
-async fn an_address_that_takes_no_connection_is_a_timeout_after_which_nothing_was_sent() {
+async fn unaccepted_connect_fails_after_30_seconds_unsent() {
     let server = Server::start(|_, _| OK).await;
     let socket = TcpSocket::new_v4().expect("a socket");
     let port = ([127, 0, 0, 1], 0).into();

@@ -96,7 +96,7 @@ fn default_limits() -> Limits {
 }
 
 #[tokio::test(start_paused = true)]
-async fn four_hundred_calls_at_once_are_each_answered_or_failed_at_two_seconds() {
+async fn each_call_is_answered_or_fails_at_its_deadline() {
     let by_layer = RetryLayer::new().deadline(TWO);
     for (place, retry) in [("layer", by_layer), ("request", RetryLayer::new())] {
         let sim = Sim::new(Config::default());
@@ -143,7 +143,7 @@ async fn four_hundred_calls_at_once_are_each_answered_or_failed_at_two_seconds()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_token_endpoint_costs_two_seconds_and_no_data_call() {
+async fn silent_token_endpoint_fails_calls_at_their_deadline() {
     let mut config = Config::default();
     let silent = TokenFault::Slow(Duration::from_secs(100_000));
     config
@@ -190,7 +190,7 @@ async fn the_error_for_a_silent_token_endpoint_names_its_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_drip_and_hold_all_places_cost_two_seconds() {
+async fn calls_behind_dripping_bodies_fail_at_their_deadline() {
     let mut config = Config::default();
     let drip = DataFault::Drip(Duration::from_secs(29));
     config.faults.data.push(Scripted::new(drip, When::Always));
@@ -212,7 +212,7 @@ async fn bodies_that_drip_and_hold_all_places_cost_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_404_whose_body_hangs_is_a_404_within_any_deadline_and_sent_once() {
+async fn hanging_404_body_gives_not_found_within_any_deadline() {
     for ms in [50, 200, 900, 2_000] {
         let mut config = Config::default();
         let stall = DataFault::Stall(Duration::from_secs(100_000));
@@ -251,7 +251,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
+async fn refused_call_without_a_new_token_ends_at_its_deadline() {
     let sim = Sim::new(Config::default());
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new(sim.client_id(), sim.client_secret());
@@ -289,7 +289,7 @@ async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_waits_for_another_token_ends_with_it_within_its_timeout() {
+async fn refused_call_is_retried_with_a_late_token() {
     let sim = Sim::new(Config::default());
     let stack = stack!(sim, default_limits(), RetryLayer::new());
     revoked(&stack, &sim, Duration::from_millis(1_500)).await;
@@ -301,7 +301,7 @@ async fn an_attempt_that_waits_for_another_token_ends_with_it_within_its_timeout
 }
 
 #[tokio::test]
-async fn over_sockets_no_call_begins_after_its_deadline() {
+async fn no_call_over_sockets_begins_after_its_deadline() {
     let server = Server::start(Config::default()).await.expect("free ports");
     let credentials = Credentials::new(server.client_id(), server.client_secret());
     let client = Client::builder(
@@ -339,7 +339,7 @@ async fn over_sockets_no_call_begins_after_its_deadline() {
 }
 
 #[test]
-fn a_call_that_is_made_outside_a_runtime_begins_where_it_is_polled() {
+fn call_made_without_a_runtime_runs_where_it_is_polled() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -30,7 +30,7 @@ fn value(text: &str) -> HeaderValue {
 }
 
 #[test]
-fn a_wait_means_the_same_to_all_who_read_one() {
+fn errors_and_limits_read_retry_after_as_listed() {
     for row in rows(include_str!("hints/retry-after.txt")) {
         let [date, asked, seconds] = row[..] else {
             unreachable!("three cells in {row:?}")
@@ -61,7 +61,7 @@ fn a_wait_means_the_same_to_all_who_read_one() {
 }
 
 #[test]
-fn a_challenge_means_the_same_to_all_who_read_one() {
+fn errors_and_token_layer_read_challenges_as_listed() {
     for row in rows(include_str!("hints/challenges.txt")) {
         let [challenge, meaning] = row[..] else {
             unreachable!("two cells in {row:?}")

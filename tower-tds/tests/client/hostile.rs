@@ -176,7 +176,7 @@ fn measured(attack: Attack) -> (Kind, u64) {
 }
 
 #[test]
-fn each_attack_ends_in_a_typed_error_within_the_deadline_and_little_memory() {
+fn each_attack_ends_in_its_error_with_little_memory() {
     LazyLock::force(&BOMB);
     for (attack, kind) in [
         (Attack::Silence, Kind::Timeout),

@@ -29,7 +29,7 @@ async fn get(client: &Client, url: &str) -> Result<ResponseBody, Error> {
 }
 
 #[tokio::test]
-async fn a_quota_that_is_used_up_is_told_as_such_also_where_it_is_known_before() {
+async fn exhausted_quota_fails_later_calls_without_a_request() {
     for wait in ["7200", "90"] {
         let answer = format!(
             "HTTP/1.1 429 Too Many Requests\r\nretry-after: {wait}\r\ncontent-length: 0\r\n\r\n"
@@ -48,7 +48,7 @@ async fn a_quota_that_is_used_up_is_told_as_such_also_where_it_is_known_before()
 }
 
 #[tokio::test]
-async fn a_call_that_got_no_socket_in_time_is_told_that_it_was_kept_back() {
+async fn call_without_a_socket_in_time_is_a_limit_timeout() {
     let server = Server::start(b"").await;
     let data = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", data.local_addr().expect("an address"));

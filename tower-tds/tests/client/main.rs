@@ -5,14 +5,17 @@
     reason = "a surprise in a test is a failed test"
 )]
 
+mod api;
 mod bodies;
+mod body_timeouts;
 mod clients;
+mod compile_errors;
 mod compression;
 mod connections;
 mod deadline;
-mod first_minute;
-mod front;
-mod hangs;
+mod error_texts;
+mod fairness;
+mod first_run;
 mod hints;
 mod hostile;
 mod limits;
@@ -20,17 +23,14 @@ mod log;
 mod memory;
 mod one_layer;
 mod order;
-mod others;
-mod read;
-mod refused;
+mod refused_tokens;
+mod request_bodies;
 mod secrets;
-mod seen;
-mod sends;
 mod server;
 mod shutdown;
-mod texts;
+mod stack;
+mod stalls;
+mod telemetry;
 mod tokens;
 mod transport;
 mod troubles;
-mod whole;
-mod wrong_orders;

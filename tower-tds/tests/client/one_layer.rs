@@ -59,7 +59,7 @@ fn get(server: &Server, path: &str) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn over_hyper_utils_client_it_is_the_whole_stack() {
+async fn tds_layer_over_hyper_util_is_the_whole_stack() {
     let (server, tds, http) = setup().await;
     let service = ServiceBuilder::new().layer(tds).service(http);
     let mut calls = JoinSet::new();
@@ -88,7 +88,7 @@ async fn over_hyper_utils_client_it_is_the_whole_stack() {
 }
 
 #[tokio::test]
-async fn it_goes_under_towers_own_layers_and_into_a_box() {
+async fn tds_layer_works_under_tower_layers_and_boxed() {
     let (server, tds, http) = setup().await;
     let service = ServiceBuilder::new()
         .buffer(10)
@@ -103,7 +103,7 @@ async fn it_goes_under_towers_own_layers_and_into_a_box() {
 }
 
 #[tokio::test]
-async fn it_goes_over_any_service_of_requests() {
+async fn tds_layer_works_over_any_request_service() {
     let (server, tds, _) = setup().await;
     let asked = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&asked);
@@ -129,7 +129,7 @@ async fn it_goes_over_any_service_of_requests() {
 }
 
 #[tokio::test]
-async fn an_error_answer_leaves_its_socket_to_the_token() {
+async fn refused_call_releases_its_socket_for_the_token_request() {
     let one = std::num::NonZeroU32::MIN;
     let limits = Limits::default().connections(one).in_flight(one);
     let (server, tds, http) = within(limits, 0).await;

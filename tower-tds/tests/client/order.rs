@@ -1,5 +1,5 @@
 //! Layers in another order that compiles: the stack still works, or a debug assertion finds it.
-//! What does not compile is in `wrong_orders.rs`.
+//! What does not compile is in `compile_errors.rs`.
 
 use std::{
     convert::Infallible,
@@ -49,7 +49,7 @@ fn get() -> Request<Full<Bytes>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_and_limits_below_classification_read_the_answers_themselves() {
+async fn token_and_limits_work_below_classification() {
     let (sim, bearer) = service();
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())

@@ -66,7 +66,7 @@ async fn head(socket: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn no_secret_and_no_token_shows_anywhere() {
+async fn no_secret_or_token_is_printed_or_logged() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()

@@ -21,7 +21,7 @@ fn client(server: &Server) -> Client {
 }
 
 #[tokio::test]
-async fn a_shutdown_takes_no_more_calls_and_waits_for_what_is_under_way() {
+async fn shutdown_refuses_calls_and_waits_for_those_in_flight() {
     let server = start().await;
     let mut faults = Faults::default();
     faults.before_head = "300ms".parse().expect("a delay");
@@ -47,7 +47,7 @@ async fn a_shutdown_takes_no_more_calls_and_waits_for_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn a_shutdown_waits_for_calls_that_sleep_or_wait_for_their_turn() {
+async fn shutdown_waits_for_calls_in_backoff_or_queue() {
     let server = start().await;
     let mut faults = Faults::default();
     let busy = DataFault::Status {
@@ -75,7 +75,7 @@ async fn a_shutdown_waits_for_calls_that_sleep_or_wait_for_their_turn() {
 }
 
 #[tokio::test]
-async fn a_shutdown_says_that_something_has_not_ended_in_time() {
+async fn shutdown_returns_false_after_its_timeout() {
     let server = start().await;
     let mut faults = Faults::default();
     faults.before_head = "30s".parse().expect("a delay");
@@ -90,7 +90,7 @@ async fn a_shutdown_says_that_something_has_not_ended_in_time() {
 }
 
 #[tokio::test]
-async fn a_shutdown_waits_for_a_token_that_nobody_waits_for_any_more() {
+async fn shutdown_waits_for_an_abandoned_token_request() {
     let server = start().await;
     let mut faults = Faults::default();
     let slow = TokenFault::Slow(Duration::from_millis(400));

@@ -59,7 +59,7 @@ async fn a_token_call_does_not_wait_for_downloads() {
 }
 
 #[tokio::test]
-async fn a_token_socket_that_dies_in_silence_keeps_no_other_token_call_waiting() {
+async fn dead_token_socket_does_not_block_the_next_token_request() {
     let endpoint = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", endpoint.local_addr().expect("an address"));
     let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
@@ -84,7 +84,7 @@ async fn a_token_socket_that_dies_in_silence_keeps_no_other_token_call_waiting()
 }
 
 #[tokio::test]
-async fn a_token_call_waits_for_its_permit_longer_than_for_its_answer() {
+async fn token_request_waits_most_of_a_minute_for_its_permit() {
     let server = Server::start(EMPTY).await;
     let five_a_minute = Limits::new(Quota::per_minute(count(5))).rules(Rules::window());
     let limits = SharedLimits::from(five_a_minute);

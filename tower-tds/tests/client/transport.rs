@@ -32,7 +32,7 @@ fn https(sim: &Sim) -> Builder {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_connector_of_ones_own_makes_all_connections_inside_of_the_limit() {
+async fn custom_connector_makes_all_connections_within_the_limit() {
     let (sim, asked) = (Sim::new(Config::default()), Asked::default());
     let (serves, notes) = (sim.clone(), Arc::clone(&asked));
     let pipes = connector(move |target: Uri| {
@@ -72,7 +72,7 @@ async fn a_connector_of_ones_own_makes_all_connections_inside_of_the_limit() {
 }
 
 #[test]
-fn settings_beside_a_connector_are_told_to_be_ignored() {
+fn build_refuses_settings_that_a_connector_ignores() {
     let sim = Sim::new(Config::default());
     let given = || https(&sim).connector(HttpConnector::new());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -133,7 +133,7 @@ fn built_with(case: &str, variables: &[(&str, &str)]) -> String {
     let mut child = Command::new(env::current_exe().expect("this test"));
     child.args([
         "--exact",
-        "transport::as_the_environment_says",
+        "transport::child_builds_a_client_from_its_environment",
         "--nocapture",
     ]);
     child.env_clear().env(CASE, case);
@@ -161,7 +161,7 @@ async fn in_the_child(case: &str) -> Result<String, BuildError> {
 }
 
 #[tokio::test]
-async fn as_the_environment_says() {
+async fn child_builds_a_client_from_its_environment() {
     if let Ok(case) = env::var(CASE) {
         match in_the_child(&case).await {
             Ok(said) => println!("SAID {said}"),
@@ -175,7 +175,7 @@ async fn as_the_environment_says() {
     any(windows, target_vendor = "apple"),
     ignore = "the platform has its own store there, whatever the variables name"
 )]
-fn roots_that_are_named_have_to_be_there() {
+fn missing_root_certificates_are_an_error() {
     let empty = env::current_exe().expect("this test, which is no PEM");
     let empty = empty.to_str().expect("its path is text");
     for file in ["/nowhere/roots.pem", empty] {
@@ -206,7 +206,7 @@ fn locked_proxy() -> (String, Arc<AtomicU32>) {
 }
 
 #[test]
-fn of_the_proxies_in_the_environment_the_right_one_is_asked() {
+fn client_uses_the_https_proxy_of_its_environment() {
     let (named, asked) = locked_proxy();
     let (other, not_asked) = locked_proxy();
     let (named, other) = (&*named, &*other);

@@ -184,7 +184,7 @@ async fn check(row: &str) {
 }
 
 #[test]
-fn each_trouble_looks_as_its_table_says() {
+fn each_failure_matches_its_row_in_the_troubles_table() {
     let table = include_str!("../../TROUBLES.md").split("\n## ").nth(2);
     let rows = table.expect("the table of failures in operation").lines();
     let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| cause |"));
@@ -207,7 +207,7 @@ fn each_trouble_looks_as_its_table_says() {
 }
 
 #[test]
-fn the_dashboard_draws_metrics_that_there_are() {
+fn dashboard_uses_only_documented_metrics() {
     let dashboard = include_str!("../../grafana.json");
     let parsed: Result<serde_json::Value, _> = serde_json::from_str(dashboard);
     assert!(parsed.is_ok_and(|dashboard| dashboard["panels"].is_array()));

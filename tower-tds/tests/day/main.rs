@@ -191,7 +191,7 @@ fn an_hour_of_faults_keeps_every_promise() {
 }
 
 #[test]
-fn a_seed_repeats_exactly() {
+fn same_seed_repeats_the_run() {
     let [first, second] = [(); 2].map(|()| format!("{:?}", run(2, HOUR / 12)));
     assert_eq!(first, second);
 }

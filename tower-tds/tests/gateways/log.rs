@@ -132,7 +132,7 @@ impl Log {
 }
 
 #[test]
-fn the_estimate_is_that_of_the_worst_alignment() {
+fn estimate_uses_the_worst_window_alignment() {
     let line = |at| Line {
         at,
         ended: at + 1,

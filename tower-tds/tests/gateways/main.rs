@@ -179,7 +179,7 @@ const fn visit((gateway, comes): (Kind, Comes)) -> Visit {
 const FEW: usize = 3 * 10;
 
 #[tokio::test]
-async fn a_stranger_behind_the_address_costs_a_few_refusals_and_no_call() {
+async fn shared_address_causes_few_refusals_and_no_lost_call() {
     tokio::join!(
         a_stranger_costs_a_few(),
         a_stranger_at_idle_sockets_costs_one_or_two()
@@ -260,7 +260,7 @@ async fn a_stranger_at_idle_sockets_costs_one_or_two() {
 
 #[tokio::test]
 #[ignore = "ten minutes; see the head of this file"]
-async fn the_whole_of_a_stranger_who_holds_half_for_ten_minutes() {
+async fn the_whole_set_loses_no_call_with_a_shared_address() {
     // nginx refuses newcomers where all are in use, and HAProxy refuses the whole address.
     let visits = [
         half(Kind::Nginx { burst: 49 }, 600, 12_300),
@@ -276,7 +276,7 @@ async fn the_whole_of_a_stranger_who_holds_half_for_ten_minutes() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_listen_to_a_416_loses_calls_to_a_stranger() {
+async fn client_that_ignores_416_loses_calls_at_a_shared_address() {
     let [one, two, three] = VISITS.map(|who| visit(who).run(load::deaf));
     let visited = tokio::join!(one, two, three);
     for seen in [visited.0, visited.1, visited.2].into_iter().flatten() {
@@ -286,7 +286,7 @@ async fn whoever_does_not_listen_to_a_416_loses_calls_to_a_stranger() {
 }
 
 #[tokio::test]
-async fn without_the_limits_each_gateway_refuses() {
+async fn gateways_refuse_calls_without_the_limits() {
     // Otherwise the tests above could not fail.
     let gateways = [
         Kind::Nginx { burst: 49 },

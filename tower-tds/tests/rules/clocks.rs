@@ -16,7 +16,7 @@ use crate::{
 const CLOCKS: [Clock; 2] = [Clock::Ticks(-500), Clock::Ticks(500)];
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_drifts_and_ticks_refuses_nothing() {
+async fn drifting_server_clock_refuses_no_request() {
     let calls = (calls() / 10).max(500);
     for clock in CLOCKS {
         for rule in [
@@ -35,7 +35,7 @@ async fn a_clock_that_drifts_and_ticks_refuses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_guard_a_slow_clock_refuses() {
+async fn slow_server_clock_exceeds_the_limit_without_a_guard() {
     // Otherwise the test above could not fail. A permit is held for the interval, one part in 2,000 of
     // it, and 1.5 ms: of 998 ms that is one second.
     let fifty = NonZeroU32::new(50).expect("50 is not zero");

@@ -20,9 +20,9 @@ mod clocks;
 mod judge;
 mod models;
 mod network;
+mod quotas;
 mod random;
 mod run;
-mod several;
 mod slow;
 mod throughput;
 
@@ -97,7 +97,7 @@ async fn sliding_logs_refuse_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sliding_logs_of_the_refused_too_refuse_nothing() {
+async fn sliding_logs_that_count_refusals_refuse_nothing() {
     default_is_accepted(Rule::SlidingLogAll).await;
 }
 
@@ -117,7 +117,7 @@ async fn buckets_of_10_refuse_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_of_requests_in_flight_refuse_nothing_where_the_end_is_the_proof() {
+async fn in_flight_counts_refuse_nothing_with_proof_at_the_end() {
     let limits = Limits::default().proof(Proof::End);
     for seen in accepted(&[Counting::of_50(Rule::InFlight)], &limits, calls()).await {
         assert!(seen.largest[0].in_flight <= 50, "{seen:?}");
@@ -125,7 +125,7 @@ async fn counts_of_requests_in_flight_refuse_nothing_where_the_end_is_the_proof(
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_of_requests_in_flight_refuse_where_the_head_is_the_proof() {
+async fn in_flight_counts_refuse_calls_with_proof_at_the_head() {
     // Or the test above could not fail.
     let counting = [Counting::of_50(Rule::InFlight)];
     let network = Network::new("0ms", "none", "1s").with_bodies();
@@ -137,7 +137,7 @@ async fn counts_of_requests_in_flight_refuse_where_the_head_is_the_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_window_alone_is_refused_where_it_promises_nothing() {
+async fn window_alone_is_refused_by_counters_and_buckets() {
     // Or the tests above could not fail.
     let limits = Limits::default().rules(Rules::window());
     let network = || Network::new("0ms", "none", "none");

@@ -127,7 +127,7 @@ impl Models {
 }
 
 #[test]
-fn the_models_see_what_is_too_much() {
+fn models_measure_the_largest_load() {
     let ms = Duration::from_millis;
     let models = || Models::new(50, ms(1_000));
     // 50 at once and 50 more after a second: no second holds more, and a counter whose window

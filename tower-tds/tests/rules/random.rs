@@ -100,7 +100,7 @@ async fn a_hundred_random_services_refuse_nothing() {
 /// The automatic burst is not proven there. In up to 50,000 calls of each service none is refused.
 /// For more calls the refusals have a bound for each service, and for all together.
 #[tokio::test(start_paused = true)]
-async fn a_hundred_random_buckets_of_ten_refuse_next_to_nothing_under_an_automatic_burst() {
+async fn automatic_burst_has_few_refusals_at_random_buckets() {
     let (mut all, mut refused) = (0, 0);
     for (seed, burst) in seeds(10) {
         let drawn = Drawn::new(seed, Rule::LeakyBucket { burst });

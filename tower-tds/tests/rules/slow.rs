@@ -17,7 +17,7 @@ fn slow(jitter: &str) -> Network {
 
 /// The automatic burst is not proven there. It keeps within the bucket in this run.
 #[tokio::test(start_paused = true)]
-async fn an_automatic_burst_is_refused_by_no_bucket_of_ten_where_answers_are_slow() {
+async fn automatic_burst_is_not_refused_at_slow_responses() {
     for jitter in WAYS {
         let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
         let calls = calls().max(20_000);
@@ -27,7 +27,7 @@ async fn an_automatic_burst_is_refused_by_no_bucket_of_ten_where_answers_are_slo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_ten_is_kept_by_proof_however_slow_the_answers_are() {
+async fn burst_of_ten_holds_at_slow_responses() {
     let limits = Limits::default().rules(Rules::default().bucket(Burst::Of(10)));
     for jitter in WAYS {
         let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];

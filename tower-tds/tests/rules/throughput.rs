@@ -17,7 +17,7 @@ const BOUNDS: [(&str, f64, f64); 5] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
+async fn throughput_is_within_one_percent_of_the_safe_bound() {
     for (jitter, window, default) in BOUNDS {
         for (rules, bound) in [(Rules::window(), window), (Rules::default(), default)] {
             let network = Network::new("10ms", jitter, "lognormal:80ms:256ms");
@@ -37,7 +37,7 @@ async fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
 const BY_THE_END: [f64; 5] = [0.898, 0.894, 0.860, 0.863, 0.888];
 
 #[tokio::test(start_paused = true)]
-async fn the_end_as_proof_costs_what_the_body_takes() {
+async fn throughput_with_proof_at_the_end_matches_its_bound() {
     for ((jitter, ..), bound) in BOUNDS.into_iter().zip(BY_THE_END) {
         let network = Network::new("10ms", jitter, "lognormal:80ms:256ms").with_bodies();
         let limits = Limits::default().rules(Rules::window()).proof(Proof::End);

@@ -26,7 +26,7 @@ fn both_headers_select_a_coding() {
 }
 
 #[test]
-fn lines_are_numbered_and_end_where_they_should() {
+fn numbered_lines_have_the_requested_length() {
     let mut text = String::new();
     Source::lines(80).read_to_string(&mut text).unwrap();
     assert_eq!(

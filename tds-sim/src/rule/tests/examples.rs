@@ -40,7 +40,7 @@ fn the_log_does_not_count_the_refused() {
 }
 
 #[test]
-fn the_log_of_all_counts_the_refused_and_forgets_them_when_they_are_a_second_old() {
+fn log_of_all_counts_refused_arrivals_for_a_second() {
     let mut meter = Rule::SlidingLogAll.meter(50, SECOND);
     assert_eq!(accepted_of(50, &mut meter, ms(0)), 50);
     assert_eq!(accepted_of(49, &mut meter, ms(600)), 0);
@@ -51,7 +51,7 @@ fn the_log_of_all_counts_the_refused_and_forgets_them_when_they_are_a_second_old
 }
 
 #[test]
-fn the_log_of_all_refuses_for_ever_at_twice_the_limit() {
+fn log_of_all_keeps_refusing_at_twice_the_limit() {
     let mut meter = Rule::SlidingLogAll.meter(50, SECOND);
     let accepted = (0..100_000).filter(|i| meter.arrive(ms(10) * *i)).count();
     assert_eq!(accepted, 50);
@@ -92,7 +92,7 @@ fn the_counter_refuses_a_fraction_over_the_limit() {
 }
 
 #[test]
-fn the_counter_begins_anew_two_windows_after_the_last_start() {
+fn counter_restarts_two_windows_after_the_last_start() {
     let mut meter = Rule::SlidingCounter.meter(50, SECOND);
     assert_eq!(accepted_of(50, &mut meter, ms(300)), 50);
     // Very little of the previous window is left, and that is enough to refuse the fiftieth.
@@ -109,7 +109,7 @@ fn the_counter_begins_anew_two_windows_after_the_last_start() {
 }
 
 #[test]
-fn the_counter_keeps_the_rhythm_of_its_first_arrival() {
+fn counter_windows_stay_aligned_to_the_first_arrival() {
     let mut meter = Rule::SlidingCounter.meter(50, SECOND);
     assert!(meter.arrive(ms(300)));
     assert_eq!(accepted_of(49, &mut meter, ms(1299)), 49);
@@ -194,7 +194,7 @@ fn a_request_does_not_end_before_it_arrived() {
 }
 
 #[test]
-fn an_earlier_time_is_read_as_the_latest_one() {
+fn earlier_time_counts_as_the_latest_one() {
     for rule in ALL {
         let mut meter = rule.meter(50, SECOND);
         assert!(meter.arrive(ms(5_000)), "{rule}");
@@ -227,7 +227,7 @@ fn extreme_arguments_do_not_panic() {
 }
 
 #[test]
-fn a_limit_of_nothing_refuses_every_arrival() {
+fn zero_limit_refuses_every_arrival() {
     for rule in ALL {
         if matches!(rule, Rule::LeakyBucket { .. }) {
             continue; // It has a burst, and one in service.
@@ -255,7 +255,7 @@ fn a_rule_is_read_back_from_its_text() {
 }
 
 #[test]
-fn an_unknown_rule_is_answered_with_all_there_are() {
+fn unknown_rule_error_lists_every_rule() {
     for text in [
         "",
         "Fixed",

@@ -59,31 +59,31 @@ fn small_limit() -> impl Strategy<Value = u32> {
 
 proptest! {
     #[test]
-    fn fixed_windows_agree_with_counting_afresh(arrivals in arrivals(), limit in small_limit()) {
+    fn fixed_window_agrees_with_its_model(arrivals in arrivals(), limit in small_limit()) {
         let model = models::decide(&arrivals, models::fixed(limit as usize));
         prop_assert_eq!(verdicts(Rule::FixedWindow, limit, &arrivals), model);
     }
 
     #[test]
-    fn the_log_agrees_with_counting_afresh(arrivals in arrivals(), limit in small_limit()) {
+    fn sliding_log_agrees_with_its_model(arrivals in arrivals(), limit in small_limit()) {
         let model = models::decide(&arrivals, models::log(limit as usize));
         prop_assert_eq!(verdicts(Rule::SlidingLog, limit, &arrivals), model);
     }
 
     #[test]
-    fn the_log_of_all_agrees_with_counting_afresh(arrivals in arrivals(), limit in small_limit()) {
+    fn sliding_log_of_all_agrees_with_its_model(arrivals in arrivals(), limit in small_limit()) {
         let model = models::decide(&arrivals, models::log_all(limit as usize));
         prop_assert_eq!(verdicts(Rule::SlidingLogAll, limit, &arrivals), model);
     }
 
     #[test]
-    fn the_counter_agrees_with_counting_afresh(arrivals in arrivals(), limit in small_limit()) {
+    fn sliding_counter_agrees_with_its_model(arrivals in arrivals(), limit in small_limit()) {
         let model = models::decide(&arrivals, models::counter(limit.into()));
         prop_assert_eq!(verdicts(Rule::SlidingCounter, limit, &arrivals), model);
     }
 
     #[test]
-    fn the_bucket_agrees_with_counting_afresh(
+    fn leaky_bucket_agrees_with_its_model(
         arrivals in arrivals(),
         limit in small_limit(),
         burst in 0..12_u32,
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn in_flight_agrees_with_counting_afresh(
+    fn in_flight_rule_agrees_with_its_model(
         events in vec((gap(), any::<proptest::sample::Index>(), any::<bool>()), 1..150),
         limit in small_limit(),
     ) {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn no_second_holds_more_accepted_arrivals_than_the_limit_of_a_log(
+    fn log_accepts_at_most_the_limit_in_any_second(
         arrivals in arrivals(),
         limit in small_limit(),
         rule in prop_oneof![Just(Rule::SlidingLog), Just(Rule::SlidingLogAll)],
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn no_aligned_window_holds_more_accepted_arrivals_than_the_limit(
+    fn fixed_window_accepts_at_most_the_limit(
         arrivals in arrivals(),
         limit in small_limit(),
     ) {
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn arrivals_proof_against_any_second_are_accepted_by_windows_and_logs(
+    fn arrivals_within_the_limit_are_accepted_by_windows_and_logs(
         arrivals in gentle_arrivals(20),
     ) {
         for rule in [Rule::FixedWindow, Rule::SlidingLog, Rule::SlidingLogAll] {
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn requests_that_end_at_once_are_in_flight_as_the_log_counts_them(
+    fn in_flight_rule_equals_the_log_for_instant_requests(
         arrivals in arrivals(),
         limit in small_limit(),
     ) {
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn the_counter_lets_at_most_the_limit_pass_in_a_window_of_the_first_arrival(
+    fn counter_accepts_at_most_the_limit_per_window(
         arrivals in arrivals(),
         limit in small_limit(),
     ) {
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn the_bucket_lets_no_span_hold_more_than_its_burst_and_the_drain(
+    fn bucket_accepts_at_most_its_burst_and_the_drain(
         arrivals in arrivals(),
         limit in small_limit(),
         burst in 0..12_u32,
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn fewer_arrivals_lose_no_acceptance_where_all_are_counted(
+    fn removing_arrivals_keeps_acceptances_in_the_log_of_all(
         arrivals in vec((gap(), any::<bool>()), 1..150),
         limit in small_limit(),
     ) {
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn a_higher_limit_never_lags_behind(arrivals in arrivals(), limit in small_limit()) {
+    fn higher_limit_accepts_at_least_as_many(arrivals in arrivals(), limit in small_limit()) {
         for rule in [Rule::FixedWindow, Rule::SlidingLog, Rule::SlidingLogAll, Rule::SlidingCounter] {
             let mut lower = 0;
             let mut higher = 0;
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn a_clock_that_stumbles_counts_as_one_that_stands(
+    fn backward_clock_reading_counts_as_the_latest_time(
         arrivals in vec((gap(), 0..300_u64), 1..100),
         limit in small_limit(),
     ) {

@@ -57,7 +57,7 @@ async fn a_reset_before_the_head_is_an_error_of_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_or_a_cut_within_a_body_comes_halfway() {
+async fn reset_and_truncate_faults_end_a_body_halfway() {
     let (sim, token) = with_token(|_| {});
     let path = "/v1/history/a?bytes=100001";
     play(&sim, "reset-body");
@@ -82,7 +82,7 @@ async fn a_reset_or_a_cut_within_a_body_comes_halfway() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_body_goes_on() {
+async fn endless_fault_sends_over_a_megabyte() {
     let (sim, token) = with_token(|_| {});
     play(&sim, "endless");
     let mut body = answer(&sim, get("/v1/live/a", &token))
@@ -105,7 +105,7 @@ async fn an_endless_body_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drip_is_a_byte_at_a_time_and_a_stall_one_pause() {
+async fn drip_pauses_at_each_byte_and_stall_once() {
     let (sim, token) = with_token(|config| config.live_bytes = 100);
     play(&sim, "drip:1s");
     let start = Instant::now();
@@ -122,7 +122,7 @@ async fn a_drip_is_a_byte_at_a_time_and_a_stall_one_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_is_so_many_statuses_in_a_row() {
+async fn status_fault_burst_repeats_in_a_row() {
     let (sim, token) = with_token(|_| {});
     play(&sim, "503:2@every:4");
     let mut statuses = Vec::new();
@@ -133,7 +133,7 @@ async fn a_burst_is_so_many_statuses_in_a_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_faults_strike_one_answer() {
+async fn two_faults_apply_to_one_response() {
     let (sim, token) = with_token(|_| {});
     let data = vec!["500".parse().unwrap(), "drip:1s".parse().unwrap()];
     sim.set_faults(Faults {
@@ -151,7 +151,7 @@ async fn two_faults_strike_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chance_follows_the_seed() {
+async fn random_faults_repeat_with_the_seed() {
     let run = async |seed| {
         let (sim, token) = with_token(|config| {
             config.seed = seed;

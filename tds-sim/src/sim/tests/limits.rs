@@ -96,7 +96,7 @@ async fn in_flight_counts_to_the_end_of_the_body_or_its_drop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_the_limit_every_request_of_the_address_is_refused() {
+async fn too_many_connections_refuse_every_request_of_the_address() {
     let (sim, token) = with_token(|config| config.connections = 2);
     let home = peer("10.0.0.1:1");
     let (first, _second) = (sim.connect(home), sim.connect(peer("10.0.0.1:2")));
@@ -148,7 +148,7 @@ async fn busy_connections_are_those_with_a_request_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_checks_come_in_their_order() {
+async fn checks_run_in_their_documented_order() {
     // Everything is wrong at once; then, from the outside in, one thing after the other is right.
     let (sim, token) = with_token(|config| {
         config.connections = 0;
@@ -190,7 +190,7 @@ async fn answer_of(sim: Sim, token: String) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_counted_after_its_way_there() {
+async fn call_is_counted_after_the_delay_before_counting() {
     let (sim, token) =
         with_token(|config| config.faults.before_counting = "300ms".parse().unwrap());
     let start = Instant::now();
@@ -210,7 +210,7 @@ async fn a_call_is_counted_after_its_way_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_given_up_before_its_head_is_unanswered() {
+async fn call_cancelled_before_its_head_is_aborted() {
     let (sim, token) = with_token(|config| config.faults.before_head = "10s".parse().unwrap());
     let waiting = tokio::spawn(answer_of(sim.clone(), token));
     tokio::task::yield_now().await;

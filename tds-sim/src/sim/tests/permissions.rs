@@ -66,7 +66,7 @@ async fn tokens_in_the_wrong_shape_are_invalid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_dies_with_its_lifetime() {
+async fn expired_token_gets_401() {
     let (sim, token) = with_token(|config| config.expires_in = 60);
     assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 200);
     advance(Duration::from_secs(61)).await;
@@ -74,7 +74,7 @@ async fn a_token_dies_with_its_lifetime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_ledger_has_the_generation_of_a_token_if_it_was_valid() {
+async fn ledger_records_the_generation_of_valid_tokens() {
     let (sim, token) = with_token(|_| {});
     let second = sim.token(sim.client_id()).unwrap();
     for token in [&*second, &token, "none"] {
@@ -166,7 +166,7 @@ async fn a_slash_is_escaped_as_kong_escapes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_is_404_and_what_cannot_be_done_405() {
+async fn unknown_path_gets_404_and_wrong_method_gets_405() {
     let (sim, token) = with_token(|_| {});
     for path in ["/", "/v1/live/", "/v1/live/a/b", "/v2/live/a"] {
         assert_eq!(status(&sim, get(path, &token)).await, 404, "{path}");
@@ -179,7 +179,7 @@ async fn what_is_not_there_is_404_and_what_cannot_be_done_405() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_a_body_is_complete_with_its_head() {
+async fn empty_response_is_complete_with_its_head() {
     let (sim, _) = with_token(|config| config.error_body = ErrorBody::Empty);
     // hyper does not poll a body that has ended.
     drop(answer(&sim, get("/v1/live/a", "wrong")).await.unwrap());
@@ -187,7 +187,7 @@ async fn an_answer_without_a_body_is_complete_with_its_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_with_the_tag_of_the_data_is_answered_304() {
+async fn matching_etag_gets_304() {
     let (sim, token) = with_token(|config| config.live_bytes = 64);
     let whole = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
     let tag = whole.headers()["etag"].clone();

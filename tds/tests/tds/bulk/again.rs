@@ -26,7 +26,7 @@ fn range(head: &str) -> Option<usize> {
 }
 
 #[tokio::test]
-async fn the_part_of_a_run_that_was_killed_is_gone_on_with_if_it_is_of_the_same_target() {
+async fn killed_run_leaves_a_part_that_its_target_resumes() {
     at_once([
         ("again-same", "/x\tx\n", None, Some(100_000)),
         ("again-other", "/other\tx\n", None, None),
@@ -97,7 +97,7 @@ async fn the_part_of_a_run_that_was_killed_is_gone_on_with_if_it_is_of_the_same_
 }
 
 #[tokio::test]
-async fn the_list_of_what_is_missing_runs_again() {
+async fn list_of_missing_files_can_be_run() {
     let bench = Bench::new("again-list", Config::default()).await;
     let list = "/v1/live/a\n/nothing/there\tday/公車\n/v1/live/c\tc.json\n";
     let run = output(bench.bulk(list, &[])).await;
@@ -142,7 +142,7 @@ async fn the_list_of_what_is_missing_runs_again() {
 
 /// Reproducer: a run without settings wrote invented data, and a run with real settings kept it.
 #[tokio::test]
-async fn a_file_is_skipped_only_if_it_came_from_the_same_url_and_service() {
+async fn file_is_skipped_only_for_the_same_url_and_service() {
     let bench = Bench::new("again-origin", Config::default()).await;
     let list = "/v1/live/bus\tbus\n";
     ended(&output(bench.bulk(list, &["--simulate"])).await, 0);
@@ -179,7 +179,7 @@ async fn a_file_is_skipped_only_if_it_came_from_the_same_url_and_service() {
 }
 
 #[tokio::test]
-async fn a_file_of_unknown_origin_is_downloaded_again_and_stays_until_then() {
+async fn file_of_unknown_origin_is_kept_until_its_download_succeeds() {
     let bench = Bench::new("again-unknown", Config::default()).await;
     let files = bench.path("files");
     fs::create_dir_all(&files).expect("a folder");

@@ -121,7 +121,7 @@ async fn unusable_lists_and_folders_are_refused_before_any_request() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_closed_costs_its_own_files_and_no_others() {
+async fn read_only_folder_fails_its_own_files_alone() {
     use std::os::unix::{
         fs::{PermissionsExt as _, chown},
         process::CommandExt as _,

@@ -22,7 +22,7 @@ fn assert_soon(bench: &Bench, run: &Output) {
 }
 
 #[tokio::test]
-async fn it_ends_when_every_token_is_refused() {
+async fn bulk_ends_when_every_token_is_refused() {
     let bench = Bench::new("bulk-refused", Config::default()).await;
     // The tokens are of another service.
     let mut config = Config::default();
@@ -45,7 +45,7 @@ async fn it_ends_when_every_token_is_refused() {
 }
 
 #[tokio::test]
-async fn it_ends_when_the_secret_is_wrong() {
+async fn bulk_ends_at_a_wrong_secret() {
     let bench = Bench::new("bulk-secret", Config::default()).await;
     let mut run = bench.bulk(&lives(400), &[]);
     run.env("TDS_CLIENT_SECRET", "wrong");
@@ -59,7 +59,7 @@ async fn it_ends_when_the_secret_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_missing_role_is_printed_once_and_the_others_arrive() {
+async fn missing_role_is_printed_once_and_other_files_arrive() {
     let mut config = Config::default();
     config.roles = vec!["live".to_owned()];
     let bench = Bench::new("bulk-role", config).await;
@@ -80,7 +80,7 @@ async fn a_missing_role_is_printed_once_and_the_others_arrive() {
 }
 
 #[tokio::test]
-async fn it_ends_when_the_quota_is_used_up_with_or_without_a_hint() {
+async fn bulk_ends_when_the_quota_is_used_up() {
     at_once([false, true], |told| async move {
         let mut config = Config::default();
         config.quota = Some(Quota::new(5, Duration::from_secs(86_400)));
@@ -101,7 +101,7 @@ async fn it_ends_when_the_quota_is_used_up_with_or_without_a_hint() {
 
 #[tokio::test]
 #[ignore = "10 s"]
-async fn it_ends_by_each_hint_that_the_quota_is_used_up_for_long() {
+async fn bulk_ends_at_each_form_of_a_long_quota_hint() {
     let ways = [
         "retry-after: 86400",
         "retry-after: Fri, 31 Dec 2099 23:59:59 GMT",
@@ -151,7 +151,7 @@ async fn a_quota_that_is_used_up_after_each_pause_ends_the_job_within_ten_second
 }
 
 #[tokio::test]
-async fn a_small_plan_takes_its_windows_and_all_arrives() {
+async fn small_quota_takes_several_windows_and_all_files_arrive() {
     let mut config = Config::default();
     config.quota = Some(Quota::new(12, Duration::from_secs(2)));
     config.retry_after = true;
@@ -165,7 +165,7 @@ async fn a_small_plan_takes_its_windows_and_all_arrives() {
 }
 
 #[tokio::test]
-async fn it_waits_for_the_quota_with_wait_quota() {
+async fn wait_quota_waits_for_the_quota() {
     let bench = Bench::new("bulk-wait", Config::default()).await;
     let gone = "retry-after: 1\r\nx-ratelimit-remaining-day: 0\r\ncontent-length: 0\r\n";
     let upstream = Upstream::start(move |_, nth| match nth {
@@ -185,7 +185,7 @@ async fn it_waits_for_the_quota_with_wait_quota() {
 }
 
 #[tokio::test]
-async fn an_unreachable_service_is_an_exit_code_of_its_own() {
+async fn unreachable_service_has_its_own_exit_code() {
     let bench = Bench::new("bulk-nobody", Config::default()).await;
     let mut run = bench.bulk("/a\n/b\n", &[]);
     run.env("TDS_BASE_URL", "http://127.0.0.1:1");
@@ -195,7 +195,7 @@ async fn an_unreachable_service_is_an_exit_code_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_short_429_beside_slow_heads_is_not_the_end_of_the_quota() {
+async fn short_429_beside_slow_heads_does_not_end_bulk() {
     let bench = Bench::new("bulk-slow-429", Config::default()).await;
     let upstream = Upstream::start(|_, nth| {
         if nth == 0 {
@@ -216,7 +216,7 @@ async fn a_short_429_beside_slow_heads_is_not_the_end_of_the_quota() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_while_its_successor_is_late_does_not_end_it() {
+async fn refused_token_with_a_late_successor_does_not_end_bulk() {
     let bench = Bench::new("bulk-late-token", Config::default()).await;
     let run = piped(bench.bulk(&lives(120), &[]));
     bench.seen(|seen| seen.complete >= 50).await;

@@ -15,7 +15,7 @@ use crate::{
 /// one of three runs has to be as quick. No run has a refusal.
 #[tokio::test]
 #[ignore = "20 s, and three times that beside other work"]
-async fn a_thousand_files_take_what_the_limit_makes_them_take() {
+async fn a_thousand_files_take_as_long_as_the_limit_requires() {
     let mut took = Vec::new();
     while took.len() < 3
         && took
@@ -95,7 +95,7 @@ async fn eighty_large_bodies_take_little_memory() {
 
 #[tokio::test]
 #[ignore = "a minute and a half"]
-async fn a_quota_that_is_used_up_for_a_minute_is_waited_for_with_each_hint() {
+async fn bulk_waits_a_minute_for_the_quota_at_each_hint() {
     let mut runs = JoinSet::new();
     for (number, told) in [
         "retry-after: 60",

@@ -26,7 +26,7 @@ fn turn(stamp: &Path) -> SystemTime {
 }
 
 #[tokio::test]
-async fn some_in_a_row_and_forty_at_once_request_one_token() {
+async fn starts_in_a_row_and_forty_at_once_request_one_token() {
     let mut config = Config::default();
     // Each start waits for its turn and then sends. On a machine that stalls, late requests come together.
     config.rate = 1_000;
@@ -55,7 +55,7 @@ async fn some_in_a_row_and_forty_at_once_request_one_token() {
 
 // Reproducer for starts that each waited a second, the interval of the limits, before their call.
 #[tokio::test]
-async fn a_start_does_not_wait_for_an_interval_of_the_limits() {
+async fn start_does_not_wait_for_an_interval_of_the_limits() {
     let bench = Bench::new("get-soon", Config::default()).await;
     for _ in 0..6 {
         assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
@@ -68,7 +68,7 @@ async fn a_start_does_not_wait_for_an_interval_of_the_limits() {
 }
 
 #[tokio::test]
-async fn a_start_waits_for_the_turns_of_those_before_it() {
+async fn start_waits_for_earlier_starts() {
     let bench = Bench::new("get-turn", Config::default()).await;
     assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
     let stamp = stamp(&bench);
@@ -94,7 +94,7 @@ async fn a_start_waits_for_the_turns_of_those_before_it() {
 }
 
 #[tokio::test]
-async fn the_deadline_bounds_the_wait_for_files_that_another_holds() {
+async fn deadline_bounds_the_wait_for_locked_files() {
     let bench = Bench::new("get-lock", Config::default()).await;
     assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
     // The files are locked by a process that hangs. If only the token's lock is held, no new token is needed.

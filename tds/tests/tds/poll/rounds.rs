@@ -44,7 +44,7 @@ async fn a_late_feed_is_not_requested_twice_and_skips_rounds() {
 }
 
 #[tokio::test]
-async fn an_interrupt_in_the_middle_of_an_answer_leaves_the_old_file() {
+async fn interrupt_during_a_response_leaves_the_old_file() {
     at_once(["-INT", "-TERM", "-HUP"], |sent| async move {
         let bench = Bench::new(&format!("poll-middle{sent}"), Config::default()).await;
         let file = bench.path("files/day");
@@ -91,7 +91,7 @@ async fn a_feed_that_fails_is_requested_less_often_and_the_others_are_not() {
 }
 
 #[tokio::test]
-async fn a_feed_without_its_role_is_requested_once_and_ends_the_job_if_it_is_the_last() {
+async fn feed_without_its_role_is_requested_once() {
     let mut config = Config::default();
     config.roles = vec!["live".to_owned()];
     let bench = Bench::new("poll-role", config).await;

@@ -25,7 +25,7 @@ const BAD_CREDENTIALS: &str = "Invalid client or Invalid client credentials";
 
 /// The bodies with an error and its description.
 #[test]
-fn every_refusal_of_keycloak_is_a_refusal() {
+fn keycloak_refusals_are_classified_as_rejected() {
     // By release: 20 and later, 9 to 19, earlier.
     for (status, code, description) in [
         (403, "invalid_request", "HTTPS required"),
@@ -94,7 +94,7 @@ fn every_refusal_of_keycloak_is_a_refusal() {
 }
 
 #[test]
-fn everything_else_has_its_class() {
+fn other_failures_are_classified_as_transient_or_wrong() {
     for case in [
         case(
             "an unknown realm, or one not imported yet",
@@ -221,7 +221,7 @@ fn everything_else_has_its_class() {
 }
 
 #[test]
-fn every_success_of_keycloak_is_one() {
+fn keycloak_token_replies_are_accepted() {
     for body in [
         r#"{"access_token":"t","expires_in":300,"refresh_expires_in":0,"token_type":"Bearer","not-before-policy":0,"scope":"profile email"}"#,
         // The client's option for small letters; a refresh token, up to 11 and by option; openid.

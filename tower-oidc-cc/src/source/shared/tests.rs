@@ -104,7 +104,7 @@ async fn a_dropped_driver_leaves_two_waiters_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_alone_ends_a_flight_whose_waiters_are_dropped() {
+async fn driver_completes_a_flight_after_its_waiters_are_dropped() {
     for turns_before in [1, 5, 20] {
         let (source, requests) = source();
         let waiters = [waiter(&source), waiter(&source)];
@@ -119,7 +119,7 @@ async fn a_driver_alone_ends_a_flight_whose_waiters_are_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_dropped_leaves_the_other_its_token() {
+async fn dropped_waiter_leaves_the_other_waiter_its_token() {
     let (source, requests) = source();
     let (first, second) = (waiter(&source), waiter(&source));
     turns(5).await;
@@ -129,7 +129,7 @@ async fn a_waiter_that_is_dropped_leaves_the_other_its_token() {
 }
 
 #[test]
-fn a_runtime_that_ends_leaves_the_next_one_a_token() {
+fn next_runtime_gets_a_token_after_the_first_ends() {
     let (source, requests) = source();
     let first = paused();
     first.block_on(async {
@@ -143,7 +143,7 @@ fn a_runtime_that_ends_leaves_the_next_one_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_after_a_dropped_one_ends_a_flight_alone() {
+async fn second_driver_completes_a_flight_without_waiters() {
     let (source, requests) = source();
     drop(waiter(&source));
     turns(5).await;
@@ -159,7 +159,7 @@ async fn a_driver_after_a_dropped_one_ends_a_flight_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_of_an_old_flight_leaves_the_new_one_alone() {
+async fn waiter_of_an_old_flight_keeps_the_new_flight() {
     let (source, _) = source();
     let enter = || source.shared.enter().unwrap().unwrap().0;
     let old = enter();
@@ -179,7 +179,7 @@ fn threads() -> Runtime {
 }
 
 #[test]
-fn a_driver_that_ends_on_threads_leaves_each_waiter_a_token() {
+fn dropped_driver_on_threads_leaves_each_waiter_a_token() {
     for spins in 0..200 {
         let (source, requests) = instant_source();
         threads().block_on(async {
@@ -198,7 +198,7 @@ fn a_driver_that_ends_on_threads_leaves_each_waiter_a_token() {
 }
 
 #[test]
-fn two_waiters_and_a_driver_on_threads_share_one_request() {
+fn three_waiters_on_threads_share_one_request() {
     for _ in 0..50 {
         let (source, requests) = instant_source();
         threads().block_on(async {

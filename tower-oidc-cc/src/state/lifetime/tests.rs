@@ -21,7 +21,7 @@ fn later(moment: Timestamp, by: Duration) -> Timestamp {
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[test]
-fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
+fn day_token_is_renewed_at_four_fifths_minus_jitter() {
     let sent = moment();
     let latest = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::Ahead, 0.0).unwrap();
     assert_eq!(latest.renew_at.left_at(sent), DAY.mul_f64(0.8));
@@ -32,7 +32,7 @@ fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
 }
 
 #[test]
-fn life_counts_from_the_send() {
+fn token_life_starts_when_the_request_is_sent() {
     let sent = moment();
     let now = later(sent, Duration::from_secs(20));
     let plan = Lifetime::plan_at(
@@ -61,7 +61,7 @@ fn life_counts_from_the_send() {
 }
 
 #[test]
-fn a_token_that_arrives_late_is_used_for_half_of_what_is_left() {
+fn late_token_is_used_for_half_of_its_remaining_life() {
     let sent = moment();
     let now = later(sent, Duration::from_secs(9));
     let plan = Lifetime::plan_at(
@@ -76,7 +76,7 @@ fn a_token_that_arrives_late_is_used_for_half_of_what_is_left() {
 }
 
 #[test]
-fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
+fn interval_varies_by_a_tenth_and_stays_below_token_life() {
     let sent = moment();
     let hours = |n: u32| Duration::from_secs(3_600) * n;
     let age = |every, life, draw| {
@@ -93,14 +93,14 @@ fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
 }
 
 #[test]
-fn on_expiry_nothing_is_renewed_ahead() {
+fn on_expiry_policy_renews_at_expiry() {
     let sent = moment();
     let plan = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::OnExpiry, 0.7).unwrap();
     assert_eq!(plan.renew_at, plan.expires_at);
 }
 
 #[test]
-fn a_thousand_processes_started_at_once_renew_apart() {
+fn renewals_of_a_thousand_processes_are_spread() {
     let sent = moment();
     for policy in [
         RefreshPolicy::Ahead,
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn lives_of_a_second_to_thirty_days_are_renewed_apart_over_a_tenth_of_them(
+    fn renewals_spread_evenly_over_a_tenth_of_the_life(
         life_s in prop_oneof![1u64..120, 120u64..86_400, 86_400u64..=30 * 86_400],
         late_ms in 0u64..100,
         draw in 0u32..999,
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn a_wall_clock_that_is_set_never_lengthens_a_life(
+    fn wall_clock_step_never_extends_a_token_life(
         life_s in 1u64..100_000,
         step_s in -100_000i64..100_000,
         draw in 0.0f64..1.0,

@@ -43,7 +43,7 @@ fn constant_refusals_spread_refreshes_over_the_hour() {
 }
 
 #[test]
-fn an_emptier_bucket_takes_more_refusals_in_a_row() {
+fn emptier_bucket_requires_more_refusals_for_a_refresh() {
     let (start, mut rule) = (start(), Refusals::default());
     let mut needed = Vec::new();
     for turn in 0..4_u64 {
@@ -61,7 +61,7 @@ fn an_emptier_bucket_takes_more_refusals_in_a_row() {
 }
 
 #[test]
-fn an_acceptance_starts_the_count_again() {
+fn acceptance_resets_the_refusal_count() {
     let (now, mut rule) = (start(), Refusals::default());
     assert!(rule.refused_at(now));
     rule.charge_at(now);
@@ -276,7 +276,7 @@ macro_rules! lasting {
 }
 
 #[test]
-fn tokens_that_die_every_five_minutes_or_later_fail_no_call() {
+fn tokens_revoked_after_five_minutes_or_later_fail_no_call() {
     for service in [
         lasting!(330),
         lasting!(20 * 60),
@@ -288,7 +288,7 @@ fn tokens_that_die_every_five_minutes_or_later_fail_no_call() {
 }
 
 #[test]
-fn tokens_that_die_sooner_cost_sixteen_requests_an_hour() {
+fn tokens_revoked_sooner_cost_at_most_sixteen_requests_an_hour() {
     for service in [lasting!(15), lasting!(60), lasting!(200)] {
         let score = worst(&service, Endpoint::Up);
         assert!(score.most_in_an_hour() <= 16, "{}", score.most_in_an_hour());
@@ -296,7 +296,7 @@ fn tokens_that_die_sooner_cost_sixteen_requests_an_hour() {
 }
 
 #[test]
-fn stray_refusals_fail_no_call_whatever_the_endpoint_does() {
+fn stray_refusals_fail_no_call_in_any_endpoint_state() {
     for stray in [secs(310), secs(1_000)] {
         let service = Service {
             bad_route: 0.0,
@@ -311,7 +311,7 @@ fn stray_refusals_fail_no_call_whatever_the_endpoint_does() {
 }
 
 #[test]
-fn constant_refusals_cost_sixteen_requests_an_hour() {
+fn constant_refusals_cost_at_most_sixteen_requests_an_hour() {
     let service = Service {
         bad_route: 0.0,
         stray: HOURS,
@@ -356,7 +356,7 @@ fn a_revocation_beside_a_bad_route_fails_fifteen_calls_at_most() {
 }
 
 #[test]
-fn a_restart_of_the_identity_server_costs_the_outage_and_one_backoff() {
+fn calls_recover_one_backoff_after_an_identity_server_restart() {
     let service = Service {
         bad_route: 0.0,
         stray: HOURS,
@@ -376,7 +376,7 @@ fn a_restart_of_the_identity_server_costs_the_outage_and_one_backoff() {
 }
 
 #[test]
-fn nodes_that_refuse_a_new_token_for_a_minute_cost_sixteen_requests_an_hour() {
+fn lagging_nodes_cost_at_most_sixteen_requests_an_hour() {
     let service = Service {
         bad_route: 0.0,
         stray: HOURS,
@@ -399,7 +399,7 @@ const REVOKED: Duration = secs(5_000);
 const ALMOST: f64 = 1.0 - f64::EPSILON;
 
 #[test]
-fn transient_failures_double_up_to_the_cap_with_full_jitter() {
+fn backoff_doubles_up_to_the_cap_with_full_jitter() {
     let mut backoff = Backoff::default();
     for expected in [1, 2, 4, 8, 16, 30, 30] {
         let wait = backoff.fail(true, None, ALMOST);
@@ -412,7 +412,7 @@ fn transient_failures_double_up_to_the_cap_with_full_jitter() {
 }
 
 #[test]
-fn a_success_starts_over() {
+fn backoff_restarts_after_a_success() {
     let mut backoff = Backoff::default();
     backoff.fail(true, None, ALMOST);
     backoff.fail(true, None, ALMOST);
@@ -421,13 +421,13 @@ fn a_success_starts_over() {
 }
 
 #[test]
-fn a_refusal_is_remembered_longer_than_any_outage() {
+fn backoff_of_a_refusal_exceeds_the_cap_of_transient_failures() {
     assert_eq!(Backoff::default().fail(false, None, 0.0), REFUSED);
     assert!(Backoff::default().fail(false, None, ALMOST) > CAP);
 }
 
 #[test]
-fn the_servers_hint_is_a_floor_with_a_cap() {
+fn retry_after_hint_is_a_floor_with_a_cap() {
     let hint = |secs| Some(Duration::from_secs(secs));
     assert_eq!(
         Backoff::default().fail(true, hint(7), 0.5),

@@ -9,7 +9,7 @@ fn first(body: &str) -> Option<String> {
 }
 
 #[test]
-fn one_sentence_comes_out_of_every_format() {
+fn every_format_gives_the_same_message() {
     for body in [
         "{\n  \"message\":\"API rate limit exceeded\",\n  \"request_id\":\"1f\"\n}",
         r#"{"message":"API rate limit exceeded"}"#,
@@ -33,7 +33,7 @@ fn one_sentence_comes_out_of_every_format() {
 }
 
 #[test]
-fn a_last_character_that_was_cut_is_left_out() {
+fn incomplete_last_character_is_left_out() {
     assert_eq!(text(b"caf\xc3"), Some("caf"));
     assert_eq!(text(b"caf\xc3 "), None);
 }
@@ -45,7 +45,7 @@ fn unescaped_quotes_of_the_template_stay_in_the_message() {
 }
 
 #[test]
-fn an_escaped_solidus_is_read_even_where_the_json_is_cut() {
+fn escaped_slash_is_unescaped_in_truncated_json() {
     assert_eq!(
         first(r#"{"message":"scope\/role: Mis"#).as_deref(),
         Some("scope/role: Mis")
@@ -53,26 +53,26 @@ fn an_escaped_solidus_is_read_even_where_the_json_is_cut() {
 }
 
 #[test]
-fn what_has_no_sentence_says_nothing() {
+fn body_without_text_gives_no_message() {
     for body in ["", " \n", "[1]", "{}", "{\"message\":7}"] {
         assert!(candidates(body).is_empty(), "{body:?}");
     }
 }
 
 #[test]
-fn problem_details_say_what_is_special_first() {
+fn problem_details_give_the_detail_before_the_title() {
     let body = r#"{"type":"about:blank","title":"Maintenance","detail":"back at noon"}"#;
     assert_eq!(candidates(body), ["back at noon", "Maintenance"]);
 }
 
 proptest! {
     #[test]
-    fn no_body_panics(body in any::<String>()) {
+    fn arbitrary_bodies_do_not_panic(body in any::<String>()) {
         candidates(&body);
     }
 
     #[test]
-    fn no_markup_panics(body in "[<>/pPtitlemsag é\"{:}]{0,80}") {
+    fn arbitrary_markup_does_not_panic(body in "[<>/pPtitlemsag é\"{:}]{0,80}") {
         candidates(&body);
     }
 }

@@ -61,7 +61,7 @@ async fn an_endless_body_is_cut_at_the_byte_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drip_is_cut_at_the_time_bound() {
+async fn dripping_body_is_cut_at_the_time_bound() {
     let start = Instant::now();
     let text = read(Drip::new(b"x", Some(Duration::from_millis(300)))).await;
     assert_eq!(text, b"xxx");
@@ -69,7 +69,7 @@ async fn a_drip_is_cut_at_the_time_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_says_nothing_is_cut_at_the_time_bound() {
+async fn silent_body_is_cut_at_the_time_bound() {
     let start = Instant::now();
     let silent = Drip::new(b"x", Some(Duration::MAX));
     assert!(read(silent).await.is_empty());
@@ -77,7 +77,7 @@ async fn a_body_that_says_nothing_is_cut_at_the_time_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn empty_frames_without_end_meet_the_byte_bound() {
+async fn endless_empty_frames_are_cut_at_the_byte_bound() {
     let mut drip = Drip::new(b"", None);
     assert!(read(&mut drip).await.is_empty());
     assert_eq!(drip.polls, MOST_BYTES);
@@ -111,6 +111,6 @@ impl Body for Breaks {
 }
 
 #[tokio::test]
-async fn the_part_of_a_body_that_breaks_off_is_read() {
+async fn failed_body_keeps_the_bytes_before_the_failure() {
     assert_eq!(read(Breaks(0)).await, b"part");
 }

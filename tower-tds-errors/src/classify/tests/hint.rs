@@ -39,7 +39,7 @@ fn is_used(status: u16, lines: &[(&str, &str)]) -> bool {
 }
 
 #[test]
-fn seconds_are_read_and_all_else_is_ignored() {
+fn retry_after_reads_seconds_and_ignores_malformed_values() {
     let secs = |n| Some(Duration::from_secs(n));
     for (value, wait) in [
         ("120", secs(120)),
@@ -91,7 +91,7 @@ fn all_three_forms_of_a_date_are_read() {
 }
 
 #[test]
-fn retry_after_wins_over_the_headers_that_count() {
+fn retry_after_precedes_the_ratelimit_headers() {
     let day = [
         ("x-ratelimit-remaining-day", "0"),
         ("ratelimit-reset", "9"),
@@ -103,7 +103,7 @@ fn retry_after_wins_over_the_headers_that_count() {
 }
 
 #[test]
-fn only_a_429_waits_for_what_the_limits_say() {
+fn ratelimit_reset_is_read_only_for_a_429() {
     for status in [401, 416, 423, 500, 503] {
         assert_eq!(of(status, &[("ratelimit-reset", "9")]), None);
         let asked = [("retry-after", "86400")];
@@ -114,7 +114,7 @@ fn only_a_429_waits_for_what_the_limits_say() {
 }
 
 #[test]
-fn a_wait_that_no_window_of_a_minute_asks_for_is_a_quota() {
+fn wait_above_one_minute_means_an_exhausted_quota() {
     for (wait, used) in [("60", false), ("61", true), ("86400", true)] {
         assert_eq!(is_used(429, &[("retry-after", wait)]), used, "{wait}");
     }
@@ -122,7 +122,7 @@ fn a_wait_that_no_window_of_a_minute_asks_for_is_a_quota() {
 
 proptest! {
     #[test]
-    fn no_value_panics(value in "[ -~]{0,40}", date in "[ -~]{0,40}") {
+    fn arbitrary_hints_do_not_panic(value in "[ -~]{0,40}", date in "[ -~]{0,40}") {
         hint(&[&value], Some(&date));
     }
 

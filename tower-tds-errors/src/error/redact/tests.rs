@@ -7,7 +7,7 @@ fn clean(text: &str) -> String {
 }
 
 #[test]
-fn the_texts_of_the_service_pass_unchanged() {
+fn service_messages_are_not_redacted() {
     for text in [
         "Access token does not have the required scope/role: Missing required realm role",
         "API rate limit exceeded for 'Minute Calls'",
@@ -30,7 +30,7 @@ fn control_and_direction_characters_are_escaped() {
 
 /// A value that only its name shows to be a secret.
 #[test]
-fn what_follows_each_name_of_the_lists_is_taken_out() {
+fn value_after_each_secret_name_is_redacted() {
     let follow = |names: &'static str, joint| {
         let names = names.split_whitespace();
         names.map(move |name| format!("sent {name}{joint}hunter and more"))
@@ -45,7 +45,7 @@ fn what_follows_each_name_of_the_lists_is_taken_out() {
 }
 
 #[test]
-fn echoed_secrets_are_taken_out() {
+fn echoed_secrets_are_redacted() {
     for text in [
         "bad header Bearer CANARY here",
         "Authorization: Basic CANARY=",
@@ -101,7 +101,7 @@ fn echoed_secrets_are_taken_out() {
 }
 
 #[test]
-fn a_long_text_is_cut_at_a_character_and_to_the_last_that_fits() {
+fn long_text_is_cut_at_the_last_character_that_fits() {
     for c in ["x", "é", "額"] {
         assert_eq!(*escaped(&c.repeat(300)), c.repeat(LONGEST));
     }
@@ -109,7 +109,7 @@ fn a_long_text_is_cut_at_a_character_and_to_the_last_that_fits() {
 
 proptest! {
     #[test]
-    fn any_text_is_cut_to_the_longest_and_bare_of_controls(text in any::<String>()) {
+    fn any_text_is_shortened_and_has_no_control_characters(text in any::<String>()) {
         for text in [escaped(&text).to_string(), clean(&text)] {
             prop_assert!(text.chars().count() <= LONGEST);
             prop_assert!(!text.chars().any(char::is_control));

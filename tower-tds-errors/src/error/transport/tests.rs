@@ -9,7 +9,7 @@ fn kind(error: &(dyn std::error::Error + 'static)) -> Kind {
 }
 
 #[test]
-fn io_errors_are_told_apart_by_their_kind() {
+fn io_errors_are_classified_by_their_kind() {
     for (io, expected) in [
         (ErrorKind::ConnectionRefused, Kind::Connect),
         (ErrorKind::NetworkUnreachable, Kind::Reset),
@@ -27,14 +27,14 @@ fn io_errors_are_told_apart_by_their_kind() {
 }
 
 #[test]
-fn words_alone_mean_nothing() {
+fn error_text_alone_is_unrecognized() {
     for words in ["timeout", "connection refused", "invalid token"] {
         assert_eq!(kind(&*BoxError::from(words)), Kind::Unrecognized);
     }
 }
 
 #[test]
-fn towers_own_errors_are_known() {
+fn tower_errors_are_classified() {
     let elapsed = tower::timeout::error::Elapsed::new();
     assert_eq!(kind(&elapsed), Kind::Timeout);
     let shed = tower::load_shed::error::Overloaded::new();
@@ -43,7 +43,7 @@ fn towers_own_errors_are_known() {
 }
 
 #[test]
-fn a_chain_that_bites_its_tail_ends() {
+fn cyclic_error_chain_terminates() {
     #[derive(Debug)]
     struct Ouroboros;
     impl std::fmt::Display for Ouroboros {

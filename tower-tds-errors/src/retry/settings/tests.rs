@@ -16,7 +16,7 @@ proptest! {
     }
 
     #[test]
-    fn sessions_are_spread_pairwise(seed: u64) {
+    fn sessions_draw_distinct_backoffs(seed: u64) {
         fastrand::seed(seed);
         // Wide, so that two sessions can only meet by sharing a sequence.
         let wide = Duration::from_nanos(u64::MAX);
@@ -39,7 +39,7 @@ fn first_draws_fill_the_whole_range_evenly() {
 }
 
 #[test]
-fn bounds_only_grow_however_late_the_attempt() {
+fn backoff_bound_never_decreases_with_attempts() {
     let (base, cap) = (Duration::from_nanos(1), Duration::from_secs(1_000_000));
     let backoff = Backoff::new(base, cap);
     let bounds = [0, 1, 2, 20, 31, 32, 33, u32::MAX].map(|n| backoff.bound(n));
@@ -47,7 +47,7 @@ fn bounds_only_grow_however_late_the_attempt() {
 }
 
 #[test]
-fn draws_do_not_pile_up_at_the_cap() {
+fn capped_backoff_draws_are_rarely_near_the_cap() {
     let ms = Duration::from_millis;
     let mut rng = Rng::with_seed(7);
     let backoff = Backoff::new(ms(100), ms(1_000));
@@ -58,7 +58,7 @@ fn draws_do_not_pile_up_at_the_cap() {
 }
 
 #[test]
-fn a_seed_repeats_all_draws() {
+fn same_seed_repeats_all_draws() {
     let run = || {
         fastrand::seed(42);
         [0, 1, 2].map(|n| Backoff::default().draw(n, &mut Rng::new()))

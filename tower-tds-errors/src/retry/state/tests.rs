@@ -51,7 +51,7 @@ fn exactly_the_retryable_kinds_are_retried() {
 }
 
 #[test]
-fn a_refused_token_is_retried_once_and_at_once() {
+fn refused_token_is_retried_once_without_a_wait() {
     let (mut state, error) = (put(7, 1), failed(Kind::InvalidToken));
     let again = after(&mut state, &error, None).unwrap();
     assert_eq!(again.wait, Duration::ZERO);
@@ -60,7 +60,7 @@ fn a_refused_token_is_retried_once_and_at_once() {
 }
 
 #[test]
-fn a_method_that_may_not_run_twice_is_retried_only_if_never_sent() {
+fn non_idempotent_method_is_retried_only_if_never_sent() {
     for kind in Kind::ALL
         .iter()
         .filter(|kind| kind.row().advice != Advice::Never)
@@ -72,7 +72,7 @@ fn a_method_that_may_not_run_twice_is_retried_only_if_never_sent() {
 }
 
 #[test]
-fn no_answer_lets_a_post_run_twice() {
+fn answered_post_is_not_retried_without_consent() {
     let hint = HeaderMap::from_iter([(http::header::RETRY_AFTER, "1".parse().unwrap())]);
     for status in [401, 408, 413, 421, 423, 425, 429, 500, 503] {
         let code = StatusCode::from_u16(status).unwrap();
@@ -88,7 +88,7 @@ fn no_answer_lets_a_post_run_twice() {
 }
 
 #[test]
-fn a_request_may_say_that_it_is_sent_once_or_may_be_sent_twice() {
+fn repeat_extension_forbids_or_allows_a_retry() {
     let of = |method, said| RetryState::of(Repeats::of(method, Some(said)));
     let mut once = of(&Method::GET, Repeat::Never);
     for kind in Kind::ALL
@@ -102,7 +102,7 @@ fn a_request_may_say_that_it_is_sent_once_or_may_be_sent_twice() {
 }
 
 #[test]
-fn each_stop_has_its_reason() {
+fn each_refused_retry_returns_its_reason() {
     let busy = failed(Kind::Unavailable);
     let second = Some(Duration::from_secs(1));
     let secs = |n| hinted(Kind::Unavailable, Duration::from_secs(n));
@@ -144,7 +144,7 @@ fn each_stop_has_its_reason() {
 }
 
 #[test]
-fn a_connection_that_may_have_been_idle_is_met_once_and_not_counted() {
+fn one_retry_after_a_reset_is_immediate_and_uncounted() {
     for kind in Kind::ALL {
         let error = failed(*kind);
         let mut last = of(&Method::GET, 7, 3);
@@ -164,7 +164,7 @@ fn a_connection_that_may_have_been_idle_is_met_once_and_not_counted() {
 }
 
 #[test]
-fn a_request_that_was_never_sent_costs_nothing() {
+fn retry_of_an_unsent_request_costs_no_budget() {
     for kind in Kind::ALL
         .iter()
         .filter(|kind| kind.row().advice != Advice::Never)
@@ -178,7 +178,7 @@ fn a_request_that_was_never_sent_costs_nothing() {
 }
 
 #[test]
-fn the_longest_wait_itself_is_slept_and_none_is_longer() {
+fn hint_up_to_the_longest_wait_is_kept() {
     let longest = Settings::default().longest_wait;
     for kind in [Kind::Throttled, Kind::Unavailable, Kind::RateExceeded] {
         for hint in [longest, longest / 2, longest - SILENCE] {
@@ -191,7 +191,7 @@ fn the_longest_wait_itself_is_slept_and_none_is_longer() {
 }
 
 #[test]
-fn the_longest_wait_holds_below_a_second_but_for_the_one_that_is_always_kept() {
+fn short_longest_wait_does_not_shorten_the_silence() {
     for longest in [Duration::from_millis(10), Duration::from_millis(500)] {
         let settings = Settings {
             longest_wait: longest,
@@ -217,7 +217,7 @@ fn the_longest_wait_holds_below_a_second_but_for_the_one_that_is_always_kept() {
 }
 
 #[test]
-fn waits_are_drawn_up_to_their_bounds_and_after_a_hint_up_to_half_of_it_more() {
+fn waits_fill_their_range_with_and_without_a_hint() {
     let ms = Duration::from_millis;
     let hint = Some(ms(1_000));
     for (kind, hint, attempt, least, most) in [
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn a_second_of_silence_follows_a_423_and_a_429_without_a_hint(attempt in 1u32..3, seed: u64) {
+    fn wait_after_423_or_429_is_at_least_a_second(attempt in 1u32..3, seed: u64) {
         for kind in [Kind::RateExceeded, Kind::Throttled] {
             let wait = wait(&mut put(seed, attempt), &failed(kind));
             prop_assert!(wait.is_ok_and(|wait| wait >= SILENCE));
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hint_that_fits_is_never_refused_and_the_attempt_after_it_fits_too(
+    fn hint_before_the_deadline_is_kept_with_time_to_retry(
         kind in kinds(), hint in 0u64..5_000, more in 1u64..5_000, seed: u64,
     ) {
         prop_assume!(kind.row().advice != Advice::Never);
@@ -286,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hint_makes_nothing_retryable(kind in kinds(), hint in 0u64..30_000) {
+    fn hint_does_not_make_a_fatal_kind_retryable(kind in kinds(), hint in 0u64..30_000) {
         let again = wait(&mut put(7, 1), &hinted(kind, Duration::from_millis(hint)));
         prop_assert_eq!(again.is_ok(), kind.row().advice != Advice::Never);
     }

@@ -17,7 +17,7 @@ fn a_sealed_value_opens_with_its_secret_and_its_key() {
 }
 
 #[test]
-fn a_value_that_was_changed_anywhere_does_not_open() {
+fn modified_sealed_value_does_not_open() {
     let value = seal().close("key", b"token").unwrap();
     for at in 0..value.len() {
         for bit in 0..8 {
@@ -32,7 +32,7 @@ fn a_value_that_was_changed_anywhere_does_not_open() {
 }
 
 #[test]
-fn no_two_values_share_a_nonce_and_no_two_keys_or_secrets_a_name() {
+fn nonces_are_unique_and_names_differ_by_key_and_secret() {
     let nonce = || seal().close("key", b"token").unwrap()[1..=NONCE].to_vec();
     assert_ne!(nonce(), nonce());
     let other = Seal::new("other").unwrap();
@@ -43,14 +43,14 @@ fn no_two_values_share_a_nonce_and_no_two_keys_or_secrets_a_name() {
 }
 
 #[test]
-fn without_a_secret_there_is_no_seal() {
+fn empty_secret_creates_no_seal() {
     assert!(Seal::new("").is_none());
 }
 
 /// A value that every release must open: it changes with the version alone. It was computed
 /// independently of this crate, from RFC 5869 and draft-irtf-cfrg-xchacha-03.
 #[test]
-fn the_format_is_that_of_version_one() {
+fn sealed_value_of_version_one_opens() {
     assert_eq!(seal().name("key"), "3c7b9531351cc252b0419562a6ea7edb");
     let value = "01000102030405060708090a0b0c0d0e0f1011121314151617\
                  49089a951c0e8a5aae1d573e007e27843ce85fe10c";

@@ -55,7 +55,7 @@ fn accept(ladder: &mut Ladder, now: Tick, times: u32) {
 }
 
 #[test]
-fn three_refusals_lead_one_rung_down_and_each_means_a_second_of_silence() {
+fn three_refusals_step_down_and_each_starts_a_silence() {
     let mut ladder = Ladder::new();
     for seconds in [5, 8, 11] {
         let now = at(seconds * SECOND);
@@ -67,7 +67,7 @@ fn three_refusals_lead_one_rung_down_and_each_means_a_second_of_silence() {
 }
 
 #[test]
-fn the_first_rung_that_would_have_withheld_the_refused_is_taken() {
+fn step_down_chooses_the_first_rung_that_prevents_the_refusals() {
     let crowd = |bunched, live| Crowd { bunched, live };
     for (crowd, rung) in [
         // The remedies in order: a small burst, one request at a time, fewer requests in a second.
@@ -85,7 +85,7 @@ fn the_first_rung_that_would_have_withheld_the_refused_is_taken() {
 
 /// Reproducer for L4: a locked resource beside one call a second.
 #[test]
-fn a_refusal_that_no_rung_would_have_withheld_leads_nowhere() {
+fn refusals_of_a_lone_request_keep_the_rung() {
     let mut ladder = Ladder::new();
     for minute in 1..500 {
         let alone = Crowd {
@@ -98,7 +98,7 @@ fn a_refusal_that_no_rung_would_have_withheld_leads_nowhere() {
 }
 
 #[test]
-fn refusals_that_are_rare_among_the_accepted_lead_nowhere() {
+fn rare_refusals_keep_the_rung() {
     let mut ladder = Ladder::new();
     for n in 1..1_000 {
         let now = at(n * 30 * SECOND);
@@ -109,7 +109,7 @@ fn refusals_that_are_rare_among_the_accepted_lead_nowhere() {
 }
 
 #[test]
-fn a_service_that_refuses_one_in_forty_is_found_by_four() {
+fn one_refusal_in_forty_steps_down_at_the_fourth() {
     let mut ladder = Ladder::new();
     let found = (1..100).find(|n| {
         let now = at(n * 2 * SECOND);
@@ -120,7 +120,7 @@ fn a_service_that_refuses_one_in_forty_is_found_by_four() {
 }
 
 #[test]
-fn refusals_of_those_already_in_flight_count_as_one_step_and_prolong_the_silence() {
+fn refusals_of_older_grants_only_extend_the_silence() {
     let mut ladder = Ladder::new();
     refuse_three(&mut ladder, at(SECOND), BURST);
     for late in 1..=40 {
@@ -133,7 +133,7 @@ fn refusals_of_those_already_in_flight_count_as_one_step_and_prolong_the_silence
 
 /// Reproducer for L4: refusals that are about something else come at every rung.
 #[test]
-fn a_rung_that_does_not_help_is_left_and_tried_again_after_a_time_that_doubles() {
+fn useless_rung_is_left_and_retried_after_doubling_delays() {
     let mut ladder = Ladder::new();
     let mut now = at(SECOND);
     let alone = Crowd {
@@ -161,7 +161,7 @@ fn a_rung_that_does_not_help_is_left_and_tried_again_after_a_time_that_doubles()
 }
 
 #[test]
-fn a_rung_on_which_a_quarter_of_the_refusals_is_left_is_kept() {
+fn rung_is_kept_if_few_refusals_remain() {
     for (answers, kept) in [(100, false), (2_000, true)] {
         let mut ladder = Ladder::new();
         accept(&mut ladder, at(SECOND), 50);
@@ -181,7 +181,7 @@ fn a_rung_on_which_a_quarter_of_the_refusals_is_left_is_kept() {
 }
 
 #[test]
-fn a_bucket_without_a_burst_that_is_slower_too_is_found_step_by_step() {
+fn serial_rung_slows_step_by_step_to_the_slowest() {
     let mut ladder = Ladder::on(Rung::Serial);
     let mut now = at(SECOND);
     let one = Crowd {
@@ -205,7 +205,7 @@ fn a_bucket_without_a_burst_that_is_slower_too_is_found_step_by_step() {
 }
 
 #[test]
-fn ten_clean_minutes_lead_one_rung_up_and_a_failed_try_doubles_them() {
+fn failed_climb_doubles_the_ten_minutes_to_the_next() {
     let mut ladder = Ladder::new();
     let mut now = at(SECOND);
     refuse_three(&mut ladder, now, BURST);
@@ -221,7 +221,7 @@ fn ten_clean_minutes_lead_one_rung_up_and_a_failed_try_doubles_them() {
 
 /// For example a stranger behind the address who sends more than the rate for a minute.
 #[test]
-fn a_storm_of_refusals_is_over_after_half_an_hour() {
+fn ladder_climbs_from_the_slowest_rung_within_35_minutes() {
     let mut ladder = Ladder::on(Rung::Slowed(SLOWEST));
     let storm = at(SECOND);
     ladder.go(storm, ladder.step);
@@ -245,7 +245,7 @@ fn a_storm_of_refusals_is_over_after_half_an_hour() {
 }
 
 #[test]
-fn a_rare_refusal_puts_off_no_climb() {
+fn rare_refusal_does_not_delay_a_climb() {
     let mut ladder = Ladder::new();
     let now = at(SECOND);
     refuse_three(&mut ladder, now, BURST);
@@ -267,7 +267,7 @@ fn the_tries_are_never_more_than_a_day_apart() {
 }
 
 #[test]
-fn the_highest_rung_leads_nowhere() {
+fn ladder_does_not_climb_above_the_highest_rung() {
     let mut ladder = Ladder::new();
     assert!(!ladder.accept(at(100_000 * MINUTES)));
     let mut careful = Ladder::on(Rung::Strict);
@@ -277,7 +277,7 @@ fn the_highest_rung_leads_nowhere() {
 }
 
 #[test]
-fn each_rung_keeps_within_what_the_one_above_does() {
+fn each_rung_has_its_own_rules_and_rate() {
     let rules = Rules::window();
     let keeps = |rung| Ladder::on(rung).keeps(fifty(), rules);
     assert_eq!(keeps(Rung::Proven), (fifty(), rules));
@@ -292,7 +292,7 @@ fn each_rung_keeps_within_what_the_one_above_does() {
 }
 
 #[test]
-fn a_burst_that_was_chosen_smaller_stays_smaller() {
+fn configured_smaller_burst_is_kept_on_a_stricter_rung() {
     let rules = Rules::window().bucket(Burst::Of(3));
     let (_, kept) = Ladder::on(Rung::Strict).keeps(fifty(), rules);
     assert_eq!(kept.bucket, Some(Burst::Of(3)));
@@ -311,7 +311,7 @@ fn a_rate_of_refusals_is_heavy_above_one_in_eight() {
 }
 
 #[test]
-fn between_a_quarter_and_a_half_of_the_refusals_a_lower_rate_is_lowered_and_other_steps_end() {
+fn partly_effective_rung_slows_further_or_is_left() {
     let above = RefusalRate {
         refused: 3,
         answered: 60,
@@ -343,7 +343,7 @@ fn between_a_quarter_and_a_half_of_the_refusals_a_lower_rate_is_lowered_and_othe
 }
 
 #[test]
-fn evidence_is_enough_at_two_and_a_half_refusals() {
+fn third_refusal_after_fifty_responses_still_steps_down() {
     let mut ladder = Ladder::new();
     assert!(!refuse(&mut ladder, at(SECOND), BURST));
     accept(&mut ladder, at(SECOND), 50);
@@ -367,7 +367,7 @@ fn the_smallest_crowd_among_the_recent_refusals_decides() {
 }
 
 #[test]
-fn smaller_bursts_come_first_while_fewer_than_twice_as_many_are_live() {
+fn small_bursts_are_chosen_if_about_half_are_bunched() {
     for (live, expected) in [(41, Rung::Strict), (42, Rung::Slowed(1))] {
         let crowd = Crowd { bunched: 20, live };
         let mut ladder = Ladder::new();

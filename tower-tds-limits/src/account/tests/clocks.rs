@@ -9,7 +9,7 @@ fn by_clock(counted: &[Duration], faster: f64) -> Vec<Duration> {
 }
 
 #[test]
-fn a_clock_that_drifts_and_ticks_sees_no_more_than_the_quota() {
+fn drifting_millisecond_clock_counts_at_most_the_quota() {
     for (name, delays) in DELAYS {
         for rules in [Rules::window(), Rules::default()] {
             let (counted, _) = counted_by_a_server(4_000, 1, rules, delays);
@@ -27,7 +27,7 @@ fn a_clock_that_drifts_and_ticks_sees_no_more_than_the_quota() {
 }
 
 #[test]
-fn without_a_guard_a_slow_clock_sees_more() {
+fn slow_clock_counts_more_without_a_guard() {
     // Or the test above could not fail. A permit is held for the interval, one part in 2,000 of
     // it, and 1.5 ms: of 998 ms that is one second.
     let unguarded = Quota::new(count(50), ms(998)).expect("an interval");

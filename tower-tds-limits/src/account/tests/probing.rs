@@ -48,7 +48,7 @@ const LONG: Duration = Duration::from_secs(if cfg!(debug_assertions) {
 });
 
 #[test]
-fn one_refusal_in_a_thousand_that_is_not_about_the_rate_costs_a_tenth_at_most() {
+fn rare_unrelated_refusals_cost_at_most_a_tenth() {
     let free = Account::new(&Limits::default());
     let (best, _) = calls_within(LONG, &mut { free }, |_| false);
     for seed in 1..=if cfg!(debug_assertions) { 1 } else { 8 } {
@@ -74,7 +74,7 @@ fn log_of(limit: usize) -> impl FnMut(Duration) -> bool {
 }
 
 #[test]
-fn a_service_that_became_stricter_is_found_by_about_ten_refusals() {
+fn stricter_service_is_found_within_sixteen_refusals() {
     for limit in [40, 30, 10] {
         let mut account = Account::new(&Limits::default());
         let (_, found) = calls_within(Duration::from_secs(9 * 60), &mut account, log_of(limit));
@@ -84,7 +84,7 @@ fn a_service_that_became_stricter_is_found_by_about_ten_refusals() {
 }
 
 #[test]
-fn each_try_of_a_rung_that_is_too_high_comes_after_twice_as_long() {
+fn failed_climbs_become_rarer() {
     let mut account = Account::new(&Limits::default());
     let mut log = log_of(30);
     let mut times = Vec::new();
@@ -124,7 +124,7 @@ fn log_with_stranger(rate: f64, seed: u64) -> impl FnMut(Duration) -> bool {
 
 /// The requests in flight at a refusal are refused together, so a step takes more than three.
 #[test]
-fn a_stranger_with_a_part_of_the_quota_is_found_by_twenty_refusals() {
+fn second_client_on_the_quota_is_found_within_twenty_refusals() {
     for rate in [15.0, 25.0, 35.0] {
         for seed in 1..=8 {
             let mut account = Account::new(&Limits::default());

@@ -18,7 +18,7 @@ fn counted_of_shares(processes: u32, delays: Delays) -> Vec<Duration> {
 }
 
 #[test]
-fn shares_are_together_safe_against_every_way_of_counting_under_any_delays() {
+fn fixed_shares_together_stay_within_every_rule() {
     for processes in [2, 4, 11] {
         for (name, delays) in DELAYS {
             let counted = counted_of_shares(processes, delays);
@@ -58,7 +58,7 @@ impl Fleet {
 }
 
 #[test]
-fn shares_that_move_are_together_within_every_rule_under_any_delays() {
+fn moving_shares_together_stay_within_every_rule() {
     for (name, delays) in DELAYS {
         for seed in 1..=2 {
             let counted = counted_while_shares_move(seed, delays);
@@ -135,7 +135,7 @@ fn counted_while_shares_move(seed: u64, delays: Delays) -> Vec<Duration> {
 }
 
 #[test]
-fn an_empty_share_grants_nothing_and_none_grants_after_its_time() {
+fn empty_or_ended_share_grants_nothing() {
     let now = Instant::now();
     let until = now + ms(500);
     let mut account = Account::new(&Limits::default());
@@ -173,7 +173,7 @@ fn an_empty_share_grants_nothing_and_none_grants_after_its_time() {
 }
 
 #[test]
-fn a_share_is_over_when_the_machine_was_suspended() {
+fn suspended_machine_is_detected_while_a_share_is_held() {
     let now = Instant::now();
     let mut account = Account::new(&Limits::default());
     let share = Share {

@@ -61,7 +61,7 @@ fn assert_near(share: f64, bound: f64, what: &str) {
 }
 
 #[test]
-fn the_default_is_as_fast_as_the_study_whatever_the_service_takes() {
+fn default_throughput_matches_the_simulated_optimum_at_each_service_time() {
     let rows = [
         (20, 0.920, 0.868),
         (80, 0.849, 0.813),

@@ -78,7 +78,7 @@ fn a_permit_that_lingers_is_back_after_a_second() {
 }
 
 #[test]
-fn a_lower_limit_leaves_open_sockets_and_a_higher_one_opens_at_once() {
+fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
     let now = Instant::now();
     let mut connections = connections(4);
     assert_eq!(fill(&mut connections, now), 3);
@@ -100,7 +100,7 @@ fn a_lower_limit_leaves_open_sockets_and_a_higher_one_opens_at_once() {
 }
 
 #[test]
-fn a_416_silences_for_a_second_and_lowers_the_limit_by_a_sixth_for_ten_minutes() {
+fn one_416_silences_and_lowers_the_limit_by_a_sixth() {
     let start = Instant::now();
     let mut connections = connections(60);
     connections.refused(start);
@@ -133,7 +133,7 @@ fn each_further_416_lowers_the_limit_again() {
 }
 
 #[test]
-fn a_416_does_not_lower_a_limit_that_more_open_sockets_exceed() {
+fn repeated_416_with_sockets_over_the_limit_lowers_it_once() {
     let mut now = Instant::now();
     let mut connections = connections(60);
     assert_eq!(fill(&mut connections, now), 59);
@@ -146,7 +146,7 @@ fn a_416_does_not_lower_a_limit_that_more_open_sockets_exceed() {
 
 proptest! {
     #[test]
-    fn the_limit_holds_and_is_whole_again(
+    fn connection_limit_holds_and_recovers_after_ten_minutes(
         most in 1_u32..10,
         steps in vec((0_u32..6, 0_u64..2_000), 1..200),
     ) {
@@ -181,7 +181,7 @@ proptest! {
 }
 
 #[test]
-fn a_socket_takes_a_lock_to_check_its_share_only_if_there_is_one() {
+fn socket_check_takes_no_lock_without_a_share() {
     let shared = Arc::new(Shared::new(Connections::new(&Limits::default())));
     let permit = ConnectionPermit::new(&shared, Line::Back);
     let before = LOCKS.get();
@@ -194,7 +194,7 @@ fn a_socket_takes_a_lock_to_check_its_share_only_if_there_is_one() {
 }
 
 #[test]
-fn a_reader_in_another_task_than_at_first_is_woken_at_the_end_of_its_share() {
+fn moved_reader_is_woken_at_the_end_of_its_share() {
     let shared = Arc::new(Shared::new(Connections::new(&Limits::default())));
     let mut permit = ConnectionPermit::new(&shared, Line::Back);
     let (mut first, mut second) = (task::spawn(()), task::spawn(()));

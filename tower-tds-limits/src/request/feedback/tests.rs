@@ -19,7 +19,7 @@ fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
 }
 
 #[test]
-fn the_contracts_statuses_are_told_apart() {
+fn each_contract_status_has_its_own_outcome() {
     assert_eq!(read(200, &[]), Outcome::Answered);
     assert_eq!(read(401, &[]), Outcome::Answered);
     assert_eq!(read(503, &[]), Outcome::Answered);
@@ -49,7 +49,7 @@ fn retry_after_is_read_in_seconds() {
 }
 
 #[test]
-fn an_error_leaves_all_open() {
+fn read_response_reads_an_error_as_lost() {
     assert_eq!(
         ReadResponse.read(Err::<&Response<()>, _>(&())),
         Outcome::Lost
@@ -57,7 +57,7 @@ fn an_error_leaves_all_open() {
 }
 
 #[test]
-fn what_no_connection_was_made_for_was_never_sent_and_what_was_cut_is_lost() {
+fn refused_connect_is_unsent_and_broken_connection_is_lost() {
     let read = |kind: io::ErrorKind| {
         let error = io::Error::from(kind);
         let boxed: Box<dyn Error + Send + Sync> = Box::new(Nested(error.kind().into()));
@@ -100,7 +100,7 @@ fn hostile() -> impl Strategy<Value = HeaderValue> {
 
 /// A limit around another one, which did not let the request through.
 #[test]
-fn what_another_limit_kept_back_is_unsent() {
+fn rejection_by_an_inner_limit_is_unsent() {
     let error = crate::LimitError::abandoned();
     let error = crate::Error::<Infallible>::Limit(error);
     assert_eq!(
@@ -111,7 +111,7 @@ fn what_another_limit_kept_back_is_unsent() {
 
 /// The head was sent, whatever the source of the error is.
 #[tokio::test(start_paused = true)]
-async fn an_error_of_a_connection_is_no_failed_connect() {
+async fn read_error_of_an_open_connection_is_lost() {
     let io = tokio_test::io::Builder::new()
         .write(b"GET / HTTP/1.1\r\n\r\n")
         .read_error(io::ErrorKind::ConnectionRefused.into())
@@ -134,7 +134,7 @@ proptest! {
     /// A 429 pauses for a second to a minute, whatever its headers are, and announces a year at
     /// most.
     #[test]
-    fn no_wait_that_can_be_sent_shuts_a_gate_for_longer_than_a_minute(
+    fn any_retry_after_pauses_for_one_to_sixty_seconds(
         waits in prop::collection::vec(hostile(), 0..3),
     ) {
         let mut response = Response::new(());

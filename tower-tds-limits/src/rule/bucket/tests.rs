@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_millis(1);
 const START: Tick = Tick::ZERO.plus(5_000_000_000);
 
 #[test]
-fn a_burst_and_one_pass_and_the_rest_wait_for_proofs() {
+fn burst_and_one_pass_and_later_requests_wait_for_proofs() {
     let now = START;
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..11 {
@@ -110,7 +110,7 @@ fn an_overlap_is_three_quarters_of_the_shortest_response_time() {
 }
 
 #[test]
-fn a_level_is_kept_as_a_number_of_requests() {
+fn bucket_level_survives_a_change_of_quota() {
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..10 {
         bucket.grant(START);
@@ -125,7 +125,7 @@ fn a_level_is_kept_as_a_number_of_requests() {
 }
 
 #[test]
-fn an_answer_is_evidence_for_what_was_granted_a_margin_before_it() {
+fn response_is_evidence_for_grants_older_than_the_margin() {
     let mut bucket = bucket(Burst::Auto);
     let margin = Duration::from_millis(150);
     assert_eq!(fill(&mut bucket, START), 10);
@@ -148,7 +148,7 @@ fn an_answer_is_evidence_for_what_was_granted_a_margin_before_it() {
 }
 
 #[test]
-fn a_response_after_more_than_four_times_the_shortest_is_no_evidence() {
+fn response_slower_than_four_times_the_shortest_is_no_evidence() {
     let ms = Duration::from_millis;
     for (took, unseen) in [(ms(200), 0), (ms(200) + Duration::from_nanos(1), 9)] {
         let mut bucket = bucket(Burst::Auto);
@@ -174,7 +174,7 @@ fn response_times_count_in_their_span_and_the_next() {
 }
 
 #[test]
-fn a_margin_is_half_of_the_shortest_time_or_of_the_spread_if_that_is_less() {
+fn margin_is_half_of_the_shortest_time_or_spread() {
     for (longest, margin) in [(2_000, 200), (720, 160), (500, 150)] {
         let mut times = Times::new();
         times.learn(400_000_000);
@@ -184,7 +184,7 @@ fn a_margin_is_half_of_the_shortest_time_or_of_the_spread_if_that_is_less() {
 }
 
 #[test]
-fn probes_begin_after_a_second_and_double_each_half_second_after_three_and_a_half() {
+fn probes_start_after_a_second_and_later_double() {
     let times = Times::new();
     let probed = |ms: u64| times.probed(ms * 1_000_000);
     for (age, number, more_at) in [
@@ -202,7 +202,7 @@ fn probes_begin_after_a_second_and_double_each_half_second_after_three_and_a_hal
 
 /// Reproducer for L1: an idle time does not count as age of the requests that follow it.
 #[test]
-fn without_an_answer_eleven_are_sent_within_three_seconds_whatever_came_before() {
+fn eleven_requests_without_response_are_sent_in_three_seconds() {
     for light in [0_u64, 20, 300] {
         for idle in [50, 300, 1_000, 5_000, 60_000] {
             let mut bucket = bucket(Burst::Auto);
@@ -236,7 +236,7 @@ fn without_an_answer_eleven_are_sent_within_three_seconds_whatever_came_before()
 }
 
 #[test]
-fn slow_answers_put_the_probes_off() {
+fn slow_responses_delay_the_probes() {
     let mut bucket = bucket(Burst::Auto);
     bucket.grant(START);
     let answered = START + Duration::from_secs(2);
@@ -250,7 +250,7 @@ fn slow_answers_put_the_probes_off() {
 }
 
 #[test]
-fn the_unseen_are_never_more_than_the_unproven_and_memory_is_bounded() {
+fn unseen_requests_never_exceed_unproven_and_memory_is_bounded() {
     let mut rng = fastrand::Rng::with_seed(11);
     for burst in [Burst::Auto, Burst::Of(10)] {
         let mut bucket = bucket(burst);

@@ -84,7 +84,7 @@ impl Rule {
 }
 
 #[test]
-fn the_first_of_them_pass_and_the_rest_wait_for_proofs() {
+fn counter_grants_the_limit_and_then_waits_for_proofs() {
     let mut rule = Rule::new(3);
     for _ in 0..3 {
         assert_eq!(rule.opens_at(START), Some(START));
@@ -94,7 +94,7 @@ fn the_first_of_them_pass_and_the_rest_wait_for_proofs() {
 }
 
 #[test]
-fn after_a_burst_one_more_waits_until_the_old_window_weighs_one_less() {
+fn request_after_a_burst_waits_for_the_weighted_old_window() {
     let mut rule = Rule::new(50);
     for _ in 0..50 {
         rule.grant();
@@ -110,7 +110,7 @@ fn after_a_burst_one_more_waits_until_the_old_window_weighs_one_less() {
 }
 
 #[test]
-fn what_is_two_periods_old_is_forgotten() {
+fn counter_forgets_proofs_after_two_periods() {
     let mut rule = Rule::new(5);
     for n in 0..10_000 {
         let now = START + PERIOD * n;
@@ -131,7 +131,7 @@ fn a_withdrawn_request_makes_room_at_once() {
 }
 
 #[test]
-fn what_a_share_holds_is_the_largest_sum_of_any_alignment() {
+fn held_requests_are_the_largest_sum_of_any_alignment() {
     let mut rule = Rule::new(50);
     for at in [0, 0, 0, 400, 900, 900] {
         rule.grant();
@@ -152,7 +152,7 @@ fn what_a_share_holds_is_the_largest_sum_of_any_alignment() {
 }
 
 #[test]
-fn a_large_window_is_coarser_and_as_safe() {
+fn rounded_proofs_of_a_large_window_fit_every_alignment() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut rule = Rule::new(2_000);
     let mut now = START;
@@ -176,7 +176,7 @@ fn a_large_window_is_coarser_and_as_safe() {
 }
 
 #[test]
-fn a_lower_limit_is_shut_for_no_longer_than_its_window_where_proofs_are_rounded() {
+fn lowered_limit_opens_in_time_with_rounded_proofs() {
     let at = |ms: u64| START.plus(ms * 1_000_000);
     let mut rule = Rule::new(1_000);
     for _ in 0..1_000 {
@@ -215,7 +215,7 @@ proptest! {
     /// Always backlogged, with random requests: each grant fits every alignment, and a moment
     /// earlier it would have exceeded one.
     #[test]
-    fn the_earliest_instant_is_right_and_not_later_than_it_must_be(
+    fn counter_grants_as_soon_as_every_alignment_fits(
         limit in 1_u32..12,
         fates in prop::collection::vec(fate(), 1..80),
     ) {

@@ -19,7 +19,7 @@ fn ms(ms: u64) -> Duration {
 const START: Tick = Tick::ZERO;
 
 #[test]
-fn permits_run_out_and_nobody_knows_until_when() {
+fn unproven_permits_have_no_return_time() {
     let mut window = two_a_second();
     assert_eq!(window.opens_at(), Some(START));
     window.grant();
@@ -31,7 +31,7 @@ fn permits_run_out_and_nobody_knows_until_when() {
 }
 
 #[test]
-fn a_permit_comes_back_an_interval_and_a_guard_after_the_proof() {
+fn permit_returns_an_interval_and_a_guard_after_its_proof() {
     let mut window = two_a_second();
     window.grant();
     window.grant();
@@ -46,7 +46,7 @@ fn a_permit_comes_back_an_interval_and_a_guard_after_the_proof() {
 }
 
 #[test]
-fn a_slow_request_holds_back_nobody_but_itself() {
+fn slow_request_holds_only_its_own_permit() {
     let mut window = two_a_second();
     window.grant(); // Never proven here.
     let mut now = START;
@@ -90,7 +90,7 @@ fn a_lower_limit_holds_from_the_next_grant_on() {
 }
 
 #[test]
-fn the_most_that_were_live_at_once_are_remembered() {
+fn window_records_the_peak_of_live_permits() {
     let mut window = two_a_second();
     assert_eq!(window.most_live(), 0);
     window.grant();
@@ -103,7 +103,7 @@ fn the_most_that_were_live_at_once_are_remembered() {
 }
 
 #[test]
-fn what_is_two_holds_old_is_forgotten_before_more_room_is_asked_for() {
+fn old_proofs_are_dropped_before_the_window_grows() {
     for apart in [HOLD, HOLD * 10] {
         let mut window = two_a_second();
         for n in 0..10_000 {

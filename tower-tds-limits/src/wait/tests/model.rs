@@ -143,7 +143,7 @@ fn all_is_back(shared: &Shared<Room>) {
 }
 
 #[test]
-fn a_permit_that_is_given_back_reaches_each_waiter() {
+fn returned_permit_reaches_each_waiter() {
     model(|| {
         let shared = Arc::new(Shared::new(Room(1)));
         let other = Arc::clone(&shared);
@@ -155,7 +155,7 @@ fn a_permit_that_is_given_back_reaches_each_waiter() {
 }
 
 #[test]
-fn a_waiter_that_is_cancelled_at_any_point_hands_the_permit_on() {
+fn waiter_cancelled_at_any_poll_hands_the_permit_on() {
     for polls in 1..=3 {
         model(move || {
             let shared = Arc::new(Shared::new(Room(1)));

@@ -18,7 +18,7 @@ async fn all_permits_back(limiter: &Limiter) {
 }
 
 #[tokio::test]
-async fn the_readied_connector_is_the_one_called_and_a_clone_starts_unready() {
+async fn readied_connector_is_called_and_its_clone_is_unready() {
     let limiter = limiter(1);
     let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());
     let target = Uri::from_static("http://a");
@@ -42,7 +42,7 @@ async fn calling_an_unready_connector_panics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_readied_connector_that_is_dropped_gives_its_permit_back_after_a_second() {
+async fn dropped_readied_connector_returns_its_permit_after_a_second() {
     let limiter = limiter(1);
     let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());
     connector.ready().await.expect("there is a permit");

@@ -11,7 +11,7 @@ fn of(values: &[&'static str]) -> Vec<String> {
 }
 
 #[test]
-fn commas_and_spaces_both_separate() {
+fn challenge_parameters_are_separated_by_commas_or_spaces() {
     for value in [
         r#"Bearer realm="kong",error="invalid token""#,
         r#"Bearer realm="kong", error="invalid token""#,
@@ -35,13 +35,13 @@ fn unescaped_quotes_stay_inside_the_value() {
 }
 
 #[test]
-fn error_and_its_description_are_told_apart() {
+fn error_and_error_description_are_read_separately() {
     let value = r#"Bearer error_description="it expired", error=invalid_token"#;
     assert_eq!(of(&[value]), ["invalid_token", "it expired"]);
 }
 
 #[test]
-fn several_headers_are_read_and_broken_ones_say_nothing() {
+fn several_challenges_are_read_and_malformed_ones_are_ignored() {
     assert_eq!(
         of(&["Bearer", "Basic realm=\"error\"", "Bearer error=\"cut"]),
         [""; 0]
@@ -50,7 +50,7 @@ fn several_headers_are_read_and_broken_ones_say_nothing() {
 }
 
 #[test]
-fn a_realm_in_any_letters_hides_nothing() {
+fn non_ascii_realm_does_not_hide_the_error() {
     let mut headers = HeaderMap::new();
     let latin = b"Bearer realm=\"caf\xe9\", error=\"invalid_token\"";
     headers.append("www-authenticate", HeaderValue::from_bytes(latin).unwrap());
@@ -58,7 +58,7 @@ fn a_realm_in_any_letters_hides_nothing() {
 }
 
 #[test]
-fn names_are_in_any_case_and_the_sign_may_have_space_around_it() {
+fn parameter_names_ignore_case_and_spaces_around_equals_signs() {
     for value in [
         r#"Bearer ERROR="invalid_token""#,
         r#"Bearer Error = "invalid_token", realm="x""#,

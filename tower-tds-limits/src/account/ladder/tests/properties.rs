@@ -31,7 +31,7 @@ proptest! {
     /// lead back at least. Time leads up by one rung, after ten minutes on the first and one minute
     /// on each other.
     #[test]
-    fn three_that_are_news_lead_to_another_rung_and_silence_lasts_a_second(
+    fn random_events_keep_the_rules_of_the_ladder(
         start in any_rung(),
         events in prop::collection::vec(event(), 1..200),
     ) {

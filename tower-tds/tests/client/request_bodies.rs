@@ -47,7 +47,7 @@ async fn service() -> (Server, Client, Came) {
 }
 
 #[tokio::test]
-async fn whatever_holds_its_bytes_is_sent_again_as_it_was() {
+async fn buffered_body_is_replayed_unchanged() {
     let (_server, client, came) = service().await;
     let bodies: [(&str, RequestBody, &str); 5] = [
         ("/unit", ().into(), ""),
@@ -66,7 +66,7 @@ async fn whatever_holds_its_bytes_is_sent_again_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_stream_is_sent_once_and_the_error_says_so() {
+async fn streamed_body_is_sent_once_and_not_replayed() {
     let (_server, client, came) = service().await;
     let once = RequestBody::stream(Full::<Bytes>::from("once"));
     let request = Request::put("/stream").body(once).expect("a request");
@@ -79,7 +79,7 @@ async fn a_stream_is_sent_once_and_the_error_says_so() {
 }
 
 #[tokio::test]
-async fn a_request_that_says_once_is_sent_once_by_the_servers_count() {
+async fn request_with_repeat_never_is_sent_once() {
     let (_server, client, came) = service().await;
     let mut request = Request::get("/once").body(()).expect("a request");
     request.extensions_mut().insert(Repeat::Never);
@@ -90,7 +90,7 @@ async fn a_request_that_says_once_is_sent_once_by_the_servers_count() {
 }
 
 #[tokio::test]
-async fn a_post_whose_token_was_refused_is_sent_once_unless_its_caller_allows_more() {
+async fn refused_post_is_retried_only_if_its_caller_allows() {
     for (allowed, sends, kind, stop) in [
         (false, 1, Kind::InvalidToken, GiveUp::NotIdempotent),
         (true, 2, Kind::Rejected, GiveUp::Fatal),

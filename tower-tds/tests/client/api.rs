@@ -41,7 +41,7 @@ struct Named {
 }
 
 #[tokio::test]
-async fn a_path_a_whole_address_and_a_request_reach_the_service() {
+async fn targets_by_path_url_or_request_reach_the_service() {
     let server = start(Config::default()).await;
     let client = client(&server, server.base_url());
     let text = client.get("/v1/live/bus").await.expect("data").text().await;
@@ -76,7 +76,7 @@ async fn a_path_a_whole_address_and_a_request_reach_the_service() {
 }
 
 #[tokio::test]
-async fn the_base_url_may_have_a_path_of_its_own() {
+async fn base_url_may_have_a_path() {
     let server = start(Config::default()).await;
     let base = format!("{}/v1/", server.base_url());
     let client = client(&server, &base);
@@ -90,7 +90,7 @@ async fn the_base_url_may_have_a_path_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_not_the_services_is_refused_and_not_sent() {
+async fn foreign_or_malformed_target_is_refused_unsent() {
     let server = start(Config::default()).await;
     let other = start(Config::default()).await;
     let client = client(&server, server.base_url());
@@ -107,7 +107,7 @@ async fn what_is_not_the_services_is_refused_and_not_sent() {
 }
 
 #[tokio::test]
-async fn a_body_comes_whole_in_pieces_or_in_frames() {
+async fn body_is_read_whole_in_chunks_or_in_frames() {
     let server = start(Config::default()).await;
     let client = client(&server, server.base_url());
     let path = "/v1/live/bus";
@@ -159,7 +159,7 @@ async fn head(socket: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_request_names_its_host_once_whoever_writes_it() {
+async fn request_has_exactly_one_host_header() {
     let server = start(Config::default()).await;
     let (url, mut seen) = echo().await;
     let authority = url.trim_start_matches("http://");
@@ -187,7 +187,7 @@ async fn a_request_names_its_host_once_whoever_writes_it() {
 }
 
 #[tokio::test]
-async fn it_says_who_calls() {
+async fn client_sends_a_user_agent_unless_the_caller_does() {
     let server = start(Config::default()).await;
     let (url, mut seen) = echo().await;
     let version = concat!("user-agent: tower-tds/", env!("CARGO_PKG_VERSION"));
@@ -245,7 +245,7 @@ async fn slow_proxy(
 }
 
 #[tokio::test]
-async fn a_companys_authority_and_proxy_take_two_lines() {
+async fn client_works_through_a_proxy_with_a_root_certificate() {
     let mut config = Config::default();
     config.tls = true;
     let server = start(config).await;
@@ -279,7 +279,7 @@ async fn a_companys_authority_and_proxy_take_two_lines() {
 }
 
 #[tokio::test]
-async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller() {
+async fn call_without_a_connection_is_unsent_after_deadline_or_cancel() {
     let mut config = Config::default();
     config.tls = true;
     let server = start(config).await;
@@ -309,7 +309,7 @@ async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller
 }
 
 #[tokio::test]
-async fn an_authority_that_nobody_named_is_not_believed() {
+async fn unknown_certificate_authority_is_refused() {
     let mut config = Config::default();
     config.tls = true;
     let server = start(config).await;
@@ -327,7 +327,7 @@ async fn an_authority_that_nobody_named_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_configuration_of_ones_own_is_the_one_that_is_used() {
+async fn custom_tls_configuration_is_used() {
     let mut config = Config::default();
     config.tls = true;
     let server = Server::start(config).await.expect("a free port");
@@ -354,7 +354,7 @@ async fn a_configuration_of_ones_own_is_the_one_that_is_used() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_built() {
+async fn build_refuses_invalid_or_ignored_settings() {
     let server = start(Config::default()).await;
     let plain = || builder(&server, server.base_url()).loopback_http();
     let tls = || {
@@ -396,7 +396,7 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
 }
 
 #[tokio::test]
-async fn a_call_that_took_anothers_connection_is_seen_to_its_end() {
+async fn cancelled_call_on_a_reused_connection_is_completed() {
     let mut config = Config::default();
     config.tls = true;
     let server = start(config).await;
@@ -429,7 +429,7 @@ async fn a_call_that_took_anothers_connection_is_seen_to_its_end() {
 }
 
 #[tokio::test]
-async fn clients_that_share_limits_pause_each_for_its_own_key() {
+async fn clients_with_shared_limits_pause_separately() {
     let answer =
         b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
     let (refuses, serves) = (
@@ -460,7 +460,7 @@ async fn clients_that_share_limits_pause_each_for_its_own_key() {
 }
 
 #[tokio::test]
-async fn a_request_of_another_version_of_http_is_sent_as_this_one() {
+async fn request_with_version_http2_succeeds() {
     let server = start(Config::default()).await;
     let client = client(&server, server.base_url());
     let request = Request::get("/v1/live/bus").version(http::Version::HTTP_2);
@@ -469,7 +469,7 @@ async fn a_request_of_another_version_of_http_is_sent_as_this_one() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_a_call_whoever_set_it() {
+async fn deadline_of_call_or_client_ends_the_call() {
     let server = start(Config::default()).await;
     let mut faults = Faults::default();
     faults.before_head = "30s".parse().expect("a delay");
@@ -487,7 +487,7 @@ async fn a_deadline_ends_a_call_whoever_set_it() {
 }
 
 #[tokio::test]
-async fn a_deadline_of_the_whole_ends_a_body_that_drips_coded_or_not() {
+async fn deadline_ends_a_dripping_body_coded_or_plain() {
     let server = start(Config::default()).await;
     for coded in [false, true] {
         let mut client = builder(&server, server.base_url()).loopback_http();
@@ -510,7 +510,7 @@ async fn a_deadline_of_the_whole_ends_a_body_that_drips_coded_or_not() {
 }
 
 #[tokio::test]
-async fn what_is_printed_of_a_call_and_its_answer_has_no_query_and_no_header() {
+async fn debug_of_call_and_response_shows_no_secret() {
     let server = start(Config::default()).await;
     let client = client(&server, server.base_url());
     let call = client

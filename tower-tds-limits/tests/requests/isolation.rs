@@ -108,7 +108,7 @@ async fn beside_some(others: usize, fate: Fate, rules: Rules) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_slow_calls_cost_their_own_places_from_the_second_second_on() {
+async fn ten_slow_calls_halve_the_rate_of_others_at_most() {
     for fate in [Fate::Slow, Fate::Never] {
         let seconds = beside_ten(fate, Rules::default()).await;
         assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
@@ -117,7 +117,7 @@ async fn ten_slow_calls_cost_their_own_places_from_the_second_second_on() {
 
 /// Eleven slow calls look like a stalled network until three seconds are over.
 #[tokio::test(start_paused = true)]
-async fn more_than_ten_slow_calls_made_together_stop_the_others_for_some_seconds_and_no_longer() {
+async fn over_ten_slow_calls_delay_others_at_most_eight_seconds() {
     for slow in [11, 15, 20, 25] {
         for fate in [Fate::Slow, Fate::Never] {
             let seconds = beside_some(slow, fate, Rules::default()).await;
@@ -128,7 +128,7 @@ async fn more_than_ten_slow_calls_made_together_stop_the_others_for_some_seconds
 
 /// A stream of calls that is polled when its consumer has time, as `while let Some(answer) = stream.next()` does.
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_hundreds_of_calls_that_is_polled_slowly_stops_nobody() {
+async fn slowly_polled_stream_of_calls_does_not_block_others() {
     for (calls, work) in [(200, ms(1_000)), (200, ms(100)), (500, ms(300))] {
         let seconds = beside(async |limited| {
             let mut stream = FuturesUnordered::new();
@@ -152,7 +152,7 @@ async fn a_stream_of_hundreds_of_calls_that_is_polled_slowly_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chosen_burst_keeps_its_proof_whatever_that_costs() {
+async fn unanswered_calls_block_only_a_burst_they_fill() {
     let proven = Rules::window().bucket(Burst::Of(9));
     let seconds = beside_ten(Fate::Never, proven).await;
     assert!(seconds[2..].iter().all(|n| *n == 0), "{seconds:?}");
@@ -197,7 +197,7 @@ async fn while_cut(limits: Limits, error: io::ErrorKind) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_cost_their_own_places_until_they_can_be_counted_no_more() {
+async fn lost_responses_leave_others_fifteen_calls_a_second() {
     let seconds = while_cut(Limits::default(), io::ErrorKind::ConnectionReset).await;
     assert!(seconds[2..].iter().all(|n| *n >= 15), "{seconds:?}");
 }
@@ -228,7 +228,7 @@ async fn beside(disturb: impl AsyncFnOnce(&Limited)) -> Vec<usize> {
 }
 
 /// Calls that are kept for twelve seconds cost the others nothing, then or after.
-fn cost_nobody_a_place(seconds: &[usize]) {
+fn assert_full_rate(seconds: &[usize]) {
     assert!(seconds.iter().all(|n| *n >= 40), "{seconds:?}");
 }
 
@@ -242,7 +242,7 @@ fn poll_once<F: Future>(future: F) -> Pin<Box<F>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn futures_that_are_polled_once_and_kept_stop_nobody() {
+async fn futures_polled_once_do_not_block_others() {
     let seconds = beside(async |limited| {
         let kept: Vec<_> = (0..10)
             .map(|_| poll_once(limited.caller().oneshot(request())))
@@ -251,11 +251,11 @@ async fn futures_that_are_polled_once_and_kept_stop_nobody() {
         drop(kept);
     })
     .await;
-    cost_nobody_a_place(&seconds);
+    assert_full_rate(&seconds);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_futures_that_are_polled_once_and_kept_stop_nobody() {
+async fn thousand_futures_polled_once_do_not_block_others() {
     let seconds = beside(async |limited| {
         let kept: Vec<_> = (0..1_000)
             .map(|_| poll_once(limited.caller().oneshot(request())))
@@ -264,11 +264,11 @@ async fn a_thousand_futures_that_are_polled_once_and_kept_stop_nobody() {
         drop(kept);
     })
     .await;
-    cost_nobody_a_place(&seconds);
+    assert_full_rate(&seconds);
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_lose_a_select_stop_nobody() {
+async fn calls_dropped_by_a_select_do_not_block_others() {
     let seconds = beside(async |limited| {
         let end = Instant::now() + secs(12);
         while Instant::now() < end {
@@ -280,11 +280,11 @@ async fn calls_that_lose_a_select_stop_nobody() {
         }
     })
     .await;
-    cost_nobody_a_place(&seconds);
+    assert_full_rate(&seconds);
 }
 
 #[tokio::test(start_paused = true)]
-async fn load_shed_over_services_that_live_long_stops_nobody() {
+async fn kept_load_shed_services_do_not_block_others() {
     let seconds = beside(async |limited| {
         let mut kept = Vec::new();
         for _ in 0..10 {
@@ -297,11 +297,11 @@ async fn load_shed_over_services_that_live_long_stops_nobody() {
         drop(kept);
     })
     .await;
-    cost_nobody_a_place(&seconds);
+    assert_full_rate(&seconds);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buffer_whose_callers_have_gone_stops_nobody() {
+async fn buffer_with_cancelled_callers_does_not_block_others() {
     let seconds = beside(async |limited| {
         let mut kept = Vec::new();
         for _ in 0..10 {
@@ -314,11 +314,11 @@ async fn a_buffer_whose_callers_have_gone_stops_nobody() {
         drop(kept);
     })
     .await;
-    cost_nobody_a_place(&seconds);
+    assert_full_rate(&seconds);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_after_a_pause_that_is_not_polled_stops_no_other() {
+async fn unpolled_call_after_a_pause_does_not_block_others() {
     let limited = Limited::before(Scripted::new(ms(20), |n| {
         if n == 0 {
             Answer::status(429)
@@ -338,7 +338,7 @@ async fn a_call_after_a_pause_that_is_not_polled_stops_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_of_bad_gateways_costs_no_more_than_their_answers_took() {
+async fn rate_recovers_after_a_second_of_bad_gateways() {
     for status in [502, 504] {
         let begin = Instant::now();
         let service = Scripted::new(ms(20), move |_| {
@@ -370,7 +370,7 @@ async fn a_second_of_bad_gateways_costs_no_more_than_their_answers_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_begins_drained_lets_the_predecessors_interval_pass() {
+async fn drained_limiter_waits_for_its_predecessors_interval() {
     let predecessor = Limited::before(Scripted::new(ms(5), |_| Answer::ok()));
     predecessor.calls(50).await;
     let limits = Limits::default().drained();
@@ -401,7 +401,7 @@ async fn a_limiter_is_idle_when_nothing_is_in_flight_or_detached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hint_of_all_the_seconds_there_are_is_told_and_shuts_no_gate_for_ever() {
+async fn largest_retry_after_is_reported_and_calls_resume_each_minute() {
     let limited = Limited::before(Scripted::new(ms(20), |n| {
         if n == 0 {
             Answer::status(429).retry_after_text("18446744073709551615")
@@ -427,7 +427,7 @@ async fn a_hint_of_all_the_seconds_there_are_is_told_and_shuts_no_gate_for_ever(
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_goes_under_and_over_towers_own_limits_with_boxed_errors_between() {
+async fn request_limit_composes_with_towers_layers_and_boxed_errors() {
     let limiter = Limiter::new(Limits::default());
     let layer = RequestLimitLayer::new(limiter);
     let inner = || {
@@ -497,7 +497,7 @@ impl<T, E> tower::retry::Policy<Request<Empty<Bytes>>, T, E> for Never {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_504_proves_its_count_a_second_later_and_no_sooner() {
+async fn permit_of_a_504_is_proven_a_second_later() {
     let one = NonZeroU32::MIN;
     let limits = Limits::new(Quota::per_second(one)).rules(Rules::window());
     let answers = |n| {

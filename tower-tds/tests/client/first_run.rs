@@ -115,7 +115,7 @@ async fn printed() -> BTreeMap<&'static str, String> {
 }
 
 #[tokio::test]
-async fn each_prints_what_stands_in_the_table() {
+async fn each_first_run_error_prints_its_documented_text() {
     let mut printed = printed().await;
     let table = include_str!("../../TROUBLES.md").split("\n## ").nth(1);
     let rows = table.expect("the table of a first run").lines();

@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_day_of_random_faults_fails_no_call_that_has_a_token(
+    fn random_faults_fail_no_call_with_a_valid_token(
         script in prop::collection::vec(reply(), 0..120),
         policy in policy(),
         dead_every in prop_oneof![Just(usize::MAX), 2usize..400],

@@ -142,7 +142,7 @@ proptest! {
     /// never counts more than the counter and the bucket allow. The certificate equals the number
     /// of permits held.
     #[test]
-    fn what_is_counted_stays_within_every_rule_that_is_kept(
+    fn counted_requests_stay_within_every_configured_rule(
         limit in 1_u32..12,
         also in prop::option::of((1_u32..20, 1_200_u64..4_000)),
         rules in any_rules(),

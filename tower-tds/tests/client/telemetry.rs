@@ -97,7 +97,7 @@ fn wait(cause: &str, seconds: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_span_of_an_attempt_has_its_wait() {
+async fn attempt_span_records_its_wait() {
     let (log, _spans) = spans();
     let (sim, layer) = setup(scarce());
     call(&sim, &layer, |_| {}).await.expect("data");
@@ -117,7 +117,7 @@ async fn the_span_of_an_attempt_has_its_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_token_is_in_the_span_of_its_attempt() {
+async fn attempt_span_records_a_wait_for_a_token() {
     let (log, _spans) = spans();
     let (sim, layer) = setup(Limits::default());
     let mut slow = Faults::default();
@@ -150,7 +150,7 @@ async fn a_wait_for_a_token_is_in_the_span_of_its_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_was_given_up_is_in_the_span_too() {
+async fn attempt_span_records_an_abandoned_wait() {
     let (log, _spans) = spans();
     let (sim, layer) = setup(scarce());
     call(&sim, &layer, |_| {}).await.expect("data");
@@ -194,7 +194,7 @@ async fn waits_are_a_histogram_by_cause() {
 }
 
 #[tokio::test]
-async fn two_clients_on_one_recorder_are_told_apart_by_their_names() {
+async fn client_names_distinguish_metrics_on_one_recorder() {
     let (log, _spans) = spans();
     let recorder = PrometheusBuilder::new().build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
@@ -233,7 +233,7 @@ async fn two_clients_on_one_recorder_are_told_apart_by_their_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_and_its_attempts_have_the_names_of_opentelemetry_and_no_query() {
+async fn spans_use_opentelemetry_names_and_omit_the_query() {
     let (log, _spans) = spans();
     let (sim, layer) = setup(Limits::default());
     let mut faults = Faults::default();
@@ -270,7 +270,7 @@ async fn a_call_and_its_attempts_have_the_names_of_opentelemetry_and_no_query() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_day_is_a_handful_of_lines() {
+async fn quiet_day_logs_at_most_five_lines() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -307,7 +307,7 @@ fn metrics_of_the_table() -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn the_metrics_are_those_of_the_table_and_no_label_is_of_a_caller() {
+async fn metrics_match_their_table_without_paths_in_labels() {
     let recorder = PrometheusBuilder::new()
         .set_buckets(&[1.0])
         .expect("one")

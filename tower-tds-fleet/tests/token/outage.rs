@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn without_a_store_at_the_start_each_requests_its_own_token() {
+async fn members_without_store_request_their_own_tokens() {
     let Some(mut server) = RedisServer::start() else {
         return;
     };
@@ -32,7 +32,7 @@ async fn without_a_store_at_the_start_each_requests_its_own_token() {
 }
 
 #[tokio::test]
-async fn a_store_that_dies_costs_one_request_each_and_no_call() {
+async fn killed_store_costs_one_request_per_member_and_no_call() {
     let Some(mut server) = RedisServer::start() else {
         return;
     };
@@ -52,7 +52,7 @@ async fn a_store_that_dies_costs_one_request_each_and_no_call() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_restarted_or_flushed_between_two_renewals_costs_nothing() {
+async fn store_restart_or_flush_between_renewals_adds_no_request() {
     let Some(mut server) = RedisServer::start() else {
         return;
     };
@@ -76,7 +76,7 @@ async fn a_store_that_was_restarted_or_flushed_between_two_renewals_costs_nothin
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_costs_one_request_each_and_no_call() {
+async fn hung_store_costs_one_request_per_member_and_no_call() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -98,7 +98,7 @@ async fn a_store_that_hangs_costs_one_request_each_and_no_call() {
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_is_an_error_of_this_crate() {
+async fn hung_store_fails_load_and_lease_within_two_seconds() {
     let Some(server) = RedisServer::start() else {
         return;
     };
@@ -119,7 +119,7 @@ async fn a_store_that_hangs_is_an_error_of_this_crate() {
 }
 
 #[tokio::test]
-async fn without_a_secret_nothing_is_stored_and_each_requests_its_own_token() {
+async fn members_without_a_secret_store_nothing() {
     let Some(server) = RedisServer::start() else {
         return;
     };

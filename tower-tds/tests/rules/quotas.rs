@@ -34,7 +34,7 @@ fn few(rule: Rule) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_a_minute_are_kept_alone() {
+async fn quota_of_five_a_minute_holds_alone() {
     let calls = (calls() / 20).max(100);
     for (rule, proof) in ways(6) {
         let few = few(rule);
@@ -44,7 +44,7 @@ async fn five_a_minute_are_kept_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_a_minute_are_kept_beside_50_a_second() {
+async fn quota_of_five_a_minute_holds_beside_fifty_a_second() {
     let calls = (calls() / 20).max(100);
     for (rule, proof) in ways(6) {
         let few = few(rule);
@@ -58,7 +58,7 @@ async fn five_a_minute_are_kept_beside_50_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_quotas_that_decide_in_turn_are_both_kept() {
+async fn two_quotas_that_limit_alternately_both_hold() {
     // Bursts use up the quota of seconds, and some of them that of the minute.
     let calls = (calls() / 10).max(600);
     for (rule, proof) in ways(11) {

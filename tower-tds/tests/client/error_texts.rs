@@ -23,7 +23,7 @@ async fn nobody() -> String {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_had_names_the_address_of_the_token_and_the_root_cause() {
+async fn unavailable_token_error_names_endpoint_and_root_cause() {
     let (auth, base) = (nobody().await, nobody().await);
     let error = fails(&auth, &base, &format!("{base}/v1/live/bus")).await;
     assert_eq!(
@@ -41,7 +41,7 @@ async fn a_token_that_cannot_be_had_names_the_address_of_the_token_and_the_root_
 }
 
 #[tokio::test]
-async fn a_foreign_origin_is_called_that() {
+async fn foreign_origin_error_names_its_reason() {
     let server = Server::start(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     let other = nobody().await;
     let error = fails(
@@ -60,7 +60,7 @@ async fn a_foreign_origin_is_called_that() {
 }
 
 #[tokio::test]
-async fn a_header_that_a_proxy_strips_is_told_as_that() {
+async fn missing_header_401_mentions_a_proxy() {
     let answer =
         b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 29\r\n\r\nno Authorization header found";
     let server = Server::start(answer).await;

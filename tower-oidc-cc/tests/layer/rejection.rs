@@ -127,7 +127,7 @@ async fn refused(
 /// Each form of a 401, at real lives of 5, 20 and 45 minutes of a token that claims 24 hours, over
 /// a day with one call a second.
 #[tokio::test(start_paused = true)]
-async fn a_token_that_dies_early_fails_no_call_under_a_retry_whatever_the_401_says() {
+async fn token_revoked_early_fails_no_resent_call() {
     println!(
         "form, life: share of failed calls alone, with a resend; token requests an hour; health"
     );
@@ -167,7 +167,7 @@ async fn a_token_that_dies_early_fails_no_call_under_a_retry_whatever_the_401_sa
 }
 
 #[tokio::test(start_paused = true)]
-async fn health_says_doubted_within_one_call() {
+async fn health_shows_a_doubted_token_after_one_refusal() {
     for (name, form) in FORMS {
         let endpoint = Endpoint::scripted([Reply::default()]);
         endpoint.set(Reply::down());
@@ -184,7 +184,7 @@ async fn health_says_doubted_within_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_of_constant_refusal_costs_sixteen_requests() {
+async fn constant_refusals_cause_at_most_sixteen_refreshes_an_hour() {
     for again in [false, true] {
         let endpoint = Endpoint::default();
         let tokens = builder().build(endpoint.clone());
@@ -248,7 +248,7 @@ async fn a_route_that_always_refuses_fails_no_other_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_death_beside_a_route_that_always_refuses_fails_fifteen_calls_at_most() {
+async fn revocation_beside_a_refusing_route_fails_at_most_fifteen_calls() {
     let endpoint = Endpoint::default();
     let tokens = builder().build(endpoint.clone());
     let issued = endpoint.clone();
@@ -273,7 +273,7 @@ async fn a_death_beside_a_route_that_always_refuses_fails_fifteen_calls_at_most(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_stray_401_fails_no_call_with_a_resend_whatever_the_endpoint_does() {
+async fn single_stray_401_fails_no_resent_call() {
     for reply in [Reply::default(), Reply::down(), Reply::hang()] {
         let endpoint = Endpoint::scripted([Reply::default()]);
         endpoint.set(reply);
@@ -294,7 +294,7 @@ async fn one_stray_401_fails_no_call_with_a_resend_whatever_the_endpoint_does() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revoked_token_in_an_outage_is_replaced_within_one_backoff_of_its_end() {
+async fn revoked_token_is_replaced_within_one_backoff_after_an_outage() {
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::down());
     let (below, _) = revoking(1);
@@ -316,7 +316,7 @@ async fn a_revoked_token_in_an_outage_is_replaced_within_one_backoff_of_its_end(
 struct DeadlineAt(Instant);
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_held_until_the_result_the_deadline_or_ten_seconds() {
+async fn refusal_is_held_until_refresh_deadline_or_ten_seconds() {
     for (delay, deadline, held, replaced) in [
         (2, None, 2, true),
         (2, Some(5), 2, true),
@@ -351,7 +351,7 @@ async fn a_refusal_is_held_until_the_result_the_deadline_or_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_refusal_comes_before_the_timeout_of_a_layer_above() {
+async fn held_refusal_returns_before_the_outer_timeout() {
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::hang());
     let tokens = tokens(&endpoint);
@@ -418,7 +418,7 @@ impl Judge<Response<String>, &'static str> for ByError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_judge_of_ones_own_reads_typed_errors() {
+async fn custom_judge_reads_typed_errors() {
     let endpoint = Endpoint::default();
     let service = layer(&tokens(&endpoint)).judge(ByError).layer(service_fn(
         |request: Request<Body>| async move {
@@ -438,7 +438,7 @@ async fn a_judge_of_ones_own_reads_typed_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_refused_calls_are_made_again_after_one_request() {
+async fn thousand_refused_calls_are_resent_after_one_refresh() {
     let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
     let barrier = Arc::new(Barrier::new(1_000));
     let below = service_fn(move |request: Request<Body>| {
@@ -464,7 +464,7 @@ async fn a_thousand_refused_calls_are_made_again_after_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_refusal_under_a_limit_of_one_is_no_deadlock() {
+async fn held_refusal_does_not_deadlock_above_a_limit_of_one() {
     let endpoint = Endpoint::default();
     let (below, _) = revoking(1);
     let limit = GlobalConcurrencyLimitLayer::new(1);
@@ -479,7 +479,7 @@ async fn a_held_refusal_under_a_limit_of_one_is_no_deadlock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_refusal_leaves_the_refresh_to_the_others() {
+async fn refresh_continues_after_its_refused_call_is_dropped() {
     let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
     let tokens = tokens(&endpoint);
     tokens.ready().await.unwrap();
@@ -513,7 +513,7 @@ async fn a_missing_role_is_found_and_costs_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_header_is_diagnosed_and_costs_no_request() {
+async fn missing_authorization_header_is_reported_without_a_refresh() {
     let endpoint = Endpoint::default();
     let service = layer(&tokens(&endpoint)).layer(always("no Authorization header found"));
     for _ in 0..100 {
@@ -545,7 +545,7 @@ async fn an_existing_header_is_replaced_and_never_doubled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_a_token_that_is_gone_comes_back_where_there_is_no_other() {
+async fn refused_expired_token_is_replaced_if_the_endpoint_works() {
     // No other token was requested, or the endpoint is in backoff already.
     for (policy, then, is_replaced) in [
         (RefreshPolicy::OnExpiry, Reply::default(), true),
@@ -575,7 +575,7 @@ async fn a_refusal_of_a_token_that_is_gone_comes_back_where_there_is_no_other() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_refusal_of_an_old_token_does_nothing() {
+async fn late_refusal_of_an_old_token_is_ignored() {
     let endpoint = Endpoint::default();
     let (release, held) = tokio::sync::watch::channel(false);
     let service = layer(&tokens(&endpoint)).layer(service_fn(move |request: Request<Body>| {
@@ -614,7 +614,7 @@ async fn a_late_refusal_of_an_old_token_does_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_refusals_leave_the_token_alone() {
+async fn other_error_statuses_cause_no_refresh() {
     let endpoint = Endpoint::default();
     let service =
         layer(&tokens(&endpoint)).layer(service_fn(|request: Request<Body>| async move {
@@ -636,7 +636,7 @@ async fn other_refusals_leave_the_token_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_whose_clock_is_ahead_costs_no_call_that_is_made_again() {
+async fn gateway_with_a_fast_clock_fails_no_resent_call() {
     for ahead in [30, 90] {
         for policy in [RefreshPolicy::Ahead, RefreshPolicy::OnExpiry] {
             let endpoint = Endpoint::always(Reply::token(600));
@@ -650,7 +650,7 @@ async fn a_gateway_whose_clock_is_ahead_costs_no_call_that_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_401_of_one_origin_takes_the_token_from_no_other() {
+async fn refusals_of_one_origin_fail_no_call_to_another() {
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::down());
     let tokens = builder().build(endpoint.clone());
@@ -678,7 +678,7 @@ async fn a_401_of_one_origin_takes_the_token_from_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_tokens_that_were_refused_turn_good_the_next_call_succeeds() {
+async fn call_succeeds_when_refused_tokens_become_valid_again() {
     let endpoint = Endpoint::default();
     let well = Arc::new(AtomicBool::new(false));
     let says = Arc::clone(&well);
@@ -706,7 +706,7 @@ async fn when_tokens_that_were_refused_turn_good_the_next_call_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_only_newer_tokens_are_good_calls_succeed_within_five_minutes() {
+async fn calls_recover_within_five_minutes_when_new_tokens_are_valid() {
     for incident in [60, 120, 700, 2_000] {
         let endpoint = Endpoint::default();
         let from = Arc::new(Mutex::new(None::<Instant>));

@@ -21,7 +21,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_oidc_cc::{BearerAuthLayer, Credentials, Provider, TokenEndpoint, TokenSource};
 
 #[tokio::test(start_paused = true)]
-async fn a_token_by_hand_is_renewed_and_never_expired() {
+async fn token_without_the_layer_is_renewed_before_expiry() {
     let endpoint = Endpoint::always(Reply::token(100));
     let source = tokens(&endpoint);
     for turn in 0..500 {
@@ -37,7 +37,7 @@ async fn a_token_by_hand_is_renewed_and_never_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_invalidated_by_hand_serves_until_its_successor_is_there() {
+async fn invalidated_token_stays_in_use_until_its_successor_arrives() {
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::down());
     let source = tokens(&endpoint);
@@ -63,7 +63,7 @@ async fn a_token_invalidated_by_hand_serves_until_its_successor_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_of_constant_invalidation_costs_sixteen_requests() {
+async fn constant_invalidation_costs_at_most_sixteen_requests_an_hour() {
     let endpoint = Endpoint::default();
     let source = tokens(&endpoint);
     for _ in 0..3_599 {
@@ -81,7 +81,7 @@ fn with_host(uri: &str, host: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_path_alone_goes_where_the_layer_was_told_that_it_leads() {
+async fn path_only_uri_is_accepted_for_the_default_origin() {
     let source = tokens(&Endpoint::default());
     let call = |layer: BearerAuthLayer, request| layer.layer(echo()).oneshot(request);
     let one = || BearerAuthLayer::for_origin(source.clone(), origin());
@@ -108,7 +108,7 @@ async fn a_path_alone_goes_where_the_layer_was_told_that_it_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_header_that_names_another_gets_no_token() {
+async fn request_with_a_foreign_host_header_gets_no_token() {
     let source = tokens(&Endpoint::default());
     for layer in [
         BearerAuthLayer::new(source.clone(), [origin()]),
@@ -169,7 +169,7 @@ async fn discovered(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_is_asked_once_for_its_token_endpoint() {
+async fn discovery_document_is_requested_once() {
     let document = r#"{"issuer":"https://sso.example.com/realms/r","token_endpoint":"https://sso.example.com/t?x=1"}"#;
     for address in [
         "https://sso.example.com/realms/r",
@@ -187,7 +187,7 @@ async fn an_issuer_is_asked_once_for_its_token_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_has_moved_is_looked_up_again() {
+async fn moved_token_endpoint_is_discovered_again() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&asked);
     let token = Endpoint::always(Reply::token(100));
@@ -224,7 +224,7 @@ async fn an_endpoint_that_has_moved_is_looked_up_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_is_left_alone_for_as_long_as_its_server_says() {
+async fn discovery_error_carries_the_retry_after_of_the_server() {
     for status in [503, 429, 302] {
         let busy = Reply::body(status, "").header("retry-after", "77");
         let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
@@ -236,7 +236,7 @@ async fn a_document_is_left_alone_for_as_long_as_its_server_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_that_is_not_the_issuers_sends_no_secret() {
+async fn invalid_discovery_document_causes_no_token_request() {
     for (document, reason) in [
         (
             r#"{"issuer":"https://evil.example.com","token_endpoint":"https://sso.example.com/t"}"#,
@@ -286,7 +286,7 @@ fn mode(_: &Path, _: u32) {}
 
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
-async fn the_group_may_read_a_secret() {
+async fn secret_file_may_be_readable_by_its_group() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("by-group");
     fs::write(&path, "secret").unwrap();
     for (bits, reads) in [(0o440, true), (0o640, true), (0o460, false), (0o444, false)] {
@@ -300,7 +300,7 @@ async fn the_group_may_read_a_secret() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_panics_is_called_that() {
+async fn panic_of_a_provider_or_client_is_named_in_the_error() {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     let panics = true;
     let provider = Provider::from_fn(move || async move {
@@ -325,7 +325,7 @@ async fn a_provider_that_panics_is_called_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_says_for_how_long_it_has_been() {
+async fn repeated_error_shows_how_long_requests_have_failed() {
     let source = tokens(&Endpoint::always(Reply::down()));
     let first = source.ready().await.unwrap_err();
     assert!(!first.to_string().contains("failing for"), "{first}");
@@ -336,7 +336,7 @@ async fn an_error_says_for_how_long_it_has_been() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_of_a_body_but_that_it_is_one() {
+async fn service_fn_client_supplies_a_token() {
     // A client whose token requests are its own kind of request.
     let client = service_fn(async |_: Request<Body>| {
         let reply = r#"{"access_token":"abc","token_type":"Bearer","expires_in":60}"#;

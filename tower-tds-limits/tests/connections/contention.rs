@@ -87,7 +87,7 @@ impl Run {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_who_comes_for_six_seconds_costs_a_refusal_for_each_socket_that_has_to_close() {
+async fn second_client_for_six_seconds_causes_at_most_twelve_refusals() {
     for allows in [Allows::Open, Allows::InProcess] {
         let run = Arc::new(Run::new(allows));
         let server = run.net.server("a");
@@ -113,7 +113,7 @@ async fn a_stranger_who_comes_for_six_seconds_costs_a_refusal_for_each_socket_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_who_holds_half_of_them_costs_a_refusal_for_each_socket_that_has_to_close() {
+async fn second_client_with_half_the_sockets_causes_few_refusals() {
     for allows in [Allows::Open, Allows::InProcess] {
         let run = Run::new(allows);
         let server = run.net.server("a");

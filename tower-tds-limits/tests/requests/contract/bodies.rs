@@ -75,13 +75,13 @@ async fn held_after_the_error(limits: Limits) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_breaks_off_frees_the_place_and_after_the_head_nothing_else_is_held() {
+async fn broken_body_frees_the_place_at_once() {
     let held = held_after_the_error(per_second(1)).await;
     assert_eq!(held, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_breaks_off_proves_nothing_where_its_end_would() {
+async fn broken_body_counts_as_lost_with_proof_end() {
     let held = held_after_the_error(per_second(1).proof(Proof::End)).await;
     assert_eq!(held, Duration::from_millis(4_000 + 1_002));
 }

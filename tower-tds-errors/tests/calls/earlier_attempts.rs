@@ -75,7 +75,7 @@ fn ms(n: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_whose_body_hangs_is_that_status_under_any_deadline() {
+async fn hanging_error_body_keeps_its_status_under_any_deadline() {
     for bound in [50, 200, 500, 800, 1_500, 5_000] {
         for (status, hint, kind, sends) in [
             (404, None, Kind::NotFound, 1..=1),
@@ -109,7 +109,7 @@ async fn a_status_whose_body_hangs_is_that_status_under_any_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
+async fn deadline_error_keeps_the_last_response_and_the_wait() {
     // A 503 with a hint; the attempt after it hangs.
     let service = tower::service_fn(async |request: Request<()>| {
         if Attempt::of(request.extensions()) > 1 {
@@ -134,7 +134,7 @@ async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_keeps_the_last_answer_also_where_a_lost_one_came_after_it() {
+async fn deadline_error_keeps_the_response_before_a_lost_attempt() {
     let service = tower::service_fn(busy_then_lost);
     let layer = RetryLayer::new().deadline(ms(10_000));
     let stack = layer.layer(ClassifyLayer::new().layer(service));
@@ -145,7 +145,7 @@ async fn a_deadline_keeps_the_last_answer_also_where_a_lost_one_came_after_it() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hint_that_fits_is_never_refused_for_its_jitter() {
+async fn jitter_never_moves_a_hint_past_the_deadline() {
     for (hint, deadline) in [("20", 22_000), ("29", 29_100), ("1", 1_050)] {
         for seed in 0..50 {
             fastrand::seed(seed);
@@ -187,7 +187,7 @@ async fn nested(method: Method, kind: Kind, status: u16) -> (Error, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_times_three_through_another_word_send_three() {
+async fn nested_retries_with_a_changed_kind_send_three_attempts() {
     for kind in [Kind::Unavailable, Kind::Connect, Kind::LimitTimeout] {
         let (error, sent) = nested(Method::GET, kind, 503).await;
         assert_eq!((sent, error.attempts()), (3, 3), "{kind}");
@@ -199,7 +199,7 @@ async fn three_times_three_through_another_word_send_three() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
+async fn deadline_starts_at_the_call_not_the_first_poll() {
     let probe = Probe::with(|_| Ok(status_of(200)), ms(100), usize::MAX);
     for by_request in [true, false] {
         let mut layer = RetryLayer::new();
@@ -239,7 +239,7 @@ async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
 }
 
 #[test]
-fn outside_a_runtime_nothing_panics_and_a_call_ends_at_its_first_wait() {
+fn call_without_a_runtime_ends_at_its_first_wait() {
     let poll = |status: u16, hint: Option<&'static str>| {
         let (service, seen) = hanging(status, hint);
         let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
@@ -259,7 +259,7 @@ fn outside_a_runtime_nothing_panics_and_a_call_ends_at_its_first_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_somebody_set_is_later_than_the_default_too() {
+async fn request_deadline_may_exceed_the_default() {
     let service = tower::service_fn(async |_: Request<()>| {
         tokio::time::sleep(ms(150_000)).await;
         Ok::<_, BoxError>(Response::new(String::new()))
@@ -274,7 +274,7 @@ async fn a_deadline_that_somebody_set_is_later_than_the_default_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_layer_below_the_retry_asks_for_is_seen() {
+async fn classification_reads_an_accept_header_set_below_retry() {
     let page = tower::service_fn(async |_: Request<()>| {
         let response = Response::builder().header("content-type", "text/html");
         Ok::<_, BoxError>(response.body(String::from("<html>")).unwrap())
@@ -293,7 +293,7 @@ async fn what_a_layer_below_the_retry_asks_for_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_over_a_retry_that_hangs_ends_at_the_deadline() {
+async fn hanging_nested_retry_ends_at_the_deadline() {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
     let service = tower::service_fn(move |_: Request<()>| {
@@ -315,7 +315,7 @@ async fn a_retry_over_a_retry_that_hangs_ends_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_over_a_retry_keeps_the_last_answer_at_its_deadline() {
+async fn nested_retry_keeps_the_last_response_at_its_deadline() {
     let service = tower::service_fn(busy_then_lost);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().deadline(ms(10_000)))
@@ -334,7 +334,7 @@ async fn a_retry_over_a_retry_keeps_the_last_answer_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_attempt_before_may_have_done_stays_known() {
+async fn final_error_keeps_whether_an_earlier_attempt_was_sent() {
     use io::ErrorKind::{ConnectionRefused as Refused, ConnectionReset as Reset};
     for (first, sent) in [
         (Some(Reset), Sent::Unknown),

@@ -81,7 +81,7 @@ async fn the_request_limit_keeps_the_contract() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_request_limit_that_bounds_its_waiters_keeps_the_contract() {
+async fn request_limit_with_max_waiting_keeps_the_contract() {
     let limiter = limiter(50);
     let layer = RequestLimitLayer::new(limiter.clone())
         .feedback(ReadResponse)
@@ -92,7 +92,7 @@ async fn the_request_limit_that_bounds_its_waiters_keeps_the_contract() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_request_limit_that_detaches_keeps_the_contract() {
+async fn detached_request_limit_keeps_the_contract() {
     let limiter = limiter(50);
     let layer = RequestLimitLayer::new(limiter.clone())
         .feedback(ReadResponse)

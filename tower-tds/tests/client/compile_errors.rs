@@ -207,7 +207,7 @@ fn program(layers: &str) -> String {
 }
 
 #[test]
-fn a_stack_in_a_wrong_order_does_not_compile_and_the_message_names_the_missing_line() {
+fn wrong_stack_does_not_compile_and_names_the_missing_line() {
     let crates = Crates::find();
     for right in RIGHT {
         let compiled = crates.compile(&program(right));

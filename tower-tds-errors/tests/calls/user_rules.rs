@@ -32,7 +32,7 @@ fn post(uri: &str) -> Request<http_body_util::Full<bytes::Bytes>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_makes_a_fatal_answer_worth_a_retry_and_the_other_way_round() {
+async fn rule_makes_fatal_responses_retryable_and_retryable_ones_fatal() {
     let rule = |error: &mut Error| match error.status() {
         Some(StatusCode::NOT_FOUND) => error.set_kind(Kind::Unavailable),
         Some(StatusCode::SERVICE_UNAVAILABLE) => error.set_kind(Kind::Rejected),
@@ -46,7 +46,7 @@ async fn a_rule_makes_a_fatal_answer_worth_a_retry_and_the_other_way_round() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_veto_is_not_undone_by_another_kind() {
+async fn forbidden_retry_stays_forbidden_under_another_kind() {
     let probe = Probe::always(503);
     let error = tried(&probe, get("/v2"), |error| {
         error.set_gave_up(GiveUp::Forbidden);
@@ -64,7 +64,7 @@ async fn a_veto_is_not_undone_by_another_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
+async fn rule_forbids_retries_by_host_and_path() {
     let rule = |error: &mut Error| {
         let data = "https://api.example/v2/";
         if !error.uri().is_some_and(|uri| uri.starts_with(data)) {
@@ -88,7 +88,7 @@ async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_calls_a_reset_a_failed_connect_sends_no_post_again() {
+async fn reset_post_is_not_retried_under_an_unsent_kind() {
     for kind in [Kind::Connect, Kind::LimitTimeout, Kind::TokenUnavailable] {
         let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
         let error = tried(&probe, post("/"), move |error| error.set_kind(kind)).await;
@@ -99,7 +99,7 @@ async fn a_rule_that_calls_a_reset_a_failed_connect_sends_no_post_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rules_word_for_an_answer_does_not_make_it_unsent() {
+async fn answered_request_stays_sent_under_an_unsent_kind() {
     let probe = Probe::always(409);
     let rule = |error: &mut Error| error.set_kind(Kind::LimitTimeout);
     let error = tried(&probe, post("http://a.example/"), rule).await;
@@ -110,7 +110,7 @@ async fn a_rules_word_for_an_answer_does_not_make_it_unsent() {
 
 /// A layer in between, for example one that sets the host.
 #[tokio::test(start_paused = true)]
-async fn an_error_names_the_request_that_was_sent_and_not_the_one_that_was_asked_for() {
+async fn error_names_the_request_after_changes_by_layers() {
     let probe = Probe::always(404);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
@@ -127,7 +127,7 @@ async fn an_error_names_the_request_that_was_sent_and_not_the_one_that_was_asked
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_connect_that_a_rule_calls_rejected_blames_no_proxy() {
+async fn rejected_connect_error_does_not_mention_a_proxy() {
     let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()));
     let rule = |error: &mut Error| error.set_kind(Kind::Rejected);
     let error = tried(&probe, get("/"), rule).await;
@@ -136,7 +136,7 @@ async fn a_failed_connect_that_a_rule_calls_rejected_blames_no_proxy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_a_rule_gives_brings_its_wait() {
+async fn kind_set_by_a_rule_decides_the_wait() {
     let probe = Probe::new(|n| Ok(status_of(if n == 0 { 503 } else { 404 })));
     let rule = |error: &mut Error| {
         if error.status() == Some(StatusCode::SERVICE_UNAVAILABLE) {

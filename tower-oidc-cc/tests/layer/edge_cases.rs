@@ -58,7 +58,7 @@ async fn status(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_call_is_answered_although_others_were_accepted_meanwhile() {
+async fn refused_call_returns_at_once_beside_an_accepted_call() {
     let endpoint = Endpoint::default();
     let tokens = builder().build(endpoint.clone());
     tokens.ready().await.unwrap();
@@ -76,7 +76,7 @@ async fn a_refused_call_is_answered_although_others_were_accepted_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_for_a_token_requests_one_after_an_expiry() {
+async fn token_poll_requests_a_token_after_expiry() {
     let endpoint = Endpoint::always(Reply::token(300));
     let tokens = timed().build(endpoint.clone());
     tokens.ready().await.unwrap();
@@ -99,7 +99,7 @@ async fn a_look_for_a_token_requests_one_after_an_expiry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_that_are_new_each_time_and_refused_are_left_alone_like_others() {
+async fn refused_new_credentials_are_retried_at_most_twice_a_minute() {
     let endpoint = Endpoint::always(Reply::refusal());
     let made = Arc::new(AtomicU64::new(0));
     let provider = Provider::from_fn(move || {
@@ -168,7 +168,7 @@ fn a_subscriber_may_read_the_health_at_each_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn health_speaks_of_a_refusal_no_longer_than_it_lasts() {
+async fn health_reports_a_refusal_only_while_it_lasts() {
     // The program uses tokens without the layer, so no response is reported.
     let tokens = timed().build(Endpoint::default());
     let token = tokens.token().await.unwrap();
@@ -194,7 +194,7 @@ async fn health_speaks_of_a_refusal_no_longer_than_it_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_says_nothing_to_the_handle_of_another() {
+async fn invalidating_a_token_of_another_source_has_no_effect() {
     let (prod, endpoint) = {
         let endpoint = Endpoint::default();
         (builder().build(endpoint.clone()), endpoint)
@@ -210,7 +210,7 @@ async fn a_token_says_nothing_to_the_handle_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_client_may_take_long_to_be_ready_and_no_second_request_is_made() {
+async fn slow_client_readiness_causes_no_second_request() {
     let endpoint = Endpoint::always(Reply::token(86_400).after(secs(9)));
     let client = endpoint.clone();
     // Ready after 50 s, as under a limiter.
@@ -263,7 +263,7 @@ impl<S: Service<R>, R> Service<R> for Slow<S> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_was_kept_does_not_tell_an_error_of_long_ago() {
+async fn call_after_an_old_failure_returns_an_immediately_retryable_error() {
     let endpoint = Endpoint::scripted([Reply::down()]);
     let tokens = builder().build(endpoint);
     let below = service_fn(async |request: Request<Body>| {

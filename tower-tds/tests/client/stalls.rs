@@ -128,7 +128,7 @@ fn faults(place: Place) -> Faults {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wherever_a_call_hangs_it_ends_at_its_deadline_and_sends_nothing_after() {
+async fn call_hanging_in_any_stage_ends_at_its_deadline() {
     for (place, kind, sent, waited) in [
         (
             Place::Token,

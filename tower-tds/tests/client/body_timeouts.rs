@@ -97,7 +97,7 @@ const fn seconds(n: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_includes_the_body_however_it_comes() {
+async fn deadline_ends_dripping_and_stalled_bodies() {
     for (steps, is_endless) in [(DRIPS, true), (STALLS, false)] {
         let client = client(steps, is_endless);
         client.tokens().ready().await.expect("a token");
@@ -120,7 +120,7 @@ async fn a_deadline_includes_the_body_however_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_pauses_ends_at_the_deadline_too() {
+async fn body_without_pauses_ends_at_the_deadline() {
     let client = client(FLOWS, true);
     let response = client.get("/v1/live/bus").deadline(seconds(2)).await;
     let mut body = response.expect("a head");
@@ -131,7 +131,7 @@ async fn a_body_that_never_pauses_ends_at_the_deadline_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_of_the_head_alone_does_not_end_the_body() {
+async fn head_only_deadline_does_not_end_the_body() {
     let client = client(PAUSES, false);
     let head = Deadline::head_only(seconds(2));
     let response = client.get("/v1/live/bus").deadline(head).await;
@@ -145,7 +145,7 @@ async fn a_deadline_of_the_head_alone_does_not_end_the_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silence_is_the_read_timeout_and_begins_with_the_wait() {
+async fn read_timeout_starts_when_the_reader_waits() {
     for steps in [STALLS, SLEEPS] {
         let client = client(steps, false);
         let mut body = client.get("/v1/live/bus").await.expect("a head");
@@ -162,7 +162,7 @@ async fn a_silence_is_the_read_timeout_and_begins_with_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_that_are_there_come_before_a_timer_that_has_fired() {
+async fn buffered_bytes_precede_a_fired_read_timeout() {
     // The wait for the second piece sets the timer, which fires while the reader is away.
     let client = client(PAUSES, false);
     let mut body = client.get("/v1/live/bus").await.expect("a head");
@@ -176,7 +176,7 @@ async fn bytes_that_are_there_come_before_a_timer_that_has_fired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_came_in_time_is_whole_however_late_its_end_is_read() {
+async fn body_end_may_be_read_after_the_deadline() {
     let client = client(TWICE, false);
     let response = client.get("/v1/live/bus").deadline(seconds(5)).await;
     let mut body = response.expect("a head");
@@ -186,7 +186,7 @@ async fn a_body_that_came_in_time_is_whole_however_late_its_end_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_breaks_off_is_truncated_and_has_ended() {
+async fn aborted_body_is_truncated_and_ended() {
     let client = client(HALF, false);
     let response = client.get("/v1/live/bus").await.expect("a head");
     let mut body = response.into_http().into_body();
@@ -199,7 +199,7 @@ async fn a_body_that_breaks_off_is_truncated_and_has_ended() {
 
 /// `Sync`, so that a task can hold a reference to it across an await.
 #[test]
-fn responses_cross_threads() {
+fn response_and_client_are_send_and_sync() {
     fn is_plain<T: Send + Sync + Unpin + 'static>() {}
     is_plain::<tower_tds::Response>();
     is_plain::<Client>();
@@ -212,7 +212,7 @@ fn loopback(server: &Server) -> Builder {
 }
 
 #[tokio::test]
-async fn over_a_socket_a_stalled_body_ends_at_the_deadline_of_call_or_client() {
+async fn stalled_body_over_a_socket_ends_at_the_deadline() {
     let mut config = Config::default();
     let stall = DataFault::Stall(seconds(600));
     config.faults.data.push(Scripted::new(stall, When::Always));

@@ -150,7 +150,7 @@ async fn after_resets() -> Vec<usize> {
 
 /// All three at once, because each mostly waits.
 #[tokio::test]
-async fn ten_slow_or_lost_heads_and_a_moment_of_resets_leave_the_others_their_rate() {
+async fn slow_lost_or_reset_calls_leave_others_their_rate() {
     tokio::join!(
         one_of_three(|| beside_ten_heads("12s"), 25),
         one_of_three(|| beside_ten_heads("3600s"), 25),

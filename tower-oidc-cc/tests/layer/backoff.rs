@@ -27,14 +27,14 @@ async fn calls_during_the_backoff_get_the_last_error_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hint_beyond_reason_is_cut() {
+async fn retry_after_hint_is_capped_at_five_minutes() {
     let endpoint = Endpoint::always(Reply::down().header("retry-after", "86400"));
     let error = tokens(&endpoint).ready().await.unwrap_err();
     assert_eq!(error.retry_after(), Some(secs(300)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_of_an_hour_under_load_costs_few_requests_and_ends_within_one_backoff() {
+async fn calls_recover_within_one_backoff_after_an_outage_under_load() {
     let endpoint = Endpoint::always(Reply::down());
     let tokens = tokens(&endpoint);
     for _ in 0..36_000 {
@@ -66,7 +66,7 @@ async fn refused_credentials_are_not_tried_again_for_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_replies_fail_the_flight_with_their_class() {
+async fn malformed_replies_are_classified_as_transient_or_permanent() {
     let padded = |size| {
         let mut reply = br#"{"access_token":"t","token_type":"bearer"}"#.to_vec();
         reply.resize(size, b' ');

@@ -59,7 +59,7 @@ fn show_error(text: &mut String, error: &(impl Debug + Display)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_secret_and_no_token_shows_anywhere() {
+async fn no_secret_or_token_is_printed_or_logged() {
     let capture = Capture::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
@@ -230,7 +230,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_scan_knows_what_it_looks_for() {
+fn secret_scan_recognizes_encoded_forms() {
     assert_eq!(base64(b"canary"), "Y2FuYXJ5");
     assert!(forms("a-b").contains(&"%61%2D%62".to_owned()));
 }

@@ -49,7 +49,7 @@ fn answer(body: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_401_brings_one_new_token_and_one_more_attempt_whether_it_says_why_or_not() {
+async fn a_401_causes_one_new_token_and_one_retry() {
     for (body, kind) in [
         ("invalid token\n", Kind::InvalidToken),
         ("go away", Kind::Unauthorized),
@@ -75,7 +75,7 @@ async fn a_401_brings_one_new_token_and_one_more_attempt_whether_it_says_why_or_
 }
 
 #[tokio::test]
-async fn a_401_for_a_role_or_a_header_brings_no_token() {
+async fn a_401_about_role_or_header_requests_no_token() {
     for (body, kind, attempts, posts) in [
         (
             "no Authorization header found",
@@ -158,7 +158,7 @@ impl<B> Judge<Response<B>, Error> for ByStatus {
 }
 
 #[tokio::test(start_paused = true)]
-async fn layers_by_hand_heal_when_their_token_is_revoked() {
+async fn hand_built_layers_replace_a_revoked_token_only_by_status() {
     let judged = after_a_revocation(|layer| layer.judge(ByStatus)).await;
     assert_eq!(judged, (true, 2));
     // The default reads responses alone.
@@ -212,7 +212,7 @@ fn status(status: u16, body: &'static str) -> Result<Response<Full<Bytes>>, BoxE
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_401_of_the_token_endpoint_names_that_and_not_the_data() {
+async fn token_endpoint_401_names_the_token_endpoint() {
     let service = service_fn(async |_: Request<Full<Bytes>>| status(401, "go away"));
     let error = whole(service).oneshot(data()).await.map(drop);
     let error = error.expect_err("there is no token");
@@ -228,7 +228,7 @@ async fn a_401_of_the_token_endpoint_names_that_and_not_the_data() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_refuses_every_fresh_token_sees_the_calls_that_are_made_and_few_more() {
+async fn refused_fresh_tokens_cause_few_extra_calls() {
     let (calls, posts) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
     let (all, asked) = (Arc::clone(&calls), Arc::clone(&posts));
     let service = service_fn(move |request: Request<Full<Bytes>>| {
@@ -272,7 +272,7 @@ async fn a_service_that_refuses_every_fresh_token_sees_the_calls_that_are_made_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_that_die_early_fail_no_call_whatever_the_401_says() {
+async fn early_expired_tokens_fail_no_call_for_any_401_body() {
     for body in [
         "invalid token",
         "",
@@ -321,7 +321,7 @@ async fn tokens_that_die_early_fail_no_call_whatever_the_401_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_by_a_limit_is_not_charged_to_the_budget_and_a_failure_is() {
+async fn limit_refusals_cost_no_budget_and_failures_do() {
     for (refusal, attempts) in [(416, 3), (423, 3), (429, 3), (503, 1)] {
         let service = service_fn(move |request: Request<Full<Bytes>>| async move {
             if request.method() == "POST" {

@@ -72,7 +72,7 @@ fn besides(answer: &str) -> (HeaderMap, HeaderMap) {
 }
 
 #[test]
-fn each_answer_means_its_kind() {
+fn each_response_in_the_table_gives_its_kind() {
     let mut tried = 0_u32;
     for Row { answer, kinds, .. } in rows() {
         let statuses = answer.split(|c: char| !c.is_ascii_digit());
@@ -121,7 +121,7 @@ async fn sent(kind: Kind, method: Method) -> (u32, Duration) {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn each_kind_is_retried_so() {
+async fn each_kind_is_retried_as_documented() {
     for Row { kinds, retried, .. } in rows() {
         for kind in kinds {
             // PUT, which no idle connection is met for.

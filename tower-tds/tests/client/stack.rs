@@ -69,7 +69,7 @@ fn bus(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn a_call_brings_data_with_one_token() {
+async fn call_returns_data_with_one_token_request() {
     let server = start(Config::default()).await;
     let client = client(&server, Limits::default());
     let body = get(client, bus(&server)).await.expect("data");
@@ -79,7 +79,7 @@ async fn a_call_brings_data_with_one_token() {
 }
 
 #[tokio::test]
-async fn tokens_come_by_the_users_provider_and_settings() {
+async fn token_uses_the_callers_provider_and_settings() {
     let server = start(Config::default()).await;
     let (id, secret) = (
         server.client_id().to_owned(),
@@ -113,7 +113,7 @@ async fn a_thousand_cold_calls_share_one_token_post() {
 }
 
 #[tokio::test]
-async fn a_token_endpoint_that_nobody_vouches_for_is_not_tried_again() {
+async fn untrusted_token_endpoint_is_not_retried() {
     let mut config = Config::default();
     config.tls = true;
     let server = start(config).await;
@@ -125,7 +125,7 @@ async fn a_token_endpoint_that_nobody_vouches_for_is_not_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_downloads_at_once_stay_inside_the_limits() {
+async fn concurrent_slow_downloads_stay_within_the_limits() {
     let server = start(Config::default()).await;
     let client = client(&server, Limits::default());
     // Bodies of two seconds each, and more of them than sockets.
@@ -143,7 +143,7 @@ async fn slow_downloads_at_once_stay_inside_the_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_beside_each_other_share_the_limits() {
+async fn two_clients_share_their_limits() {
     let server = start(Config::default()).await;
     let limits = SharedLimits::from(Limits::default());
     let [first, second] = [(); 2].map(|()| {
@@ -173,7 +173,7 @@ async fn clients_beside_each_other_share_the_limits() {
 }
 
 #[tokio::test]
-async fn a_token_call_is_one_of_the_requests_of_its_second() {
+async fn token_request_counts_against_the_rate() {
     let server = start(Config::default()).await;
     let one_a_second = Limits::new(Quota::per_second(count(1)));
     let client = client(&server, one_a_second);
@@ -184,7 +184,7 @@ async fn a_token_call_is_one_of_the_requests_of_its_second() {
 }
 
 #[tokio::test]
-async fn a_token_call_goes_before_the_calls_that_wait_for_a_permit() {
+async fn token_request_precedes_queued_calls() {
     let server = start(Config::default()).await;
     let five_a_second = Quota::new(count(1), Duration::from_millis(200)).expect("an interval");
     let limits = SharedLimits::from(Limits::new(five_a_second));
@@ -210,7 +210,7 @@ async fn a_token_call_goes_before_the_calls_that_wait_for_a_permit() {
 }
 
 #[tokio::test]
-async fn one_of_a_few_allowed_sockets_is_the_tokens() {
+async fn one_connection_is_reserved_for_the_token() {
     let server = start(wide()).await;
     let limits = Limits::new(Quota::per_second(count(1_000_000)));
     let client = client(&server, limits.connections(count(5)));
@@ -233,7 +233,7 @@ async fn one_connection_serves_token_and_data_calls() {
 }
 
 #[tokio::test]
-async fn requests_in_flight_stay_inside_where_those_are_counted() {
+async fn proof_at_the_end_satisfies_an_in_flight_rule() {
     let mut config = Config::default();
     config.rule = tds_sim::Rule::InFlight;
     let server = start(config).await;
@@ -249,7 +249,7 @@ async fn requests_in_flight_stay_inside_where_those_are_counted() {
 }
 
 #[tokio::test]
-async fn callers_that_hang_up_never_make_it_one_socket_too_many() {
+async fn cancelled_calls_never_exceed_the_socket_limit() {
     let server = start(wide()).await;
     let client = hasty(&server);
     let url = format!(
@@ -297,7 +297,7 @@ async fn a_revoked_token_is_replaced_once_and_the_call_succeeds() {
 }
 
 #[tokio::test]
-async fn a_missing_role_is_told_and_not_tried_again() {
+async fn missing_role_is_not_retried() {
     let mut config = wide();
     config.roles = vec![String::from("live")];
     let server = start(config).await;
@@ -310,7 +310,7 @@ async fn a_missing_role_is_told_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_told_and_no_data_call_is_made() {
+async fn wrong_secret_fails_before_any_data_call() {
     let server = start(wide()).await;
     let credentials = Credentials::new(server.client_id(), "not the secret".replace(' ', "-"));
     let client = Client::builder(
@@ -328,7 +328,7 @@ async fn a_wrong_secret_is_told_and_no_data_call_is_made() {
 }
 
 #[tokio::test]
-async fn a_token_goes_to_no_other_origin() {
+async fn token_is_never_sent_to_another_origin() {
     let (server, other) = (start(wide()).await, start(wide()).await);
     let client = hasty(&server);
     let error = get(client, bus(&other)).await;
@@ -339,7 +339,7 @@ async fn a_token_goes_to_no_other_origin() {
 }
 
 #[tokio::test]
-async fn refusals_that_pass_are_tried_again() {
+async fn temporary_503_is_retried() {
     // Every second call gets a 503, and the next one succeeds.
     let mut config = wide();
     config
@@ -358,7 +358,7 @@ async fn refusals_that_pass_are_tried_again() {
 }
 
 #[tokio::test]
-async fn plain_http_needs_to_be_let_through_and_only_on_this_machine() {
+async fn plain_http_is_allowed_only_on_loopback_by_option() {
     let build = |base: &str, loopback: bool| {
         let credentials = Credentials::new("id", "secret").expect("usable");
         let builder = Client::builder("https://auth.example.org", base, credentials);

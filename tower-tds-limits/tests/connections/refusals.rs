@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_416_silences_for_a_second_and_lowers_the_limit_for_ten_minutes() {
+async fn sockets_wait_a_second_and_then_for_the_lowered_limit() {
     let net = Net::of(["a"]);
     let a = net.server("a");
     // Four for data.
