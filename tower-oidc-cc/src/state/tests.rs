@@ -217,19 +217,19 @@ fn a_call_without_a_token_fails_until_the_backoff_is_over() {
     let (mut state, now) = (state(), start());
     let at = |millis| now.checked_add(Duration::from_millis(millis)).unwrap();
     assert_eq!(state.phase_at(now), Phase::Absent);
-    assert!(matches!(state.on(Event::Asked, now), Action::Request));
-    assert!(matches!(state.on(Event::Asked, now), Action::Join));
+    assert!(matches!(state.on(Event::Needed, now), Action::Request));
+    assert!(matches!(state.on(Event::Needed, now), Action::Join));
     state.on(Event::Failed(down()), now);
     // Half of the first ceiling, by the draw.
-    let Action::Fail(error) = state.on(Event::Asked, at(499)) else {
+    let Action::Fail(error) = state.on(Event::Needed, at(499)) else {
         panic!("the endpoint is in its backoff");
     };
     assert_eq!(error.retry_after(), Some(Duration::from_millis(1)));
-    assert!(matches!(state.on(Event::Asked, at(500)), Action::Request));
+    assert!(matches!(state.on(Event::Needed, at(500)), Action::Request));
     state.on(token(at(500), 100), at(500));
-    assert!(matches!(state.on(Event::Asked, at(500)), Action::Send));
+    assert!(matches!(state.on(Event::Needed, at(500)), Action::Send));
     let expired = at(100_500);
-    assert!(matches!(state.on(Event::Asked, expired), Action::Request));
+    assert!(matches!(state.on(Event::Needed, expired), Action::Request));
     assert_eq!(state.phase_at(expired), Phase::Expired);
     state.on(token(expired, 100), expired);
     let reasons: Vec<Reason> = state
@@ -291,9 +291,9 @@ fn an_acceptance_ends_the_wait_of_calls_for_another_token() {
     let (mut state, now) = (state(), start());
     state.on(token(now, 1_000), now);
     assert!(matches!(state.on(Event::Refused(1), now), Action::Request));
-    assert!(matches!(state.on(Event::Asked, now), Action::JoinUntil(_)));
+    assert!(matches!(state.on(Event::Needed, now), Action::JoinUntil(_)));
     state.on(Event::Accepted(1), now);
-    assert!(matches!(state.on(Event::Asked, now), Action::Send));
+    assert!(matches!(state.on(Event::Needed, now), Action::Send));
 }
 
 #[test]
