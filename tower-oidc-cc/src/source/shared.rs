@@ -9,24 +9,18 @@
 use std::{
     fmt,
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError, Weak, atomic::Ordering},
 };
 
-use arc_swap::ArcSwapOption;
-use futures_util::{
-    FutureExt as _,
-    future::{self, BoxFuture},
-};
+use futures_util::future::BoxFuture;
 use tokio::{
-    runtime::Handle,
     sync::watch,
-    task::JoinHandle,
     time::{Instant, timeout_at},
 };
 
+use super::sync::{
+    self, ArcSwapOption, AtomicU64, FutureExt as _, Handle, JoinHandle, Mutex, MutexGuard,
+};
 use crate::{
     AccessToken, Health, TokenError,
     clock::{Clock, Timestamp},
@@ -37,9 +31,6 @@ use crate::{
     state::{Action, Event, Lifetime, Notice, State},
 };
 
-#[cfg(test)]
-mod tests;
-
 /// The token that calls send.
 #[derive(Debug)]
 pub(crate) struct Bearer {
@@ -49,7 +40,7 @@ pub(crate) struct Bearer {
 }
 
 /// A token request in flight. Every clone polls it, so dropping one changes nothing.
-pub(crate) type Flight = future::Shared<BoxFuture<'static, Result<(), TokenError>>>;
+pub(crate) type Flight = sync::Shared<BoxFuture<'static, Result<(), TokenError>>>;
 
 /// The state that all handles of a source share.
 pub(crate) struct Shared {
@@ -67,11 +58,11 @@ pub(crate) struct Shared {
 }
 
 /// The part behind the lock.
-struct Locked {
+pub(super) struct Locked {
     state: State,
     /// The last flight; it may have ended.
     flight: Option<Flight>,
-    driver: Option<JoinHandle<()>>,
+    pub(super) driver: Option<JoinHandle<()>>,
     /// Wakes the driver. Its drop wakes the driver too, which then ends.
     wake: watch::Sender<()>,
 }
@@ -243,11 +234,11 @@ impl Shared {
             Action::JoinUntil(until) => Some(until),
             _ => return None,
         };
-        // A flight is bound to the runtime of its driver: another driver starts another flight.
-        if matches!(action, Action::Request) || !locked.is_driven() {
+        let is_driven = self.drive(locked);
+        if let Action::Request = action {
             locked.flight = Some(self.begin());
         }
-        if !self.drive(locked) {
+        if !is_driven {
             return None;
         }
         locked.wake.send_replace(());
@@ -281,14 +272,19 @@ impl Shared {
     }
 
     /// Spawns the driver if there is none. Outside of a runtime there is none.
+    ///
+    /// A flight is bound to the runtime of its driver: another driver starts another flight. A runtime
+    /// may end at any moment, so one look decides both.
     fn drive(&self, locked: &mut Locked) -> bool {
-        if !locked.is_driven() {
-            let Ok(runtime) = Handle::try_current() else {
-                return false;
-            };
-            let (this, wake) = (Weak::clone(&self.this), locked.wake.subscribe());
-            locked.driver = Some(runtime.spawn(run(this, wake)));
+        if locked.is_driven() {
+            return true;
         }
+        locked.flight = locked.pending().map(|_| self.begin());
+        let Ok(runtime) = Handle::try_current() else {
+            return false;
+        };
+        let (this, wake) = (Weak::clone(&self.this), locked.wake.subscribe());
+        locked.driver = Some(runtime.spawn(run(this, wake)));
         true
     }
 
@@ -325,7 +321,7 @@ impl Shared {
     }
 
     /// Poison is ignored, because a panic under the lock leaves the state consistent.
-    fn lock(&self) -> MutexGuard<'_, Locked> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,4 @@
-//! The points at which a driver, a caller or a runtime can end. The flight is a
-//! `futures_util::future::Shared` and the driver is a task of tokio. Loom can model neither, so these
-//! tests use a paused clock and real threads.
+//! The points at which a driver, a caller or a runtime can end.
 
 use std::{
     convert::Infallible,
@@ -20,7 +18,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::Shared;
+use super::shared::Shared;
 use crate::{Credentials, TokenEndpoint, TokenError, TokenSource};
 
 impl Shared {
@@ -35,6 +33,8 @@ impl Shared {
         self.lock()
     }
 }
+
+mod model;
 
 type Body = Full<Bytes>;
 
