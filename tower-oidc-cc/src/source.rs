@@ -113,7 +113,7 @@ mod sync {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct TokenSource {
     pub(crate) shared: Arc<Shared>,
 }
@@ -251,12 +251,6 @@ impl TokenSource {
     #[must_use]
     pub fn health(&self) -> Health {
         self.shared.health()
-    }
-}
-
-impl fmt::Debug for TokenSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenSource")
     }
 }
 
