@@ -15,7 +15,7 @@ use http_body::Body;
 use tower_service::Service;
 
 pub(crate) use self::{
-    shared::{Bearer, Flight, Shared},
+    shared::{Bearer, Joined, Shared},
     wait::Wait,
 };
 use crate::{
@@ -226,8 +226,8 @@ impl TokenSource {
     /// # let _ = shut_down;
     /// ```
     pub async fn idle(&self) {
-        while let Some(flight) = self.shared.flight() {
-            drop(flight.await);
+        while let Some(mut flight) = self.shared.flight() {
+            drop((&mut flight.0).await);
         }
     }
 

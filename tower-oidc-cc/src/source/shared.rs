@@ -8,11 +8,13 @@
 
 use std::{
     fmt,
+    future::pending,
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{Arc, PoisonError, Weak, atomic::Ordering},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, select};
 use tokio::{
     sync::watch,
     time::{Instant, timeout_at},
@@ -39,8 +41,19 @@ pub(crate) struct Bearer {
     lifetime: Lifetime,
 }
 
-/// A token request in flight. Every clone polls it, so dropping one changes nothing.
+/// A token request in flight. Every clone polls it.
 pub(crate) type Flight = sync::Shared<BoxFuture<'static, Result<(), TokenError>>>;
+
+/// The flight of a waiter. Its drop wakes the driver, because the last wake of the flight may have gone
+/// to this waiter alone. So dropping a waiter changes nothing.
+#[derive(Debug)]
+pub(crate) struct Joined(pub(crate) Flight, watch::Sender<()>);
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.1.send_replace(());
+    }
+}
 
 /// The state that all handles of a source share.
 pub(crate) struct Shared {
@@ -114,7 +127,7 @@ impl Shared {
     ///
     /// The instant, if there is one, is the time from which the token in use may be sent even though
     /// the flight has not ended.
-    pub(crate) fn enter(&self) -> Result<Option<(Flight, Option<Instant>)>, TokenError> {
+    pub(crate) fn enter(&self) -> Result<Option<(Joined, Option<Instant>)>, TokenError> {
         self.with(|locked, now| {
             let action = locked.state.on(Event::Needed, now);
             match action {
@@ -142,7 +155,7 @@ impl Shared {
 
     /// Records that a call with the token of this number was refused, and returns the flight that
     /// replaces the token, if there is one.
-    pub(crate) fn refuse(&self, generation: u64) -> Result<Flight, Refresh> {
+    pub(crate) fn refuse(&self, generation: u64) -> Result<Joined, Refresh> {
         self.with(|locked, now| {
             let action = locked.state.on(Event::Refused(generation), now);
             if let Action::Superseded = action {
@@ -211,9 +224,10 @@ impl Shared {
     }
 
     /// The current flight, if it has not ended.
-    pub(crate) fn flight(&self) -> Option<Flight> {
+    pub(crate) fn flight(&self) -> Option<Joined> {
         let locked = self.lock();
-        locked.pending().filter(|_| locked.is_driven())
+        let flight = locked.pending().filter(|_| locked.is_driven())?;
+        Some(Joined(flight, locked.wake.clone()))
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -228,7 +242,7 @@ impl Shared {
     }
 
     /// Starts or joins a flight, as the action requires.
-    fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Flight, Option<Instant>)> {
+    fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Joined, Option<Instant>)> {
         let until = match action {
             Action::Request | Action::Join => None,
             Action::JoinUntil(until) => Some(until),
@@ -242,7 +256,7 @@ impl Shared {
             return None;
         }
         locked.wake.send_replace(());
-        Some((locked.flight.clone()?, until))
+        Some((Joined(locked.flight.clone()?, locked.wake.clone()), until))
     }
 
     /// Creates a flight. It fetches a token, records the outcome, and saves the token before its
@@ -351,7 +365,14 @@ impl Locked {
 async fn run(shared: Weak<Shared>, mut wake: watch::Receiver<()>) {
     while let Some(step) = shared.upgrade().map(|shared| shared.step()) {
         match step {
-            Ok(flight) => drop(flight.await),
+            Ok(flight) => {
+                // The wakes come first, so that each of them is followed by a poll of the flight.
+                let wakes = async {
+                    while wake.changed().await.is_ok() {}
+                    pending::<()>().await;
+                };
+                drop(select(pin!(wakes), flight).await);
+            }
             Err(Some(until)) => drop(timeout_at(until, wake.changed()).await),
             Err(None) => drop(wake.changed().await),
         }

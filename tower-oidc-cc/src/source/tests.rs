@@ -163,13 +163,13 @@ async fn a_waiter_of_an_old_flight_leaves_the_new_one_alone() {
     let (source, _) = source();
     let enter = || source.shared.enter().unwrap().unwrap().0;
     let old = enter();
-    source.shared.abandon(&old);
+    source.shared.abandon(&old.0);
     // The backoff ends within a second.
     sleep(Duration::from_secs(1)).await;
-    let new = enter();
-    source.shared.abandon(&old);
-    assert!(source.shared.flight().unwrap().ptr_eq(&new));
-    new.await.unwrap();
+    let mut new = enter();
+    source.shared.abandon(&old.0);
+    assert!(source.shared.flight().unwrap().0.ptr_eq(&new.0));
+    (&mut new.0).await.unwrap();
     assert_eq!(source.health().generation, 1);
 }
 

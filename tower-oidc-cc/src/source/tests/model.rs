@@ -1,8 +1,9 @@
 //! The flight under every interleaving of two waiters and a driver, with loom's lock.
 //!
-//! `futures_util::future::Shared` is the real one, and each poll of it one step. It has a gap that this
-//! leaves out: a clone that comes while another one polls, after the wake of that one, sleeps on if the
-//! other is dropped instead of polled again. The timeout of the token request wakes it then.
+//! `futures_util::future::Shared` is the real one. It has a gap: a clone that comes while another one
+//! polls, after the wake of that one, sleeps on if the other is dropped instead of polled again. A
+//! dropped waiter therefore wakes the driver. If the driver is dropped with its runtime, the timers of
+//! the waiters wake them; the models that drop the driver leave this step out.
 
 use std::{
     future::poll_fn,
@@ -137,7 +138,7 @@ mod sync {
             let inner = Arc::clone(&touched);
             let future = future::poll_fn(move |cx| {
                 let polled = Pin::new(&mut self).poll(cx);
-                if polled.is_ready() {
+                if polled.is_ready() || RUNS_ON.get() {
                     touch(&inner);
                 }
                 polled
@@ -159,6 +160,7 @@ mod sync {
     thread_local! {
         // All threads of a model are on one thread of the system.
         static POLLS: Cell<usize> = const { Cell::new(0) };
+        static RUNS_ON: Cell<bool> = const { Cell::new(false) };
         static DRIVER: RefCell<Option<JoinHandle<()>>> = const { RefCell::new(None) };
     }
 
@@ -166,6 +168,7 @@ mod sync {
         /// The runtime of the next task ends after so many polls of that.
         pub(super) fn ends_after(polls: usize) {
             POLLS.set(polls);
+            RUNS_ON.set(polls == usize::MAX);
         }
 
         /// The newest task.
