@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::{
     Challenge, Error, Judge, Judgement, Rejection, TokenError,
     judge::Refresh,
-    source::{Flight, Shared},
+    source::{Joined, Shared},
 };
 
 pin_project! {
@@ -75,7 +75,7 @@ pub(crate) struct Sent {
 struct Held<O> {
     outcome: O,
     sent: Sent,
-    flight: Flight,
+    flight: Joined,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -180,7 +180,7 @@ impl Sent {
         Err(rejected(outcome, Rejection::new(judgement, refresh)))
     }
 
-    fn hold<O>(&self, outcome: O, flight: Flight) -> Held<O> {
+    fn hold<O>(&self, outcome: O, flight: Joined) -> Held<O> {
         let longest = self.shared.now().steady + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
         Held {
@@ -208,7 +208,7 @@ impl Sent {
 
 impl<O> Held<O> {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match Pin::new(&mut self.flight).poll(cx) {
+        match Pin::new(&mut self.flight.0).poll(cx) {
             Poll::Ready(_) => Poll::Ready(()),
             Poll::Pending => self.timer.as_mut().poll(cx),
         }

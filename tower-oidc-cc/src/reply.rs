@@ -5,10 +5,7 @@
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
 )]
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
@@ -23,9 +20,9 @@ mod tests;
 /// Holds one token, for programs that send it without the layer.
 ///
 /// `Debug` shows no token.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AccessToken {
-    /// Marked as sensitive.
+    /// Marked as sensitive, so that `Debug` hides it.
     header: HeaderValue,
 }
 
@@ -77,14 +74,6 @@ impl AccessToken {
     pub fn secret(&self) -> &str {
         let header = self.header.to_str().unwrap_or_default();
         header.strip_prefix(SCHEME).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for AccessToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessToken")
-            .field("header", &"[redacted]")
-            .finish()
     }
 }
 

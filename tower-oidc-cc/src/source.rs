@@ -15,7 +15,7 @@ use http_body::Body;
 use tower_service::Service;
 
 pub(crate) use self::{
-    shared::{Bearer, Flight, Shared},
+    shared::{Bearer, Joined, Shared},
     wait::Wait,
 };
 use crate::{
@@ -27,7 +27,18 @@ use crate::{
 };
 
 mod shared;
+#[cfg(test)]
+mod tests;
 mod wait;
+
+/// The parts of a flight for which its model has others.
+mod sync {
+    pub(super) use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+
+    pub(super) use arc_swap::ArcSwapOption;
+    pub(super) use futures_util::{FutureExt, future::Shared};
+    pub(super) use tokio::{runtime::Handle, task::JoinHandle};
+}
 
 /// Keeps one valid token for all clones of this handle.
 ///
@@ -102,7 +113,7 @@ mod wait;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct TokenSource {
     pub(crate) shared: Arc<Shared>,
 }
@@ -215,8 +226,8 @@ impl TokenSource {
     /// # let _ = shut_down;
     /// ```
     pub async fn idle(&self) {
-        while let Some(flight) = self.shared.flight() {
-            drop(flight.await);
+        while let Some(mut flight) = self.shared.flight() {
+            drop((&mut flight.0).await);
         }
     }
 
@@ -240,12 +251,6 @@ impl TokenSource {
     #[must_use]
     pub fn health(&self) -> Health {
         self.shared.health()
-    }
-}
-
-impl fmt::Debug for TokenSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenSource")
     }
 }
 

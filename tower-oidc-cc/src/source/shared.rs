@@ -8,25 +8,21 @@
 
 use std::{
     fmt,
+    future::pending,
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    pin::pin,
+    sync::{Arc, PoisonError, Weak, atomic::Ordering},
 };
 
-use arc_swap::ArcSwapOption;
-use futures_util::{
-    FutureExt as _,
-    future::{self, BoxFuture},
-};
+use futures_util::future::{BoxFuture, select};
 use tokio::{
-    runtime::Handle,
     sync::watch,
-    task::JoinHandle,
     time::{Instant, timeout_at},
 };
 
+use super::sync::{
+    self, ArcSwapOption, AtomicU64, FutureExt as _, Handle, JoinHandle, Mutex, MutexGuard,
+};
 use crate::{
     AccessToken, Health, TokenError,
     clock::{Clock, Timestamp},
@@ -37,9 +33,6 @@ use crate::{
     state::{Action, Event, Lifetime, Notice, State},
 };
 
-#[cfg(test)]
-mod tests;
-
 /// The token that calls send.
 #[derive(Debug)]
 pub(crate) struct Bearer {
@@ -48,8 +41,19 @@ pub(crate) struct Bearer {
     lifetime: Lifetime,
 }
 
-/// A token request in flight. Every clone polls it, so dropping one changes nothing.
-pub(crate) type Flight = future::Shared<BoxFuture<'static, Result<(), TokenError>>>;
+/// A token request in flight. Every clone polls it.
+pub(crate) type Flight = sync::Shared<BoxFuture<'static, Result<(), TokenError>>>;
+
+/// The flight of a waiter. Its drop wakes the driver, because the last wake of the flight may have gone
+/// to this waiter alone. So dropping a waiter changes nothing.
+#[derive(Debug)]
+pub(crate) struct Joined(pub(crate) Flight, watch::Sender<()>);
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.1.send_replace(());
+    }
+}
 
 /// The state that all handles of a source share.
 pub(crate) struct Shared {
@@ -67,11 +71,11 @@ pub(crate) struct Shared {
 }
 
 /// The part behind the lock.
-struct Locked {
+pub(super) struct Locked {
     state: State,
     /// The last flight; it may have ended.
     flight: Option<Flight>,
-    driver: Option<JoinHandle<()>>,
+    pub(super) driver: Option<JoinHandle<()>>,
     /// Wakes the driver. Its drop wakes the driver too, which then ends.
     wake: watch::Sender<()>,
 }
@@ -123,7 +127,7 @@ impl Shared {
     ///
     /// The instant, if there is one, is the time from which the token in use may be sent even though
     /// the flight has not ended.
-    pub(crate) fn enter(&self) -> Result<Option<(Flight, Option<Instant>)>, TokenError> {
+    pub(crate) fn enter(&self) -> Result<Option<(Joined, Option<Instant>)>, TokenError> {
         self.with(|locked, now| {
             let action = locked.state.on(Event::Needed, now);
             match action {
@@ -151,7 +155,7 @@ impl Shared {
 
     /// Records that a call with the token of this number was refused, and returns the flight that
     /// replaces the token, if there is one.
-    pub(crate) fn refuse(&self, generation: u64) -> Result<Flight, Refresh> {
+    pub(crate) fn refuse(&self, generation: u64) -> Result<Joined, Refresh> {
         self.with(|locked, now| {
             let action = locked.state.on(Event::Refused(generation), now);
             if let Action::Superseded = action {
@@ -220,9 +224,10 @@ impl Shared {
     }
 
     /// The current flight, if it has not ended.
-    pub(crate) fn flight(&self) -> Option<Flight> {
+    pub(crate) fn flight(&self) -> Option<Joined> {
         let locked = self.lock();
-        locked.pending().filter(|_| locked.is_driven())
+        let flight = locked.pending().filter(|_| locked.is_driven())?;
+        Some(Joined(flight, locked.wake.clone()))
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -237,21 +242,21 @@ impl Shared {
     }
 
     /// Starts or joins a flight, as the action requires.
-    fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Flight, Option<Instant>)> {
+    fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Joined, Option<Instant>)> {
         let until = match action {
             Action::Request | Action::Join => None,
             Action::JoinUntil(until) => Some(until),
             _ => return None,
         };
-        // A flight is bound to the runtime of its driver: another driver starts another flight.
-        if matches!(action, Action::Request) || !locked.is_driven() {
+        let is_driven = self.drive(locked);
+        if let Action::Request = action {
             locked.flight = Some(self.begin());
         }
-        if !self.drive(locked) {
+        if !is_driven {
             return None;
         }
         locked.wake.send_replace(());
-        Some((locked.flight.clone()?, until))
+        Some((Joined(locked.flight.clone()?, locked.wake.clone()), until))
     }
 
     /// Creates a flight. It fetches a token, records the outcome, and saves the token before its
@@ -281,14 +286,19 @@ impl Shared {
     }
 
     /// Spawns the driver if there is none. Outside of a runtime there is none.
+    ///
+    /// A flight is bound to the runtime of its driver: another driver starts another flight. A runtime
+    /// may end at any moment, so one look decides both.
     fn drive(&self, locked: &mut Locked) -> bool {
-        if !locked.is_driven() {
-            let Ok(runtime) = Handle::try_current() else {
-                return false;
-            };
-            let (this, wake) = (Weak::clone(&self.this), locked.wake.subscribe());
-            locked.driver = Some(runtime.spawn(run(this, wake)));
+        if locked.is_driven() {
+            return true;
         }
+        locked.flight = locked.pending().map(|_| self.begin());
+        let Ok(runtime) = Handle::try_current() else {
+            return false;
+        };
+        let (this, wake) = (Weak::clone(&self.this), locked.wake.subscribe());
+        locked.driver = Some(runtime.spawn(run(this, wake)));
         true
     }
 
@@ -325,7 +335,7 @@ impl Shared {
     }
 
     /// Poison is ignored, because a panic under the lock leaves the state consistent.
-    fn lock(&self) -> MutexGuard<'_, Locked> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -355,7 +365,14 @@ impl Locked {
 async fn run(shared: Weak<Shared>, mut wake: watch::Receiver<()>) {
     while let Some(step) = shared.upgrade().map(|shared| shared.step()) {
         match step {
-            Ok(flight) => drop(flight.await),
+            Ok(flight) => {
+                // The wakes come first, so that each of them is followed by a poll of the flight.
+                let wakes = async {
+                    while wake.changed().await.is_ok() {}
+                    pending::<()>().await;
+                };
+                drop(select(pin!(wakes), flight).await);
+            }
             Err(Some(until)) => drop(timeout_at(until, wake.changed()).await),
             Err(None) => drop(wake.changed().await),
         }

@@ -9,7 +9,7 @@ use std::{
 use futures_util::FutureExt as _;
 use tokio::time::{Sleep, sleep_until};
 
-use super::shared::{Flight, Shared};
+use super::shared::{Joined, Shared};
 use crate::TokenError;
 
 /// Waits for a token that may be sent. It is `Unpin`, for `poll_ready`.
@@ -18,7 +18,7 @@ pub(crate) struct Wait(Option<Waiting>);
 
 #[derive(Debug)]
 struct Waiting {
-    flight: Flight,
+    flight: Joined,
     timer: Pin<Box<Sleep>>,
     /// Whether a token may be sent when the timer fires. Otherwise the flight makes no progress then.
     has_token: bool,
@@ -34,7 +34,8 @@ impl Wait {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TokenError>> {
         // The flight of a driver whose runtime has ended makes no progress.
-        self.0.take_if(|waiting| !shared.is_driven(&waiting.flight));
+        self.0
+            .take_if(|waiting| !shared.is_driven(&waiting.flight.0));
         loop {
             let waiting = match &mut self.0 {
                 Some(waiting) => waiting,
@@ -53,7 +54,7 @@ impl Wait {
                     })
                 }
             };
-            let has_ended = waiting.flight.poll_unpin(cx).is_ready();
+            let has_ended = waiting.flight.0.poll_unpin(cx).is_ready();
             let is_over = !has_ended && waiting.timer.as_mut().poll(cx).is_ready();
             let Some(waiting) = self.0.take_if(|_| has_ended || is_over) else {
                 return Poll::Pending;
@@ -63,7 +64,7 @@ impl Wait {
                 return Poll::Ready(if waiting.has_token {
                     Ok(())
                 } else {
-                    Err(shared.abandon(&waiting.flight))
+                    Err(shared.abandon(&waiting.flight.0))
                 });
             }
         }

@@ -104,8 +104,7 @@ impl Refusals {
 
     /// Records that the token in use was accepted, and returns for how long tokens were refused.
     pub(crate) fn accepted_at(&mut self, now: Timestamp) -> Option<Duration> {
-        self.in_a_row = 0;
-        self.is_owed = false;
+        self.replaced();
         self.since.take().map(|since| since.age_at(now))
     }
 

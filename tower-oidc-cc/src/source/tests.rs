@@ -1,6 +1,4 @@
-//! The points at which a driver, a caller or a runtime can end. The flight is a
-//! `futures_util::future::Shared` and the driver is a task of tokio. Loom can model neither, so these
-//! tests use a paused clock and real threads.
+//! The points at which a driver, a caller or a runtime can end.
 
 use std::{
     convert::Infallible,
@@ -20,7 +18,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::Shared;
+use super::shared::Shared;
 use crate::{Credentials, TokenEndpoint, TokenError, TokenSource};
 
 impl Shared {
@@ -35,6 +33,8 @@ impl Shared {
         self.lock()
     }
 }
+
+mod model;
 
 type Body = Full<Bytes>;
 
@@ -163,13 +163,13 @@ async fn waiter_of_an_old_flight_keeps_the_new_flight() {
     let (source, _) = source();
     let enter = || source.shared.enter().unwrap().unwrap().0;
     let old = enter();
-    source.shared.abandon(&old);
+    source.shared.abandon(&old.0);
     // The backoff ends within a second.
     sleep(Duration::from_secs(1)).await;
-    let new = enter();
-    source.shared.abandon(&old);
-    assert!(source.shared.flight().unwrap().ptr_eq(&new));
-    new.await.unwrap();
+    let mut new = enter();
+    source.shared.abandon(&old.0);
+    assert!(source.shared.flight().unwrap().0.ptr_eq(&new.0));
+    (&mut new.0).await.unwrap();
     assert_eq!(source.health().generation, 1);
 }
 
