@@ -175,6 +175,7 @@ where
     fn read(&self, outcome: Result<&Response<B>, &crate::Error<E>>) -> Outcome {
         match outcome {
             Ok(response) => Feedback::<_, E>::read(self, Ok(response)),
+            Err(crate::Error::Limit(error)) if error.was_sent() => Outcome::Lost,
             Err(crate::Error::Limit(_)) => Outcome::Unsent,
             Err(crate::Error::Inner(error)) => self.read(Err(error)),
         }
@@ -211,6 +212,9 @@ fn unsent(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<legacy::Error>() {
         return error.is_connect();
     }
+    if let Some(error) = error.downcast_ref::<crate::LimitError>() {
+        return !error.was_sent();
+    }
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(
         kind,
@@ -220,7 +224,7 @@ fn unsent(error: &(dyn Error + 'static)) -> bool {
                 | io::ErrorKind::NetworkUnreachable
                 | io::ErrorKind::AddrNotAvailable
         )
-    ) || error.is::<crate::LimitError>()
+    )
 }
 
 /// The seconds of a `Retry-After` (RFC 9110, section 10.2.3).

@@ -109,6 +109,22 @@ fn rejection_by_an_inner_limit_is_unsent() {
     );
 }
 
+/// The request may be counted, so its permit is not free.
+#[test]
+fn timeout_of_an_inner_limit_after_the_request_was_sent_is_lost() {
+    let error = crate::LimitError::deadline(crate::WaitCause::Response, Duration::from_secs(1));
+    let boxed: BoxError = Box::new(error.clone());
+    assert_eq!(
+        ReadStatus.read(Err::<&Response<()>, _>(&boxed)),
+        Outcome::Lost
+    );
+    let error = crate::Error::<Infallible>::Limit(error);
+    assert_eq!(
+        ReadStatus.read(Err::<&Response<()>, _>(&error)),
+        Outcome::Lost
+    );
+}
+
 /// The head was sent, whatever the source of the error is.
 #[tokio::test(start_paused = true)]
 async fn read_error_of_an_open_connection_is_lost() {
