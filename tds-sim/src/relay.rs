@@ -29,7 +29,8 @@ mod line;
 /// - An end (FIN) and a reset (RST) are passed on with the same delay as bytes. An end closes one
 ///   direction; the other stays open.
 /// - Each connection has its own two sequences of delays, determined by the seed and the number of
-///   connections before it. Each read has its own delay, and the seed does not determine the reads.
+///   connections before it. Each piece that the relay reads has its own delay. The seed does not
+///   determine how the bytes are cut into pieces, so two runs may differ.
 ///
 /// # Cancel safety
 /// Dropping it closes every connection at once. Delayed bytes are lost.

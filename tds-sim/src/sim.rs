@@ -77,7 +77,7 @@ type Answer = Result<Response<Body>, Error>;
 // === impl Sim ===
 
 impl Sim {
-    /// Creates a simulator with one member, `demo`, who holds one key.
+    /// Creates a simulator with one registered user of the service, `demo`, who holds one key.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -147,7 +147,7 @@ impl Sim {
         lock(&self.shared.realm).revoke_all();
     }
 
-    /// Adds a key to a member, who is created if unknown.
+    /// Adds a key to a registered user, who is created if unknown.
     ///
     /// # Errors
     /// If the member holds three.

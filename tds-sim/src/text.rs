@@ -40,7 +40,7 @@ impl std::error::Error for ParseError {}
 ///
 /// # Errors
 /// [`ParseError`] for anything else, such as a number without a unit, a fraction, or more than a
-/// `u64` of the unit: write it as `1500ms`.
+/// `u64` of the unit. Write 1.5 s as `1500ms`.
 ///
 /// # Examples
 /// ```

@@ -31,7 +31,7 @@ use crate::{
 /// Serve many users and programs with one call for each resource
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A user gets data, 503 with Retry-After, or 504 within the deadline. \
+    after_help = "Within the deadline a user gets data, or 404, 502, 503 with Retry-After or 504. \
                         /healthz and /readyz show whether the service answers; /metrics is for Prometheus."
 )]
 pub(crate) struct Backend {

@@ -110,8 +110,9 @@ impl Assertion {
 
     /// Sets the audience of each assertion, in place of the address of the token endpoint.
     ///
-    /// The default is the configured address, without its query and a default port. Servers that follow
-    /// the successor of RFC 7523 require their issuer as the audience. Keycloak 26.5.0 accepts both.
+    /// The default is the address of the token endpoint, without its query and a default port.
+    /// Servers that follow the successor of RFC 7523 require their issuer as the audience. Keycloak
+    /// 26.5.0 accepts both.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());

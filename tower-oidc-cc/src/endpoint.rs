@@ -85,8 +85,8 @@ impl TokenEndpoint {
     /// # Errors
     ///
     /// If `auth_url` is plain http on another machine, is not absolute, has a query, or already
-    /// contains a part of this path. If `realm` is empty, or has characters that are not unreserved
-    /// (RFC 3986, section 2.3).
+    /// contains a part of this path. If `realm` is empty, or has a character other than letters,
+    /// digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
         Self::new(keycloak(auth_url, realm)?)
     }

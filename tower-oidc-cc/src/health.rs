@@ -54,7 +54,8 @@ pub(crate) enum Phase {
 // === impl Health ===
 
 impl Health {
-    /// Whether there is a valid token, so that calls do not wait for one.
+    /// Whether there is a valid token. Calls then wait for a second at most, while a refused token
+    /// is replaced.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.life_left.is_some()

@@ -10,8 +10,9 @@ mod tests;
 /// Decides whether an outcome of the inner service accepts or refuses the token.
 ///
 /// The default, [`Challenge`], reads the status and the headers of responses. Implement this trait
-/// for a service that refuses tokens in another way, or above a layer that turns responses into
-/// errors. [`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge) takes the implementation.
+/// for a service that refuses tokens in another way. Implement it also if a layer below turns
+/// responses into errors. [`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge) takes the
+/// implementation.
 ///
 /// # Examples
 ///
@@ -74,7 +75,7 @@ pub enum Judgement {
 /// | 401 whose challenge contains the error `insufficient_scope`, or the text `Missing required realm role` | missing role |
 /// | 401 whose challenge names a missing header or token | no header |
 /// | any other 401, whatever its text | refused |
-/// | 403 with one of these two challenges | missing role |
+/// | 403 with a challenge of the first row | missing role |
 /// | 408, 416, 423, 429, 500 and above: a gateway can send them before it checks a token | nothing |
 /// | anything else | accepted |
 ///

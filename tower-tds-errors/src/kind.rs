@@ -179,8 +179,8 @@ kinds! {
         LimitTimeout: "limit_timeout", Backoff, Never,
             "no permit in time",
             "send fewer requests at once, or allow a longer wait";
-        /// The service or its gateway failed or took too long (5xx, 408, 425), or the gateway could
-        /// not check the token. The failure is transient.
+        /// The service or its gateway failed or took too long (most 5xx, 408, 425), or the gateway
+        /// could not check the token. The failure is transient.
         Unavailable: "unavailable", Backoff, Answered,
             "service unavailable",
             "retry later";
@@ -218,8 +218,8 @@ kinds! {
         Timeout: "timeout", Backoff, Unknown,
             "no response in time",
             "retry, request less, or allow more time";
-        /// The connection ended before the response. If it was idle in a pool, one retry follows at
-        /// once.
+        /// The connection ended before the response. The first one of a safe method is retried at
+        /// once, because the connection may have been idle in a pool.
         Reset: "reset", Backoff, Unknown,
             "connection closed before the response",
             "retry if the request may run twice";

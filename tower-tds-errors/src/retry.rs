@@ -50,11 +50,11 @@ mod trace;
 ///
 /// `tds.call` and `tds.attempt` are spans at `info`, with OpenTelemetry's fields for HTTP clients:
 /// `http.request.method`, `server.address`, `server.port` and `url.path`, and at the end
-/// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). A call with
-/// retries, and each attempt after the first, have `http.request.resend_count`, the number of
-/// attempts before. If the caller drops a call, or a deadline ends an attempt, `error.type` is
-/// `cancelled`. No span has a query, a header or a body. `url.path` is the unredacted path: filter it
-/// if a path contains a secret.
+/// `http.response.status_code`, and for an error `error.type`, which is the [kind](Error::kind). A
+/// call with retries, and each attempt after the first, have `http.request.resend_count`, the
+/// number of attempts before. If the caller drops a call, or a deadline ends an attempt,
+/// `error.type` is `cancelled`. No span has a query, a header or a body. `url.path` is the
+/// unredacted path: filter it if a path contains a secret.
 ///
 /// The feature `metrics` counts calls and attempts for the `metrics` facade: `tds_calls_total` and
 /// `tds_attempts_total` by `kind`, and `tds_call_seconds`.

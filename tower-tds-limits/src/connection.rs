@@ -88,7 +88,8 @@ pub struct ConnectionLimitLayer {
 /// requests are in flight as data connections may be open. Each further 416 lowers the limit of
 /// connections by another sixth, to one at least. Two kinds of 416 do not lower it: one within that
 /// second, because its request was sent earlier, and one that comes while more sockets are open
-/// than the limit allows. Open sockets stay open.
+/// than the limit allows. This layer closes no open socket, but each request of the next three
+/// seconds closes its own (`Connection: close`).
 ///
 /// # Backpressure
 /// `poll_ready` waits for the connector and then for a permit, which the readied instance holds

@@ -47,7 +47,8 @@ pub struct Snapshot {
     pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
-    /// The most sockets: [`Limits::connections`], or fewer for a while after a 416.
+    /// The most sockets: [`Limits::connections`] or those of a share, and fewer for a while after a
+    /// 416.
     pub most_connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
@@ -122,10 +123,10 @@ impl Limiter {
 
     /// Applies a share of the limits from now on, and grants nothing after `until`.
     ///
-    /// A larger share is usable at once. A smaller one applies to new requests at once, and
-    /// requests in flight keep their places until their proof. While more sockets are open than the
-    /// share allows, each request closes its socket (`Connection: close`). An empty share grants
-    /// nothing.
+    /// A larger share is usable at once. A smaller one applies to new requests at once. Requests
+    /// that were sent keep what they hold (see [`held`](Self::held)). While more sockets are open
+    /// than the share allows, each request closes its socket (`Connection: close`). An empty share
+    /// grants nothing.
     ///
     /// No socket is written to after `until`. If `until` has passed already, this call closes all
     /// sockets.
@@ -157,7 +158,7 @@ impl Limiter {
         account.read(|account, _| account.store_fault = fault);
     }
 
-    /// Returns the share that is all of the limits, as the current [`Rung`] allows them.
+    /// Returns all of the limits as one share, lowered to what the current [`Rung`] allows.
     #[must_use]
     pub fn whole(&self) -> Share {
         self.credential.account.read(|account, _| account.whole())

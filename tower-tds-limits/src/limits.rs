@@ -76,9 +76,10 @@ pub struct Quota {
 /// The ways of counting that a limiter is safe against, as one value.
 ///
 /// A service does not document how it counts its "50 per second". The default is safe against every
-/// way in use except leaky buckets with a burst below nine. Against a burst of nine or more it
-/// relies on evidence: see [`Burst::Auto`]. Fewer rules are faster, and right only if the service's
-/// way of counting is known.
+/// way in use with two exceptions: leaky buckets with a burst below nine, and a count of the
+/// requests in flight (see [`Proof::End`]). Against a burst of nine or more it relies on evidence:
+/// see [`Burst::Auto`]. Fewer rules are faster, and right only if the service's way of counting is
+/// known.
 ///
 /// | rules | safe against | requests a second of 50, answers after 110 ms |
 /// |---|---|---|
@@ -198,7 +199,7 @@ impl Limits {
         self
     }
 
-    /// Begins with every permit of the quotas live for one interval, as if it had just been used.
+    /// Begins as if every permit of the quotas had just been used: all are live for one interval.
     ///
     /// Use it for a process that starts within an interval of its predecessor's end, whose requests
     /// it cannot know. In exchange, nothing is sent in the first interval, which begins with the
@@ -235,8 +236,8 @@ impl Limits {
     }
 
     /// Returns how long a share may still be in use after its end: the longest time until an
-    /// abandoned request is counted, and two intervals. After that the request has no effect on any
-    /// rule.
+    /// abandoned request is counted, plus two intervals. After that the request has no effect on
+    /// any rule.
     #[must_use]
     pub fn memory(&self) -> Duration {
         let longest = self.quotas.iter().map(Quota::hold).max();

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`] that keeps a valid token and stays within the
-//! service's limits on any network. For windows and counters this is proven; for leaky buckets the
-//! default relies on measurements. A call returns a success, or one typed error with the next step.
-//! The layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which
-//! also work alone. This crate puts them in order.
+//! service's limits on any network. This is proven for a service that counts by windows or
+//! counters. For one that counts by leaky buckets, the default relies on measurements. A call
+//! returns a success, or one typed error with the next step. The layers come from
+//! [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which also work alone. This
+//! crate puts them in order.
 //!
 //! ```no_run
 //! use tower_tds::Client;

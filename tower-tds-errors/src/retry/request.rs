@@ -4,9 +4,10 @@ use http::Extensions;
 
 /// Copies a request body for a retry.
 ///
-/// It is called before each attempt except the last, so it must be cheap: increment a reference
-/// count, or return `None`. A request without a copy is sent once, and its error has
-/// [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement this trait.
+/// It is called before each attempt if the layer allows more than one, so it must be cheap:
+/// increment a reference count, or return `None`. A request without a copy is sent once, and its
+/// error has [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement this
+/// trait.
 ///
 /// # Examples
 ///

@@ -80,8 +80,8 @@ impl<F, M> RequestLimitLayer<F, M> {
     ///
     /// Use it where callers often cancel, for example behind a timeout. The service may count a
     /// cancelled request, so its permit cannot be used again before the response comes. Without
-    /// this such a permit is lost for [`Limits::lost_after`](crate::Limits::lost_after); with it,
-    /// the response is read and the connection stays open.
+    /// this mode, the permit is lost for [`Limits::lost_after`](crate::Limits::lost_after). With
+    /// it, the response is read and the connection stays open.
     ///
     /// Half of the callers cancelled after sending: 37 requests a second with it, 8 without
     /// (`cargo test -p tower-tds-limits --test requests half_of`).

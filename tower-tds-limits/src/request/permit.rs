@@ -40,9 +40,9 @@ enum Stage {
 }
 
 pin_project! {
-    /// A response body that holds its request's permit.
+    /// A response body that holds its request's place in flight.
     ///
-    /// The permit is freed at the end of the body, at an error, or when the body is dropped. A body
+    /// The place is freed at the end of the body, at an error, or when the body is dropped. A body
     /// that is at its end when the head arrives holds none.
     ///
     /// # Cancel safety
