@@ -1,6 +1,7 @@
 //! Fleets under paused time: real limiters, a model of the store, random networks and faults. Every
 //! sum is audited.
 
+mod questions;
 mod world;
 
 use std::time::Duration;

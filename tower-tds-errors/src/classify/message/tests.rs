@@ -76,3 +76,11 @@ proptest! {
         candidates(&body);
     }
 }
+
+#[test]
+fn only_a_whole_known_text_is_known() {
+    assert!(super::is_known(" Invalid_client. "));
+    for text in ["invalid_client: s3cret", "s3cret", ""] {
+        assert!(!super::is_known(text), "{text}");
+    }
+}
