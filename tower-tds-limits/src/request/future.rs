@@ -86,7 +86,7 @@ struct Waited {
     obstacle: Obstacle,
 }
 
-/// What a call waits for.
+/// The obstacle of a waiting call.
 #[derive(Debug, Clone, Copy)]
 enum Obstacle {
     /// The readiness of the inner service.

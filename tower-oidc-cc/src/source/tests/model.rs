@@ -212,8 +212,8 @@ mod shared;
 #[path = "../wait.rs"]
 mod wait;
 
-/// Wakes a thread of the model. Whoever wakes may hold a lock of the system's, so there is no step
-/// of loom in here.
+/// Wakes a thread of the model. The waking thread may hold a lock of the operating system, so there
+/// is no step of loom here.
 struct Signal {
     thread: thread::Thread,
     is_woken: AtomicBool,

@@ -207,7 +207,8 @@ fn leaving_member_may_go_when_it_holds_nothing_or_after_five_seconds() {
     assert!(!member.has_left(load, now));
     assert!(!member.has_left(load, now + ms(4_999)));
     assert!(member.has_left(load, now + ms(5_000)));
-    // A leaving member asks as often as with waiting calls, and its share has no requests.
+    // A leaving member sends questions as often as one with waiting calls, and its share has no
+    // requests.
     assert_eq!(next_question(&mut member, load, now), Some(250));
     let last = answered(&mut member, 2, Duration::ZERO, now + ms(250));
     assert_eq!(last, Action::Apply(share(0, 2, 3), now + ms(5_250)));

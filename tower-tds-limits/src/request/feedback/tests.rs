@@ -113,7 +113,7 @@ fn rejection_by_an_inner_limit_is_unsent() {
 #[test]
 fn timeout_of_an_inner_limit_after_the_request_was_sent_is_lost() {
     let error = crate::LimitError::deadline(crate::WaitCause::Response, Duration::from_secs(1));
-    let boxed: BoxError = Box::new(error.clone());
+    let boxed: BoxError<'_> = Box::new(error.clone());
     assert_eq!(
         ReadStatus.read(Err::<&Response<()>, _>(&boxed)),
         Outcome::Lost
