@@ -27,18 +27,10 @@ use crate::{
 };
 
 mod shared;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod wait;
-
-/// The parts of a flight for which its model has others.
-mod sync {
-    pub(super) use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
-
-    pub(super) use arc_swap::ArcSwapOption;
-    pub(super) use futures_util::{FutureExt, future::Shared};
-    pub(super) use tokio::{runtime::Handle, task::JoinHandle};
-}
 
 /// Keeps one valid token for all clones of this handle.
 ///
