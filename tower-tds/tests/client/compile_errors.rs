@@ -21,7 +21,7 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
         "limits outside of retry: only the first attempt would take a permit",
         "[limit].layer(RetryLayer::new()).service(typed)",
         &[
-            "`ReadError` cannot read what the service below the limit answers",
+            "`ReadError` cannot read the responses and errors of the service below the limit",
             IN_ORDER,
         ],
     ),
@@ -29,7 +29,7 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
         "no word on how the limits read errors",
         ".layer(RequestLimitLayer::new(limiter))[token].service(typed)",
         &[
-            "cannot read what the service below the limit answers",
+            "cannot read the responses and errors of the service below the limit",
             ".feedback(ReadError)",
         ],
     ),
@@ -42,7 +42,7 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
         "nothing classifies below the limits",
         ".layer(RetryLayer::new()).map_err(into_error)[limit][token].service(http)",
         &[
-            "cannot read what the service below the limit answers",
+            "cannot read the responses and errors of the service below the limit",
             "`ClassifyLayer`",
         ],
     ),
