@@ -28,11 +28,19 @@ pub(crate) struct Bucket {
     unproven: u64,
     /// When all fallen requests have drained.
     empty_at: Tick,
-    /// The times of the grants of unproven requests without evidence that they were counted, in
-    /// order.
-    unseen: VecDeque<Tick>,
+    /// The unproven requests without evidence that they were counted, in the order of their grants.
+    unseen: VecDeque<Granted>,
+    /// The number of these requests.
+    unseen_count: u64,
     times: Times,
     overlaps: bool,
+}
+
+/// Requests that were granted at one time.
+#[derive(Debug, Clone, Copy)]
+struct Granted {
+    at: Tick,
+    count: u64,
 }
 
 /// The response times of the current [`SPAN`] of responses and of the one before: shortest and
@@ -55,6 +63,7 @@ impl Bucket {
             unproven: 0,
             empty_at: Tick::ZERO,
             unseen: VecDeque::new(),
+            unseen_count: 0,
             times: Times::new(),
             overlaps: false,
         }
@@ -91,7 +100,7 @@ impl Bucket {
         let burst = match self.burst {
             Burst::Of(burst) => u64::from(burst),
             Burst::Auto => {
-                let age = self.unseen.front().map(|oldest| now.since(*oldest));
+                let age = self.unseen.front().map(|oldest| now.since(oldest.at));
                 LEAST + age.map_or(0, |age| self.times.probed(age).0)
             }
         };
@@ -107,7 +116,7 @@ impl Bucket {
     /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
-            Some(oldest) => oldest.plus(self.times.probed(now.since(*oldest)).1),
+            Some(oldest) => oldest.at.plus(self.times.probed(now.since(oldest.at)).1),
             None => Tick::NEVER,
         }
     }
@@ -115,7 +124,11 @@ impl Bucket {
     #[inline]
     pub(crate) fn grant(&mut self, now: Tick) {
         self.unproven += 1;
-        self.unseen.push_back(now);
+        self.unseen_count += 1;
+        match self.unseen.back_mut() {
+            Some(last) if last.at == now => last.count += 1,
+            Some(_) | None => self.unseen.push_back(Granted { at: now, count: 1 }),
+        }
     }
 
     /// Records the proof that a request granted at `granted` was counted no later than `at`.
@@ -136,10 +149,14 @@ impl Bucket {
             return;
         }
         let before = now.minus(self.times.margin());
-        while self.unseen.front().is_some_and(|at| *at <= before) {
+        while let Some(oldest) = self.unseen.front()
+            && oldest.at <= before
+        {
+            let count = oldest.count;
+            self.unseen_count -= count;
             self.unseen.pop_front();
             if self.burst == Burst::Auto {
-                self.fall(now);
+                (0..count).for_each(|_| self.fall(now));
             }
         }
     }
@@ -176,7 +193,7 @@ impl Bucket {
     fn taken(&self) -> u64 {
         match self.burst {
             Burst::Of(_) => self.unproven,
-            Burst::Auto => u64::try_from(self.unseen.len()).unwrap_or(u64::MAX),
+            Burst::Auto => self.unseen_count,
         }
     }
 
@@ -194,12 +211,20 @@ impl Bucket {
     #[inline]
     pub(crate) fn withdraw(&mut self, granted: Tick) -> bool {
         self.unproven = self.unproven.saturating_sub(1);
-        let place = self.unseen.partition_point(|at| *at < granted);
-        let is_unseen = self.unseen.get(place) == Some(&granted);
-        if is_unseen {
-            self.unseen.remove(place);
+        let place = self.unseen.partition_point(|unseen| unseen.at < granted);
+        let unseen = self.unseen.get_mut(place);
+        let Some(unseen) = unseen.filter(|unseen| unseen.at == granted && unseen.count > 0) else {
+            return false;
+        };
+        unseen.count -= 1;
+        self.unseen_count -= 1;
+        while self.unseen.front().is_some_and(|first| first.count == 0) {
+            self.unseen.pop_front();
         }
-        is_unseen
+        while self.unseen.back().is_some_and(|last| last.count == 0) {
+            self.unseen.pop_back();
+        }
+        true
     }
 }
 

@@ -144,7 +144,7 @@ fn response_is_evidence_for_grants_older_than_the_margin() {
         bucket.prove(START + margin * 2, START);
     }
     assert_eq!(bucket.opens_at(START + margin * 2), opens);
-    assert_eq!((bucket.unproven, bucket.unseen.len()), (6, 6));
+    assert_eq!((bucket.unproven, bucket.unseen_count), (6, 6));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn response_slower_than_four_times_the_shortest_is_no_evidence() {
         let later = START + ms(1_000);
         assert_eq!(fill(&mut bucket, later), 10);
         answer(&mut bucket, later + took, later);
-        assert_eq!(bucket.unseen.len(), unseen);
+        assert_eq!(bucket.unseen_count, unseen);
     }
 }
 
