@@ -46,7 +46,8 @@ mod wait;
 /// | event | token requests |
 /// |---|---|
 /// | a day under [`RefreshPolicy::Ahead`](crate::RefreshPolicy::Ahead), the default; under [`RefreshPolicy::OnExpiry`](crate::RefreshPolicy::OnExpiry) | 2 |
-/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours, of 6 | 7, 5 at most |
+/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours | 7 at most |
+/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 6 hours | 5 at most |
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
 /// | a day, with any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
