@@ -6,18 +6,22 @@
 //! it was never sent.
 
 pub(crate) mod ladder;
+mod times;
 
 use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Duration};
 
 use tokio::time::Instant;
 
-use self::ladder::{Crowd, Ladder, Rung};
+use self::{
+    ladder::{Crowd, Ladder, Rung},
+    times::ResponseTimes,
+};
 use crate::{
     Burst, Limits, Outcome, Proof, Quota, Rules, Share, WaitCause,
     clock::{self, Epoch, Tick, nanos},
     limits::TIMED_OUT,
     rule::{Rule, later},
-    wait::{Limit, Line, Opens},
+    wait::{Limit, Line, Opens, Outlook},
 };
 
 /// The requests in flight, and the rules of each quota.
@@ -30,6 +34,7 @@ pub(crate) struct Account {
     pub(crate) in_flight: u32,
     /// One rule for each quota.
     rules: Vec<Rule>,
+    times: ResponseTimes,
     ladder: Ladder,
     share: Option<Share>,
     /// The fault because of which the share is not renewed.
@@ -82,6 +87,7 @@ impl Account {
             seen: Tick::ZERO,
             in_flight: 0,
             rules: limits.quotas().iter().map(rule).collect(),
+            times: ResponseTimes::new(),
             pending: BinaryHeap::new(),
             granted: 0,
             lowered: None,
@@ -132,6 +138,9 @@ impl Account {
     ) -> Answer {
         let now = self.advance(now);
         let rung = self.apply_outcome(now, grant, outcome);
+        if !grant.is_front {
+            self.times.learn(now, grant.at);
+        }
         let ends = whole || self.limits.proof == Proof::Head;
         // The service behind the gateway may begin the request later, and end it at any time.
         let begins_late = outcome == Outcome::GatewayTimedOut;
@@ -448,6 +457,34 @@ impl Limit for Account {
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
         self.advance(now);
         self.opens_at(line).1
+    }
+
+    fn usual(&mut self, now: Instant) -> Option<Duration> {
+        let now = self.advance(now);
+        self.times.usual(now)
+    }
+
+    #[cold]
+    fn outlook(&mut self, line: Line, ahead: usize, now: Instant) -> Option<Outlook> {
+        let now = self.advance(now);
+        let usual = self.times.usual(now)?;
+        let mean = self.times.mean(now)?;
+        let (known, cause) = match self.opens_at(line) {
+            (_, WaitCause::InFlight | WaitCause::Share | WaitCause::Store(_)) => return None,
+            // A response opens the limit, and when is what the estimate below says.
+            (Tick::NEVER, cause) => (now, cause),
+            known => known,
+        };
+        let others = u64::try_from(ahead).unwrap_or(u64::MAX);
+        let rules = self.rules.iter();
+        let estimates = rules.map(|rule| rule.opens_behind(others, mean, now));
+        let opens_at = estimates.fold(known, Tick::max);
+        Some(Outlook {
+            cause,
+            ahead,
+            wait: Duration::from_nanos(opens_at.since(now)),
+            usual,
+        })
     }
 
     fn take_warning(&mut self, now: Instant) -> bool {

@@ -113,6 +113,17 @@ impl Bucket {
         Some(self.empty_at.minus(ahead))
     }
 
+    /// When the request behind `ahead` others may be granted, if responses take `mean`: an estimate.
+    pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
+        let drained = self.interval.saturating_mul(ahead);
+        let proven = match self.burst {
+            Burst::Of(burst) => mean.saturating_mul(ahead / (u64::from(burst) + 1)),
+            Burst::Auto => 0,
+        };
+        let opens_at = self.opens_at(now).unwrap_or(now).max(now);
+        opens_at.plus(drained.max(proven))
+    }
+
     /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
