@@ -251,9 +251,12 @@ fn from_limits(error: LimitError) -> Error {
         WaitCause::Readiness => "a token".to_owned(),
         cause => cause.to_string(),
     };
-    let mut error = Error::new(kind, error)
-        .with_sent(sent)
-        .with_waited_for(waited_for);
+    // A rejected call has not waited.
+    let waited = !(is_final && error.is_rejected());
+    let mut error = Error::new(kind, error).with_sent(sent);
+    if waited {
+        error = error.with_waited_for(waited_for);
+    }
     if is_final {
         // Another attempt would have even less time.
         error.set_gave_up(GiveUp::Deadline);

@@ -186,6 +186,7 @@ impl<B, P> Call<B, P> {
     /// The final error of a call whose last attempt ended with `error` at the deadline. An earlier
     /// failure takes its place if it has a status, or if the last attempt only waited.
     fn ended(&mut self, mut error: Error) -> Error {
+        let is_over = self.is_over();
         let sent = error.sent();
         let waited_for = error.facts_mut().waited_for.take();
         let known = |error: &Error| error.status().is_some();
@@ -202,7 +203,9 @@ impl<B, P> Call<B, P> {
             error = before.unwrap_or(error);
         }
         let facts = error.facts_mut();
-        facts.waited_for = waited_for.or(Some(Stage::Calling.waits_for()));
+        // A call that was rejected in good time waited for nothing.
+        let passed = is_over.then(|| Stage::Calling.waits_for());
+        facts.waited_for = waited_for.or(passed);
         if sent != Sent::Never {
             facts.sent = sent;
         }
