@@ -23,6 +23,7 @@ mod log;
 mod memory;
 mod one_layer;
 mod order;
+mod overload;
 mod refused_tokens;
 mod request_bodies;
 mod secrets;

@@ -1,0 +1,246 @@
+//! Load beyond the quota over sockets, from callers with deadlines: what is sent is answered.
+//!
+//! The gate runs a few loads for some seconds, side by side. The table of BENCHMARKS.md has a minute
+//! of each: `OVERLOAD_SECONDS=60 cargo test --release -p tower-tds --test client overload --
+//! --nocapture`.
+
+use std::{env, sync::Arc, time::Duration};
+
+use fastrand::Rng;
+use http::Request;
+use http_body_util::BodyExt;
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tds_sim::{Config, Server};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use tower::{Layer, ServiceExt};
+use tower_tds::{
+    Client, Credentials, Kind, Limiter, Limits,
+    layers::limits::{
+        ConnectionLimit, ConnectionLimitLayer, Error as LayerError, RequestLimit, RequestLimitLayer,
+    },
+};
+
+/// The loads of one response time and one deadline, as (calls a second, answered after, deadline).
+const LOADS: [(f64, u64, u64); 4] = [
+    (60.0, 80, 1),
+    (110.0, 80, 2),
+    (60.0, 600, 1),
+    (110.0, 600, 2),
+];
+
+#[derive(Debug, Clone, Copy)]
+struct EndsAt(Instant);
+
+/// What became of a load.
+#[derive(Debug, Default)]
+struct Outcome {
+    answered: usize,
+    /// Rejected on arrival, with the time that took.
+    rejections: Vec<Duration>,
+}
+
+enum End {
+    Answered,
+    Rejected,
+    Late,
+}
+
+fn lasts() -> Duration {
+    let seconds = env::var("OVERLOAD_SECONDS").ok();
+    Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(8))
+}
+
+async fn server(takes: Duration) -> Server {
+    let mut config = Config::default();
+    config.faults.before_head = format!("{}ms", takes.as_millis()).parse().expect("a delay");
+    Server::start(config).await.expect("a free port")
+}
+
+/// Makes calls at random times.
+async fn load<F: Future<Output = End> + Send + 'static>(
+    rate: f64,
+    seed: u64,
+    call: impl Fn() -> F,
+) -> Outcome {
+    let mut rng = Rng::with_seed(seed);
+    let mut calls = JoinSet::new();
+    let (begin, mut at) = (Instant::now(), Duration::ZERO);
+    while at < lasts() {
+        sleep_until(begin + at).await;
+        let call = call();
+        calls.spawn(async move {
+            let begin = Instant::now();
+            (call.await, begin.elapsed())
+        });
+        at += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / rate);
+    }
+    let mut outcome = Outcome::default();
+    for (end, took) in calls.join_all().await {
+        match end {
+            End::Answered => outcome.answered += 1,
+            End::Rejected => outcome.rejections.push(took),
+            End::Late => {}
+        }
+    }
+    outcome
+}
+
+/// The bare layers over hyper-util, and a server.
+struct Bare {
+    server: Server,
+    service: RequestLimit<legacy::Client<ConnectionLimit<HttpConnector>, String>>,
+    url: String,
+    token: String,
+}
+
+impl Bare {
+    async fn new(takes: Duration) -> Self {
+        let server = server(takes).await;
+        let limiter = Limiter::new(Limits::default());
+        let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
+        let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        let layer = RequestLimitLayer::new(limiter)
+            .deadline_from(|extensions| extensions.get::<EndsAt>().map(|end| end.0));
+        Self {
+            service: layer.layer(http),
+            url: format!("{}/v1/live/bus", server.base_url()),
+            token: server
+                .sim()
+                .token(server.client_id())
+                .expect("its own client"),
+            server,
+        }
+    }
+
+    fn call(&self, allowed: Option<Duration>) -> impl Future<Output = End> + Send + 'static {
+        let mut request = Request::get(&self.url)
+            .header("authorization", format!("Bearer {}", self.token))
+            .body(String::new())
+            .expect("a request");
+        if let Some(allowed) = allowed {
+            let ends = EndsAt(Instant::now() + allowed);
+            request.extensions_mut().insert(ends);
+        }
+        let call = self.service.clone().oneshot(request);
+        async move {
+            match call.await {
+                Ok(response) => match response.into_body().collect().await {
+                    Ok(_) => End::Answered,
+                    Err(_) => End::Late,
+                },
+                Err(LayerError::Limit(error)) if error.is_rejected() => End::Rejected,
+                Err(_) => End::Late,
+            }
+        }
+    }
+
+    fn sent(&self) -> u64 {
+        self.server.sim().ledger().summary().data_calls
+    }
+}
+
+/// How many requests calls without a deadline send, until calls with one could be sent last.
+async fn possible(rate: f64, takes: Duration, allowed: Duration) -> u64 {
+    let bare = Arc::new(Bare::new(takes).await);
+    let (calling, ends) = (
+        Arc::clone(&bare),
+        Instant::now() + lasts() + allowed - takes,
+    );
+    let calls = tokio::spawn(async move { load(rate, 7, || calling.call(None)).await });
+    sleep_until(ends).await;
+    calls.abort();
+    bare.sent()
+}
+
+/// Asserts the bars, on what the server saw.
+fn judge(case: &str, possible: u64, mut outcome: Outcome, server: &Server) {
+    let summary = server.sim().ledger().summary();
+    let sent = summary.data_calls;
+    let share = outcome.answered as f64 / sent as f64;
+    outcome.rejections.sort();
+    let p99 = outcome.rejections.len() * 99 / 100;
+    let p99 = outcome.rejections.get(p99).copied().unwrap_or_default();
+    println!(
+        "| {case} | {sent} of {possible} | {share:.3} | {} | {p99:.1?} |",
+        outcome.rejections.len(),
+    );
+    assert!(share >= 0.93, "{case}: {share} of {sent}");
+    assert!(
+        sent as f64 >= 0.9 * possible as f64,
+        "{case}: {sent} of {possible}"
+    );
+    assert!(
+        outcome.rejections.len() > 10,
+        "{case}: the load was too high"
+    );
+    let statuses: Vec<_> = summary.by_status.keys().copied().collect();
+    assert_eq!(statuses, [200], "{case}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_under_overload_answers_what_it_sends() {
+    let mut loads = JoinSet::new();
+    for (rate, takes, allowed) in LOADS {
+        loads.spawn(async move {
+            let case = format!("Client, {rate}/s, {takes} ms, deadline {allowed} s");
+            let [takes, allowed] = [Duration::from_millis(takes), Duration::from_secs(allowed)];
+            let server = server(takes).await;
+            let credentials = Credentials::new(server.client_id(), server.client_secret());
+            let client = Client::builder(
+                server.auth_url(),
+                server.base_url(),
+                credentials.expect("the simulator's are usable"),
+            );
+            let client = client.loopback_http().build().expect("loopback");
+            let called = client.clone();
+            let outcome = load(rate, 7, move || {
+                let client = called.clone();
+                async move {
+                    let response = client.get("/v1/live/bus").deadline(allowed).await;
+                    let read = match response {
+                        Ok(response) => response.bytes().await,
+                        Err(error) => Err(error),
+                    };
+                    match read {
+                        Ok(_) => End::Answered,
+                        Err(error) if error.kind() == Kind::LimitTimeout => End::Rejected,
+                        Err(_) => End::Late,
+                    }
+                }
+            });
+            let (outcome, possible) = tokio::join!(outcome, possible(rate, takes, allowed));
+            judge(&case, possible, outcome, &server);
+            // It is healthy at once.
+            sleep(Duration::from_secs(2)).await;
+            for _ in 0..20 {
+                let answer = client.get("/v1/live/bus").deadline(allowed).await;
+                answer.map(drop).expect("the load is over");
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+    }
+    loads.join_all().await;
+}
+
+/// The bare layers, without completion of dropped calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bare_layers_under_overload_answer_what_they_send() {
+    let mut loads = JoinSet::new();
+    for (rate, takes, allowed) in LOADS {
+        loads.spawn(async move {
+            let case = format!("layers, {rate}/s, {takes} ms, deadline {allowed} s");
+            let [takes, allowed] = [Duration::from_millis(takes), Duration::from_secs(allowed)];
+            let bare = Bare::new(takes).await;
+            let called = load(rate, 7, || bare.call(Some(allowed)));
+            let (outcome, possible) = tokio::join!(called, possible(rate, takes, allowed));
+            judge(&case, possible, outcome, &bare.server);
+        });
+    }
+    loads.join_all().await;
+}
