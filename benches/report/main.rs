@@ -12,6 +12,7 @@
 
 mod layers;
 mod limiters;
+mod overload;
 mod plot;
 mod socket;
 
@@ -45,6 +46,9 @@ fn main() {
         .collect();
     let svg = plot::bars("Calls of 1,500 without their data", &lost);
     fs::write(plots.join("limiters.svg"), svg).expect("a file");
+
+    eprintln!("overload, four minutes");
+    let overload = overload::measure();
 
     eprintln!("instructions");
     let instructions = Command::new(root.join(".ci/instructions"))
@@ -82,6 +86,25 @@ fn main() {
         writeln!(
             page,
             "| {name} | {accepted} | {rate} | {connections} | {lost} | {seconds:.1} |"
+        )
+        .expect("a string");
+    }
+    page.push_str(OVERLOAD);
+    for row in &overload {
+        let overload::Row {
+            name,
+            load,
+            sent,
+            refused,
+            answered,
+        } = row;
+        let share = *answered as f64 / (*sent).max(1) as f64;
+        writeln!(
+            page,
+            "| {:?}, {} s, {}/s | {name} | {sent} | {refused} | {answered} | {share:.2} |",
+            load.takes,
+            load.deadline.as_secs(),
+            load.rate,
         )
         .expect("a string");
     }
@@ -139,6 +162,16 @@ the other limiters have no retry. The minimum is 30 s.
 ![](benches/plots/limiters.svg)
 
 | limiter | accepted | 423 | 416 | lost | seconds |
+|---|---|---|---|---|---|
+";
+
+const OVERLOAD: &str = "
+## A minute of overload
+
+Calls at random times, each with a deadline, against the same service without delays of arrivals. A call is answered if its caller has the data
+by its deadline. tower and governor have a `timeout` around the call.
+
+| response, deadline, load | limiter | sent | refused | answered | of what was sent |
 |---|---|---|---|---|---|
 ";
 
