@@ -102,8 +102,10 @@ impl Mix {
         let turn =
             |every: u64, of: u64| usize::try_from(seed / every % of).expect("a small number");
         let delay = Duration::from_millis([0, 20, 100, 300][rng.usize(..4)]);
-        let sockets = rng.u32(4..16);
         let (window, counter) = (Rules::window(), Rules::window().counter());
+        let rules = [window, counter, counter.bucket(Burst::Of(9))][turn(3, 3)];
+        // A bucket of ten is full only if more than ten can be in flight.
+        let sockets = rng.u32(4..16) + rules.bucket.map_or(0, |_| AT_ONCE);
         let begins = runs.mul_f64(0.2 + 0.2 * rng.f64());
         let cut = (turn(1, 2) == 1).then_some((begins, cut));
         let times_out = cut
@@ -115,7 +117,7 @@ impl Mix {
             seed,
             stack: [Stack::Bare, Stack::Detached, Stack::Client][turn(1, 3)],
             counts: [Counts::Arrival, Counts::Begin, Counts::End][rng.usize(..3)],
-            rules: [window, counter, counter.bucket(Burst::Of(9))][turn(3, 3)],
+            rules,
             requests: rng.u32(6..24),
             per: Duration::from_millis(rng.u64(400..=1_000)),
             sockets,

@@ -134,7 +134,7 @@ impl Server {
             76..82 => Fate::EarlyHints,
             82..84 => Fate::Hang,
             84..90 => Fate::Reset,
-            90..94 => Fate::CloseAfter,
+            90..92 => Fate::CloseAfter,
             _ if Trouble::ClosesFirst.is_on() => Fate::CloseFirst,
             _ => Fate::Answer,
         }
