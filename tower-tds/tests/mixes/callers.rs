@@ -10,13 +10,13 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::Poll,
     time::Duration,
 };
 
 use bytes::Bytes;
 use fastrand::Rng;
-use http::{Extensions, Request, Response};
+use http::{Request, Response};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use hyper_util::{
     client::legacy,
@@ -26,7 +26,7 @@ use tokio::{
     spawn,
     time::{Instant, sleep, timeout},
 };
-use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds::{
     Client, Credentials, Deadline, Limiter, RequestBody,
     layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
@@ -53,19 +53,6 @@ pub(crate) struct Called {
 /// For the bare layers, which take a deadline from wherever the program keeps it.
 #[derive(Clone, Copy)]
 struct EndsAt(Instant);
-
-/// A service of the user, between limit and client.
-#[derive(Clone)]
-struct Between<S> {
-    inner: S,
-}
-
-struct BetweenFuture<F> {
-    inner: F,
-    /// The number of the poll that panics.
-    panics_at: Option<u8>,
-    _kept: Option<Extensions>,
-}
 
 // === impl Called ===
 
@@ -140,10 +127,9 @@ impl Called {
     async fn head(&self, deadline: Option<Duration>) -> Result<Response<Body>, BoxError> {
         let mut request = Request::get(&*self.url).body(RequestBody::default())?;
         if let Some(after) = deadline {
+            let ends = EndsAt(Instant::now() + after);
+            request.extensions_mut().insert(ends);
             request.extensions_mut().insert(Deadline::from(after));
-            request
-                .extensions_mut()
-                .insert(EndsAt(Instant::now() + after));
         }
         self.service.clone().oneshot(request).await
     }
@@ -164,6 +150,7 @@ fn client(mix: &Mix, network: &Arc<Network>, url: &str) -> (Stacked, Limiter) {
     (boxed(client), limiter)
 }
 
+/// The bare layers. A service between limit and client panics sometimes: in its call, or in a poll.
 fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
     let limiter = Limiter::new(mix.limits());
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(network.connector());
@@ -171,7 +158,24 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(2))
         .build::<_, RequestBody>(connector);
-    let between = Between { inner: http };
+    let between = service_fn(move |mut request: Request<RequestBody>| {
+        // Without the message of a panic, which would fill the log.
+        if fastrand::u8(..100) == 0 {
+            resume_unwind(Box::new("call"));
+        }
+        let keeps = Trouble::KeepsParts.is_on();
+        let kept = keeps.then(|| mem::take(request.extensions_mut()));
+        let mut sent = http.request(request);
+        let mut left = (fastrand::u8(..100) < 3).then(|| fastrand::u8(..3));
+        poll_fn(move |cx| {
+            let _kept = &kept;
+            if left.take_if(|left| *left == 0).is_some() {
+                resume_unwind(Box::new("poll"));
+            }
+            left = left.map(|left| left - 1);
+            Pin::new(&mut sent).poll(cx)
+        })
+    });
     let layer = RequestLimitLayer::new(limiter.clone())
         .deadline_from(|extensions| extensions.get::<EndsAt>().map(|ends| ends.0));
     let service = match mix.stack {
@@ -195,52 +199,6 @@ where
 
 fn millis(rng: &mut Rng, most: u64) -> Duration {
     Duration::from_millis(rng.u64(..most))
-}
-
-// === impl Between ===
-
-impl<S, B> Service<Request<B>> for Between<S>
-where
-    S: Service<Request<B>, Future: Unpin>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BetweenFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // Without the message of a panic, which would fill the log.
-        if fastrand::u8(..100) == 0 {
-            resume_unwind(Box::new("call"));
-        }
-        let kept = Trouble::KeepsParts
-            .is_on()
-            .then(|| mem::take(request.extensions_mut()));
-        BetweenFuture {
-            inner: self.inner.call(request),
-            panics_at: (fastrand::u8(..100) < 3).then(|| fastrand::u8(..3)),
-            _kept: kept,
-        }
-    }
-}
-
-impl<F: Future + Unpin> Future for BetweenFuture<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        match &mut self.panics_at {
-            Some(0) => {
-                self.panics_at = None;
-                resume_unwind(Box::new("poll"));
-            }
-            Some(left) => *left -= 1,
-            None => {}
-        }
-        Pin::new(&mut self.inner).poll(cx)
-    }
 }
 
 /// Longer than any answer without a hang or a cut.

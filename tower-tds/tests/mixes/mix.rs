@@ -76,7 +76,7 @@ pub(crate) enum Counts {
     End,
 }
 
-/// How full one way of counting became.
+/// The largest count of one way of counting, and its limit.
 #[derive(Debug)]
 pub(crate) struct Level {
     what: &'static str,
@@ -141,7 +141,7 @@ impl Mix {
             .rules(self.rules)
     }
 
-    /// How full a server became in each way that the limiter claims, by the server's times.
+    /// Finds the largest count of each way that the limiter claims, by the server's times.
     pub(crate) fn audit(&self, counted: &[Duration], sockets: &[Span]) -> Vec<Level> {
         let (requests, per) = (self.requests, self.per);
         // The last socket is for token requests, which only the client makes.

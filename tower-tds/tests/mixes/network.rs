@@ -172,11 +172,10 @@ impl Network {
 
     /// Waits for the end of a cut. Returns whether there was one.
     async fn heals(&self) -> bool {
-        let was_cut = *self.is_cut.borrow();
         let mut cut = self.is_cut.subscribe();
-        cut.wait_for(|is_cut| !is_cut)
-            .await
-            .expect("the sender lives");
+        let was_cut = *cut.borrow();
+        let healed = cut.wait_for(|is_cut| !is_cut).await;
+        healed.expect("the sender lives");
         was_cut
     }
 

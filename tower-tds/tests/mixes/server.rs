@@ -32,7 +32,7 @@ pub(crate) struct Server {
     ledger: Mutex<Ledger>,
 }
 
-/// What the server saw.
+/// The record of one server.
 #[derive(Default)]
 pub(crate) struct Ledger {
     counted: Vec<Instant>,
@@ -41,14 +41,10 @@ pub(crate) struct Ledger {
     is_calm: bool,
 }
 
-struct Request {
-    is_for_token: bool,
-    /// The end of its service.
-    ends: Instant,
-    counted: JoinHandle<()>,
-}
+/// Whether a request is for a token, the end of its service, and its count.
+type Request = (bool, Instant, JoinHandle<()>);
 
-/// What becomes of a request.
+/// The fate of a request and its socket.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Answer,
@@ -58,12 +54,6 @@ enum Fate {
     Reset,
     CloseAfter,
     CloseFirst,
-}
-
-/// How this side ends a socket.
-enum End {
-    Close,
-    Reset,
 }
 
 // === impl Server ===
@@ -124,8 +114,8 @@ impl Server {
         self.ledger(|ledger| ledger.sockets[nth].1 = Some(Instant::now()));
     }
 
-    fn fate(&self, rng: &mut Rng) -> Fate {
-        if self.ledger(|ledger| ledger.is_calm) {
+    fn fate(&self, is_for_token: bool, rng: &mut Rng) -> Fate {
+        if is_for_token || self.ledger(|ledger| ledger.is_calm) {
             return Fate::Answer;
         }
         match rng.u8(..100) {
@@ -146,12 +136,12 @@ async fn serve(mut stream: TcpStream, nth: usize, server: Arc<Server>, mut rng: 
     let (requests, queue) = unbounded_channel();
     let (from, to) = stream.split();
     let reader_rng = rng.fork();
-    let end = select! {
-        () = read(from, requests, &server, reader_rng) => End::Close,
-        end = answer(to, queue, &server, &mut rng) => end,
+    let is_reset = select! {
+        () = read(from, requests, &server, reader_rng) => false,
+        fate = answer(to, queue, &server, &mut rng) => fate == Fate::Reset,
     };
     server.end(nth);
-    if matches!(end, End::Reset) {
+    if is_reset {
         stream.set_zero_linger().ok();
     }
 }
@@ -186,13 +176,7 @@ async fn read(
                 }
             });
             let is_for_token = head.starts_with(b"POST ");
-            requests
-                .send(Request {
-                    is_for_token,
-                    ends,
-                    counted,
-                })
-                .ok();
+            requests.send((is_for_token, ends, counted)).ok();
         }
         let read = timeout(SILENT, from.read_buf(&mut bytes)).await;
         if !matches!(read, Ok(Ok(1..))) {
@@ -215,30 +199,24 @@ fn take_request(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     (bytes.len() >= head + length).then(|| bytes.drain(..head + length).collect())
 }
 
-/// Answers requests until this side ends the socket.
+/// Answers requests until this side ends the socket. Returns how.
 async fn answer(
     mut to: WriteHalf<'_>,
     mut queue: UnboundedReceiver<Request>,
     server: &Server,
     rng: &mut Rng,
-) -> End {
-    while let Some(request) = queue.recv().await {
-        sleep_until(request.ends).await;
-        request.counted.await.expect("a count does not panic");
-        let is_for_token = request.is_for_token;
-        let fate = if is_for_token {
-            Fate::Answer
-        } else {
-            server.fate(rng)
-        };
+) -> Fate {
+    while let Some((is_for_token, ends, counted)) = queue.recv().await {
+        sleep_until(ends).await;
+        counted.await.expect("a count does not panic");
+        let fate = server.fate(is_for_token, rng);
         if write(&mut to, is_for_token, fate, rng).await.is_err() {
             // The reader sees the end as well.
             break;
         }
         match fate {
             Fate::Answer | Fate::SlowBody | Fate::EarlyHints => {}
-            Fate::Reset => return End::Reset,
-            Fate::CloseAfter => return End::Close,
+            Fate::Reset | Fate::CloseAfter => return fate,
             // The socket counts until the client has ended it, too (RFC 9112, section 9.6).
             Fate::Hang | Fate::CloseFirst => break,
         }
@@ -253,9 +231,8 @@ async fn write(
     rng: &mut Rng,
 ) -> io::Result<()> {
     let body = if is_token {
-        TOKEN
-            .replace("TOKEN", &format!("t{}", rng.u32(..)))
-            .into_bytes()
+        let token = TOKEN.replace("TOKEN", &format!("t{}", rng.u32(..)));
+        token.into_bytes()
     } else {
         vec![b'.'; rng.usize(1..20_000)]
     };
@@ -270,8 +247,7 @@ async fn write(
             return to.write_all(&whole[..before]).await;
         }
         Fate::EarlyHints => {
-            to.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
-                .await?;
+            to.write_all(HINTS).await?;
             sleep(Duration::from_millis(rng.u64(..100))).await;
         }
         Fate::Answer | Fate::SlowBody | Fate::CloseAfter | Fate::CloseFirst => {}
@@ -286,6 +262,8 @@ async fn write(
     }
     Ok(())
 }
+
+const HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
 
 /// It lives for a few seconds, so that renewals are a part of the mix.
 const TOKEN: &str = r#"{"access_token":"TOKEN","expires_in":9,"token_type":"Bearer"}"#;
