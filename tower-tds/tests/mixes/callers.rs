@@ -1,0 +1,205 @@
+//! The client under test, and its callers: patient, cancelling, aborted, late, unpolled, and with a
+//! service that panics.
+
+use std::{
+    future::poll_fn,
+    mem,
+    panic::resume_unwind,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fastrand::Rng;
+use http::{Request, Response};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioTimer},
+};
+use tokio::{
+    spawn,
+    time::{Instant, sleep, timeout},
+};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_tds::{
+    Client, Credentials, Deadline, Limiter, RequestBody,
+    layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
+};
+
+use crate::{
+    mix::{Mix, Stack, Trouble},
+    network::Network,
+};
+
+type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+type Stacked = BoxCloneSyncService<Request<RequestBody>, Response<Body>, BoxError>;
+
+/// A client that callers in several runtimes share.
+#[derive(Clone)]
+pub(crate) struct Called {
+    service: Stacked,
+    url: Arc<str>,
+    /// Calls whose body was read to its end.
+    answered: Arc<AtomicU64>,
+}
+
+/// For the bare layers, which take a deadline from wherever the program keeps it.
+#[derive(Clone, Copy)]
+struct EndsAt(Instant);
+
+// === impl Called ===
+
+impl Called {
+    /// Builds the client of this mix, and returns it with its limiter.
+    pub(crate) fn new(mix: &Mix, network: &Arc<Network>, url: &str) -> (Self, Limiter) {
+        let (service, limiter) = match mix.stack {
+            Stack::Client => client(mix, network, url),
+            Stack::Bare | Stack::Detached => layers(mix, network),
+        };
+        let called = Self {
+            service,
+            url: format!("{url}/bus").into(),
+            answered: Arc::default(),
+        };
+        (called, limiter)
+    }
+
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Relaxed)
+    }
+
+    /// Calls until `until`, one call after the other. Each has a task of its own, which may panic.
+    pub(crate) async fn keep_calling(self, mut rng: Rng, cancels: u8, until: Instant) {
+        while Instant::now() < until {
+            let call = spawn(self.clone().call(rng.fork(), cancels));
+            if rng.u8(..100) < 3 {
+                sleep(millis(&mut rng, 300)).await;
+                call.abort();
+            }
+            call.await.ok();
+            sleep(millis(&mut rng, 20)).await;
+        }
+    }
+
+    /// Makes one call in some way.
+    async fn call(self, mut rng: Rng, cancels: u8) {
+        if rng.u8(..100) < cancels {
+            let patience = millis(&mut rng, 800);
+            return timeout(patience, self.read(None)).await.unwrap_or(());
+        }
+        match rng.u8(..20) {
+            0 => {
+                let mut call = Box::pin(self.read(None));
+                let polled = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+                sleep(millis(&mut rng, 1_500)).await;
+                if polled.is_pending() && rng.bool() {
+                    timeout(PATIENCE, call).await.ok();
+                }
+            }
+            1 => {
+                let response = timeout(PATIENCE, self.head(None)).await;
+                if let Ok(Ok(response)) = response {
+                    // The rest of the body is dropped.
+                    timeout(PATIENCE, response.into_body().frame()).await.ok();
+                }
+            }
+            2..5 => self.read(Some(millis(&mut rng, 1_000))).await,
+            _ => timeout(PATIENCE, self.read(None)).await.unwrap_or(()),
+        }
+    }
+
+    /// Calls, and reads the whole body.
+    pub(crate) async fn read(&self, deadline: Option<Duration>) {
+        if let Ok(response) = self.head(deadline).await
+            && response.into_body().collect().await.is_ok()
+        {
+            self.answered.fetch_add(1, Relaxed);
+        }
+    }
+
+    async fn head(&self, deadline: Option<Duration>) -> Result<Response<Body>, BoxError> {
+        let mut request = Request::get(&*self.url).body(RequestBody::default())?;
+        if let Some(after) = deadline {
+            let ends = EndsAt(Instant::now() + after);
+            request.extensions_mut().insert(ends);
+            request.extensions_mut().insert(Deadline::from(after));
+        }
+        self.service.clone().oneshot(request).await
+    }
+}
+
+fn client(mix: &Mix, network: &Arc<Network>, url: &str) -> (Stacked, Limiter) {
+    let credentials = Credentials::new("key", "s3cr3t").expect("they can be sent");
+    let mut builder = Client::builder(url, url, credentials)
+        .loopback_http()
+        .limits(mix.limits())
+        .answer_timeout(PATIENCE);
+    // The client's own connector is a part of the test wherever it can be.
+    if mix.times_out.is_some() {
+        builder = builder.connector(network.connector());
+    }
+    let client = builder.build().expect("loopback is allowed");
+    let limiter = client.limiter().clone();
+    (boxed(client), limiter)
+}
+
+/// The bare layers. A service between limit and client panics sometimes: in its call, or in a poll.
+fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
+    let limiter = Limiter::new(mix.limits());
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(network.connector());
+    let http = legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(2))
+        .build::<_, RequestBody>(connector);
+    let between = service_fn(move |mut request: Request<RequestBody>| {
+        // Without the message of a panic, which would fill the log.
+        if fastrand::u8(..100) == 0 {
+            resume_unwind(Box::new("call"));
+        }
+        let keeps = Trouble::KeepsParts.is_on();
+        let kept = keeps.then(|| mem::take(request.extensions_mut()));
+        let mut sent = http.request(request);
+        let mut left = (fastrand::u8(..100) < 3).then(|| fastrand::u8(..3));
+        poll_fn(move |cx| {
+            let _kept = &kept;
+            if left.take_if(|left| *left == 0).is_some() {
+                resume_unwind(Box::new("poll"));
+            }
+            left = left.map(|left| left - 1);
+            Pin::new(&mut sent).poll(cx)
+        })
+    });
+    let layer = RequestLimitLayer::new(limiter.clone())
+        .deadline_from(|extensions| extensions.get::<EndsAt>().map(|ends| ends.0));
+    let service = match mix.stack {
+        Stack::Detached => boxed(layer.detached().layer(between)),
+        Stack::Bare | Stack::Client => boxed(layer.layer(between)),
+    };
+    (service, limiter)
+}
+
+/// Gives a service the types that all stacks share.
+fn boxed<S, B>(service: S) -> Stacked
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error: Into<BoxError> + 'static>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let body = |response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync());
+    BoxCloneSyncService::new(service.map_response(body).map_err(Into::into))
+}
+
+fn millis(rng: &mut Rng, most: u64) -> Duration {
+    Duration::from_millis(rng.u64(..most))
+}
+
+/// Longer than any answer without a hang or a cut.
+const PATIENCE: Duration = Duration::from_secs(3);

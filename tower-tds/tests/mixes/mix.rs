@@ -1,0 +1,222 @@
+//! One mix: the choices that a seed makes.
+
+use std::{
+    fmt::{self, Display},
+    num::NonZeroU32,
+    time::Duration,
+};
+
+use fastrand::Rng;
+use tower_tds::{
+    Limits, Quota,
+    layers::limits::{Burst, Rules},
+};
+
+use crate::audit::{self, Span};
+
+/// Troubles that today's limits do not withstand. Take one out of this list when its defect is
+/// mended: from then on it is a part of every mix.
+const HELD_BACK: &[Trouble] = &[
+    Trouble::ClosesFirst,
+    Trouble::TimesOut,
+    Trouble::KeepsParts,
+    Trouble::CountsUnusedSockets,
+];
+
+/// A part of the mix that can be held back.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Trouble {
+    /// A server that ends its side first, and counts the socket until the client has ended, too.
+    ClosesFirst,
+    /// A kernel that gives a socket up within a cut (`ETIMEDOUT`), while the server still counts it.
+    TimesOut,
+    /// A service between limit and client that keeps the extensions of each request.
+    KeepsParts,
+    /// A server that counts a socket without a request as a request, at its end.
+    CountsUnusedSockets,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Mix {
+    pub(crate) seed: u64,
+    pub(crate) stack: Stack,
+    pub(crate) counts: Counts,
+    /// The ways of counting that the limiter claims to be safe against.
+    pub(crate) rules: Rules,
+    pub(crate) requests: u32,
+    pub(crate) per: Duration,
+    pub(crate) sockets: u32,
+    /// More than the sockets in some mixes, so that connects wait, too.
+    pub(crate) in_flight: u32,
+    /// The longest delay of the network in each direction.
+    pub(crate) delay: Duration,
+    /// When and for how long nothing passes.
+    pub(crate) cut: Option<(Duration, Duration)>,
+    /// After this time in a cut, a kernel gives up a socket that has written.
+    pub(crate) times_out: Option<Duration>,
+    /// Percent of the calls that are cancelled.
+    pub(crate) cancels: u8,
+    pub(crate) lost_after: Duration,
+    pub(crate) runs: Duration,
+}
+
+/// The layers, as users build them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Stack {
+    Bare,
+    Detached,
+    Client,
+}
+
+/// The instant at which a server counts a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Counts {
+    Arrival,
+    Begin,
+    End,
+}
+
+/// The largest count of one way of counting, and its limit.
+#[derive(Debug)]
+pub(crate) struct Level {
+    what: &'static str,
+    reached: f64,
+    limit: u32,
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    pub(crate) fn is_on(self) -> bool {
+        !HELD_BACK.contains(&self)
+    }
+}
+
+// === impl Mix ===
+
+impl Mix {
+    /// Stacks, rules and cuts take turns, so that sixteen seeds contain all of them. The rest is
+    /// random.
+    pub(crate) fn of(seed: u64, runs: Duration, cut: Duration) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let turn =
+            |every: u64, of: u64| usize::try_from(seed / every % of).expect("a small number");
+        let delay = Duration::from_millis([0, 20, 100, 300][rng.usize(..4)]);
+        let (window, counter) = (Rules::window(), Rules::window().counter());
+        let rules = [window, counter, counter.bucket(Burst::Of(9))][turn(3, 3)];
+        // A bucket of ten is full only if more than ten can be in flight.
+        let sockets = rng.u32(4..16) + rules.bucket.map_or(0, |_| AT_ONCE);
+        let begins = runs.mul_f64(0.2 + 0.2 * rng.f64());
+        let cut = (turn(1, 2) == 1).then_some((begins, cut));
+        let times_out = cut
+            .filter(|_| rng.bool() && Trouble::TimesOut.is_on())
+            .map(|(_, length)| length / 5);
+        // A request that was given up arrives when the cut ends, unless its kernel gives up before.
+        let stays = times_out.or(cut.map(|(_, length)| length));
+        Self {
+            seed,
+            stack: [Stack::Bare, Stack::Detached, Stack::Client][turn(1, 3)],
+            counts: [Counts::Arrival, Counts::Begin, Counts::End][rng.usize(..3)],
+            rules,
+            requests: rng.u32(6..24),
+            per: Duration::from_millis(rng.u64(400..=1_000)),
+            sockets,
+            in_flight: sockets - 1 + rng.u32(..2) * 4,
+            delay,
+            cut,
+            times_out,
+            cancels: [0, 20, 50, 80][rng.usize(..4)],
+            lost_after: stays.unwrap_or_default() + delay * 2 + SERVED,
+            runs,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        let number = |of: u32| NonZeroU32::new(of).expect("not zero");
+        let quota = Quota::new(number(self.requests), self.per).expect("an interval");
+        Limits::new(quota)
+            .connections(number(self.sockets))
+            .in_flight(number(self.in_flight))
+            .lost_after(self.lost_after)
+            .rules(self.rules)
+    }
+
+    /// Finds the largest count of each way that the limiter claims, by the server's times.
+    pub(crate) fn audit(&self, counted: &[Duration], sockets: &[Span]) -> Vec<Level> {
+        let (requests, per) = (self.requests, self.per);
+        // The last socket is for token requests, which only the client makes.
+        let most_open = self.sockets - u32::from(self.stack != Stack::Client);
+        let level = |what, reached, limit| Level {
+            what,
+            reached,
+            limit,
+        };
+        let interval = audit::fullest_interval(counted, per) as f64;
+        let mut levels = vec![level("window", interval, requests)];
+        if self.rules.counter {
+            let counter = audit::fullest_counter(counted, per);
+            levels.push(level("counter", counter, requests));
+        }
+        if self.rules.bucket.is_some() {
+            let bucket = audit::fullest_bucket(counted, requests, per);
+            levels.push(level("bucket", bucket, AT_ONCE));
+        }
+        levels.push(level(
+            "sockets",
+            audit::most_open(sockets) as f64,
+            most_open,
+        ));
+        levels
+    }
+}
+
+// === impl Level ===
+
+impl Level {
+    pub(crate) fn is_over(&self) -> bool {
+        self.reached > f64::from(self.limit) + 1e-6
+    }
+}
+
+impl Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:.1} of {}", self.what, self.reached, self.limit)
+    }
+}
+
+#[test]
+fn each_rule_that_a_mix_claims_is_audited() {
+    let mut mix = Mix::of(0, Duration::from_secs(20), Duration::from_secs(5));
+    (mix.requests, mix.per, mix.sockets) = (12, Duration::from_secs(1), 4);
+    mix.stack = Stack::Client;
+    let at =
+        |millis: &[u64]| -> Vec<_> { millis.iter().map(|at| Duration::from_millis(*at)).collect() };
+    let over = |mix: &Mix, counted: &[_], sockets: &[_]| {
+        let levels = mix.audit(counted, sockets).into_iter();
+        levels
+            .filter(Level::is_over)
+            .map(|level| level.what)
+            .collect::<Vec<_>>()
+    };
+    let (calm, bucket) = (at(&[0, 100, 200]), at(&[0; 11]));
+    let (counter, all) = (at(&[[0; 9], [1_000; 9]].concat()), at(&[0; 13]));
+    mix.rules = Rules::window();
+    assert_eq!(over(&mix, &counter, &[]), [""; 0]);
+    assert_eq!(over(&mix, &all, &[]), ["window"]);
+    mix.rules = mix.rules.counter();
+    assert_eq!(over(&mix, &bucket, &[]), [""; 0]);
+    assert_eq!(over(&mix, &counter, &[]), ["counter"]);
+    mix.rules = mix.rules.bucket(Burst::Of(9));
+    assert_eq!(over(&mix, &calm, &[]), [""; 0]);
+    assert_eq!(over(&mix, &bucket, &[]), ["bucket"]);
+    assert_eq!(over(&mix, &all, &[]), ["window", "counter", "bucket"]);
+    let open = [(Duration::ZERO, Duration::from_secs(1)); 5];
+    assert_eq!(over(&mix, &calm, &open[..4]), [""; 0]);
+    assert_eq!(over(&mix, &calm, &open), ["sockets"]);
+}
+
+/// A bucket with a burst of nine.
+const AT_ONCE: u32 = 10;
+
+/// The longest service, and as long again for a machine that is busy with other tests.
+const SERVED: Duration = Duration::from_millis(1_500);
