@@ -15,7 +15,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Share};
+use tower_tds_limits::{
+    Limiter, Limits, RequestLimitLayer,
+    share::{Share, Shares},
+};
 
 use crate::{
     Fleet, FleetError,
@@ -124,7 +127,7 @@ impl World {
 
     pub(crate) fn join(&self) {
         let limiter = Limiter::new(self.shared.limits.clone());
-        let terms = Terms::new(&self.shared.limits).unwrap();
+        let terms = Terms::new(&limiter).unwrap();
         let state = Arc::new(State::default());
         let wire = Wire {
             world: self.clone(),
@@ -190,7 +193,12 @@ impl World {
                     let status = member.fleet.as_ref().unwrap().status();
                     let age = status.answered.map(|at| at.elapsed());
                     let stopped = member.state.stopped.closed.load(SeqCst);
-                    (status.share, member.limiter.held(), age, stopped)
+                    (
+                        status.share,
+                        Shares::of(&member.limiter).load().held,
+                        age,
+                        stopped,
+                    )
                 })
                 .filter(|all| (all.0, all.1) != Default::default())
                 .collect();
@@ -271,7 +279,7 @@ impl Process {
     /// responses.
     fn taken(&self) -> Share {
         let status = self.fleet.as_ref().unwrap().status();
-        let held = self.limiter.held();
+        let held = Shares::of(&self.limiter).load().held;
         let both = super::super::larger(status.share, held);
         let is_old = |at: Instant| at.elapsed() > SILENT;
         let is_stopped = self.state.stopped.closed.load(SeqCst);
