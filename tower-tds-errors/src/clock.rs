@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::Extensions;
 use tokio::runtime::Handle;
@@ -33,6 +33,10 @@ pub struct DeadlineAt(pub Instant);
 /// Outside a runtime no timer is created, and each poll compares the deadline with the clock.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
+
+/// A layer that holds a response, or reads its body, lets go of it this long before the deadline, so
+/// that the layers above still return it. No attempt begins so late.
+pub(crate) const HEADROOM: Duration = Duration::from_millis(10);
 
 // === impl DeadlineAt ===
 

@@ -7,6 +7,7 @@
 
 pub(crate) mod ladder;
 pub(crate) mod reactions;
+mod times;
 
 use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Duration};
 
@@ -15,13 +16,14 @@ use tokio::time::Instant;
 use self::{
     ladder::{Crowd, Ladder, Rung},
     reactions::{Begins, Key, Reactions, Sockets, data_sockets},
+    times::ResponseTimes,
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     limits::{Limits, Proof, Quota, Rules, Share, TIMED_OUT},
     request::feedback::Outcome,
     rule::{Rule, later},
-    wait::{Limit, Line, Opens, WaitCause},
+    wait::{Limit, Line, Opens, Outlook, WaitCause},
 };
 
 /// The requests in flight, and the rules of each quota.
@@ -34,6 +36,7 @@ pub(crate) struct Account {
     pub(crate) in_flight: u32,
     /// One rule for each quota.
     rules: Vec<Rule>,
+    times: ResponseTimes,
     ladder: Ladder,
     pub(crate) reactions: Reactions,
     share: Option<Share>,
@@ -87,6 +90,7 @@ impl Account {
             seen: Tick::ZERO,
             in_flight: 0,
             rules: limits.quotas().iter().map(rule).collect(),
+            times: ResponseTimes::new(),
             pending: BinaryHeap::new(),
             granted: 0,
             stalls_at: None,
@@ -181,6 +185,9 @@ impl Account {
             self.keep(now);
         }
         let rung = returns.then(|| self.ladder.rung());
+        if !grant.is_front {
+            self.times.learn(now, grant.at);
+        }
         let ends = whole || self.limits.proof == Proof::Head;
         // The service behind the gateway may begin the request later, and end it at any time.
         let begins_late = outcome == Outcome::GatewayTimedOut;
@@ -457,6 +464,34 @@ impl Limit for Account {
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
         self.advance(now);
         self.opens_at(line).1
+    }
+
+    fn usual(&mut self, now: Instant) -> Option<Duration> {
+        let now = self.advance(now);
+        self.times.usual(now)
+    }
+
+    #[cold]
+    fn outlook(&mut self, line: Line, ahead: usize, now: Instant) -> Option<Outlook> {
+        let now = self.advance(now);
+        let usual = self.times.usual(now)?;
+        let mean = self.times.mean(now)?;
+        let (known, cause) = match self.opens_at(line) {
+            (_, WaitCause::InFlight | WaitCause::Share | WaitCause::Store(_)) => return None,
+            // A response opens the limit, and when is what the estimate below says.
+            (Tick::NEVER, cause) => (now, cause),
+            known => known,
+        };
+        let others = u64::try_from(ahead).unwrap_or(u64::MAX);
+        let rules = self.rules.iter();
+        let estimates = rules.map(|rule| rule.opens_behind(others, mean, now));
+        let opens_at = estimates.fold(known, Tick::max);
+        Some(Outlook {
+            cause,
+            ahead,
+            wait: Duration::from_nanos(opens_at.since(now)),
+            usual,
+        })
     }
 
     fn take_warning(&mut self, now: Instant) -> bool {

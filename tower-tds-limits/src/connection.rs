@@ -22,7 +22,10 @@ use tower_service::Service;
 
 pub use self::io::LimitedIo;
 use self::sockets::{ConnectionPermit, Connections};
-use crate::{LimitError, Limiter, clock, wait::waiter::Waiter};
+use crate::{
+    LimitError, Limiter, clock,
+    wait::{Terms, waiter::Waiter},
+};
 
 /// Puts [`ConnectionLimit`] around a connector.
 ///
@@ -246,7 +249,7 @@ impl Wait {
             return Poll::Ready(Err(LimitError::abandoned()));
         }
         let now = clock::now();
-        if let Poll::Ready(Ok(line)) = self.waiter.poll_pass(cx, now, usize::MAX) {
+        if let Poll::Ready(Ok(line)) = self.waiter.poll_pass(cx, now, &Terms::NONE) {
             let permit = ConnectionPermit::new(&limiter.credential.connections, line);
             return Poll::Ready(Ok(permit));
         }

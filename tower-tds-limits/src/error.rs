@@ -2,7 +2,10 @@
 
 use std::{error, fmt, time::Duration};
 
-use crate::{WaitCause, wait::Refusal};
+use crate::{
+    WaitCause,
+    wait::{Outlook, Refusal},
+};
 
 /// An error of a limit's `Service`: its own, or the inner service's unchanged.
 ///
@@ -23,8 +26,8 @@ pub enum Error<E> {
 ///   deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout). Make fewer calls at
 ///   once, or allow more time.
 /// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, or the
-///   pause is too long. Try again after
-///   [`retry_after`](Self::retry_after).
+///   queue or the pause is too long. Try again after [`retry_after`](Self::retry_after).
+/// - [`is_deadline`](Self::is_deadline): one of these two, because of the call's own deadline.
 /// - Otherwise the connect was [abandoned](crate::ConnectionLimit#abandoned-connects): its pool
 ///   moved it to another task, or your program did. The request was not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +42,13 @@ pub struct LimitError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     TimedOut,
+    Unanswered,
     Deadline,
     Rejected,
+    /// Rejected because of its deadline.
+    Hopeless,
+    /// The same, because of this many calls before it.
+    Overload(usize),
     Abandoned,
 }
 
@@ -62,7 +70,25 @@ impl LimitError {
         Self::new(Kind::TimedOut, cause, Some(waited))
     }
 
-    /// A call that its deadline or the response timeout ended after `waited`.
+    /// A call that would have to wait for too long to be answered within its deadline.
+    pub(crate) fn hopeless(Refusal { cause, wait }: Refusal) -> Self {
+        Self::new(Kind::Hopeless, cause, wait.map(round_up))
+    }
+
+    /// The same, behind a queue.
+    pub(crate) fn overload(outlook: Outlook) -> Self {
+        let Outlook {
+            cause, ahead, wait, ..
+        } = outlook;
+        Self::new(Kind::Overload(ahead), cause, Some(round_up(wait)))
+    }
+
+    /// A call that the response timeout ended after `waited`.
+    pub(crate) fn unanswered(cause: WaitCause, waited: Duration) -> Self {
+        Self::new(Kind::Unanswered, cause, Some(waited))
+    }
+
+    /// A call that its deadline ended after `waited`.
     pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::Deadline, cause, Some(waited))
     }
@@ -80,20 +106,36 @@ impl LimitError {
     /// Whether the call reached a bound: the longest wait, its deadline or the response timeout.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self.kind, Kind::TimedOut | Kind::Deadline)
+        matches!(
+            self.kind,
+            Kind::TimedOut | Kind::Unanswered | Kind::Deadline
+        )
     }
 
-    /// Whether the deadline or the response timeout ended the call.
+    /// Whether the call's deadline ended it: the deadline has passed, or it would have passed
+    /// before the answer. Another attempt within the same deadline is of no use.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
-        self.kind == Kind::Deadline
+        matches!(
+            self.kind,
+            Kind::Deadline | Kind::Hopeless | Kind::Overload(_)
+        )
     }
 
-    /// Whether the call was rejected without a wait: the queue is full, or the pause is too
-    /// long.
+    /// Whether the [response timeout](crate::RequestLimitLayer::answer_timeout) ended the call.
+    #[must_use]
+    pub fn is_answer_timeout(&self) -> bool {
+        self.kind == Kind::Unanswered
+    }
+
+    /// Whether the call was rejected without a wait: the queue is full, or the queue or the pause
+    /// is too long.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        self.kind == Kind::Rejected
+        matches!(
+            self.kind,
+            Kind::Rejected | Kind::Hopeless | Kind::Overload(_)
+        )
     }
 
     /// Whether the request may have been sent. A call that was not sent can be made again, whatever
@@ -119,15 +161,24 @@ impl fmt::Display for LimitError {
             "request not sent"
         };
         match (self.kind, self.time) {
-            (Kind::TimedOut | Kind::Deadline, time) => {
+            (Kind::TimedOut | Kind::Unanswered | Kind::Deadline, time) => {
                 let waited = Rough(time.unwrap_or_default());
                 write!(f, "timed out after {waited} waiting for {cause}; {sent}")
             }
-            (Kind::Rejected, Some(wait)) => {
+            (Kind::Overload(ahead), wait) => {
+                let wait = Rough(wait.unwrap_or_default());
+                let calls = if ahead == 1 { "call" } else { "calls" };
+                write!(
+                    f,
+                    "rejected: the queue for {cause} is {ahead} {calls} long, about {wait}, \
+                     which is too long for the deadline; {sent}"
+                )
+            }
+            (Kind::Rejected | Kind::Hopeless, Some(wait)) => {
                 let wait = Rough(wait);
                 write!(f, "rejected: waiting for {cause} would take {wait}; {sent}")
             }
-            (Kind::Rejected, None) => {
+            (Kind::Rejected | Kind::Hopeless, None) => {
                 write!(
                     f,
                     "rejected: the call would have to wait for {cause}; {sent}"

@@ -50,14 +50,13 @@ use crate::Error;
 /// outside of this one.
 ///
 /// # Cancel safety
-/// Dropping a future that waits gives up its place. Dropping a future whose request was not sent
-/// gives the permit back at once. A guard in the request's extensions shows whether it was sent, if
-/// an HTTP/1 client keeps the extensions until it has written the head, as hyper's does. A dropped
-/// request counts as sent if it is in hyper's dispatch queue, if it goes over HTTP/2, or if the
-/// client has converted it. A request that was sent, and whose response never comes, stays counted
-/// for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval, because the
-/// service may still count it. See [`detached`](RequestLimitLayer::detached) to complete such
-/// calls.
+/// Dropping a future that waits gives up its place. Once its permit is there, the request counts as
+/// sent, because nothing shows that it is not. If its response never comes, it stays counted for
+/// [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval: the service may still
+/// count it. Where callers cancel often, complete their calls
+/// ([`detached`](RequestLimitLayer::detached)). Over hyper's HTTP/1 client you can do better: declare
+/// [`over_hyper_http1`](RequestLimitLayer::over_hyper_http1), and a dropped call that still waited
+/// for its connection gives its permit back at once.
 ///
 /// A woken call that is not polled within 5 ms loses its turn. It gets a permit at its next poll,
 /// if one is free. Any number of such calls delays the others by 10 ms together.

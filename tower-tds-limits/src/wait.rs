@@ -44,6 +44,16 @@ pub(crate) trait Limit {
     /// The cause of this line's wait while `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
+    /// The usual time from a grant to its response, if it is known.
+    fn usual(&mut self, _now: Instant) -> Option<Duration> {
+        None
+    }
+
+    /// What a newcomer of this line may expect behind `ahead` others, if that is known.
+    fn outlook(&mut self, _line: Line, _ahead: usize, _now: Instant) -> Option<Outlook> {
+        None
+    }
+
     /// Whether nothing is in flight.
     fn is_idle(&self) -> bool {
         false
@@ -81,9 +91,42 @@ pub(crate) struct Refusal {
     pub(crate) wait: Option<Duration>,
 }
 
-/// The queue is full.
+/// What a newcomer may expect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct Outlook {
+    pub(crate) cause: WaitCause,
+    /// The calls before it that want a permit.
+    pub(crate) ahead: usize,
+    /// Until its permit.
+    pub(crate) wait: Duration,
+    /// From its permit to its response.
+    pub(crate) usual: Duration,
+}
+
+/// On what terms a call waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) most_waiting: usize,
+    pub(crate) deadline: Option<Deadline>,
+}
+
+/// When a call ends, and how long that is after its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    pub(crate) whole: Duration,
+}
+
+/// Why a waiter gets no permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denial {
+    /// The queue is full.
+    Full,
+    /// On arrival: the call cannot be answered within its deadline.
+    Overload(Outlook),
+    /// At its turn: as before, and another call can use the permit.
+    Late,
+}
 
 /// The cause of a call's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,6 +155,27 @@ pub enum WaitCause {
     Share,
     /// A [`Share`](crate::share::Share), which the store cannot give because of this fault.
     Store(&'static str),
+}
+
+// === impl Terms ===
+
+impl Terms {
+    /// Any number may wait, for as long as it takes.
+    pub(crate) const NONE: Self = Self {
+        most_waiting: usize::MAX,
+        deadline: None,
+    };
+}
+
+// === impl Deadline ===
+
+impl Deadline {
+    /// Whether a call that is sent `wait` after `now` can be answered in the `usual` time.
+    pub(crate) fn allows(self, wait: Duration, usual: Duration, now: Instant) -> bool {
+        // A service that has become slow is still tried by calls that have most of their time.
+        let usual = usual.min(self.whole / 4 * 3);
+        self.at.saturating_duration_since(now) >= wait.saturating_add(usual)
+    }
 }
 
 // === impl Opens ===

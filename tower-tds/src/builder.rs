@@ -431,9 +431,12 @@ impl Builder {
         };
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
+        let limit = RequestLimitLayer::new(first)
+            .answer_timeout(TOKEN_ANSWER)
+            .over_hyper_http1();
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
-            .layer(RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER))
+            .layer(limit)
             .service(clients.tokens);
         let tokens = TokenSource::builder(endpoint, self.credentials)
             .timeout(longest_turn.saturating_add(TOKEN_ANSWER));
@@ -444,7 +447,8 @@ impl Builder {
         }
         let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
-            .answer_timeout(self.answer_timeout);
+            .answer_timeout(self.answer_timeout)
+            .over_hyper_http1();
         Ok(Client::new(Shared {
             stack: stack(&layer, self.compression.around(clients.data)),
             name: self.name,

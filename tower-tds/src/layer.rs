@@ -22,11 +22,12 @@ use crate::translate::{IntoError, ReadError};
 /// task. If it is not, put `.map_future(Box::pin)` between this layer and the client.
 ///
 /// The deadline covers the call until its response head, not the body. Nothing is sent after it.
-/// Each attempt has a minute from its sending to its response head.
+/// Under overload, a call that cannot be answered within it is rejected at once. Each attempt has a
+/// minute from its sending to its response head.
 ///
-/// A cancelled call that was sent is completed in the background. A guard in the request's
-/// extensions records whether it was sent. Over HTTP/2, and over clients that convert requests,
-/// such as reqwest, each cancelled call counts as sent.
+/// A cancelled call is completed in the background once it has its permit, because it counts as sent
+/// from then on. Over hyper's HTTP/1 client, [`over_hyper_http1`](Self::over_hyper_http1) tells
+/// those apart that were never sent.
 ///
 /// The service counts token requests as well: build the [`TokenSource`] over a client with a
 /// `RequestLimitLayer` of [`Limiter::first_in_line`].
@@ -74,6 +75,7 @@ pub struct TdsLayer<P = CloneBody> {
     origins: Vec<Origin>,
     limiter: Limiter,
     answer_timeout: Duration,
+    over_hyper_http1: bool,
 }
 
 // === impl TdsLayer ===
@@ -93,6 +95,7 @@ impl TdsLayer {
             origins: origins.into_iter().collect(),
             limiter,
             answer_timeout: ANSWER_TIMEOUT,
+            over_hyper_http1: false,
         }
     }
 }
@@ -107,7 +110,18 @@ impl<P> TdsLayer<P> {
             origins: self.origins,
             limiter: self.limiter,
             answer_timeout: self.answer_timeout,
+            over_hyper_http1: self.over_hyper_http1,
         }
+    }
+
+    /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's
+    /// extensions: then a call that was cancelled while it waited for its connection costs nothing.
+    ///
+    /// See [`RequestLimitLayer::over_hyper_http1`] for when this is right.
+    #[must_use]
+    pub fn over_hyper_http1(mut self) -> Self {
+        self.over_hyper_http1 = true;
+        self
     }
 
     /// Bounds the time from the sending of a request to its response head, for each attempt.
@@ -122,11 +136,14 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         Retry<IntoError<RequestLimit<BearerAuth<Classify<S>, ReadError>, ReadError, Detached>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
-        let limit = RequestLimitLayer::new(self.limiter.clone())
+        let mut limit = RequestLimitLayer::new(self.limiter.clone())
             .feedback(ReadError)
             .deadline_from(DeadlineAt::of)
             .answer_timeout(self.answer_timeout)
             .detached();
+        if self.over_hyper_http1 {
+            limit = limit.over_hyper_http1();
+        }
         let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned())
             .judge(ReadError)
             .deadline_from(DeadlineAt::of);

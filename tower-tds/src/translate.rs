@@ -232,7 +232,8 @@ fn limit_error(error: &Error) -> Option<LimitError> {
 
 fn from_limits(error: LimitError) -> Error {
     let (wait, cause) = (error.retry_after(), error.cause());
-    let kind = if error.is_deadline() {
+    let is_final = error.is_deadline();
+    let kind = if error.is_answer_timeout() || (is_final && !error.is_rejected()) {
         Kind::Timeout
     } else if !(error.is_rejected() && cause == WaitCause::Pause) {
         Kind::LimitTimeout
@@ -250,9 +251,16 @@ fn from_limits(error: LimitError) -> Error {
         WaitCause::Readiness => "a token".to_owned(),
         cause => cause.to_string(),
     };
-    let error = Error::new(kind, error)
-        .with_sent(sent)
-        .with_waited_for(waited_for);
+    // A rejected call has not waited.
+    let waited = !(is_final && error.is_rejected());
+    let mut error = Error::new(kind, error).with_sent(sent);
+    if waited {
+        error = error.with_waited_for(waited_for);
+    }
+    if is_final {
+        // Another attempt would have even less time.
+        error.set_gave_up(GiveUp::Deadline);
+    }
     match wait {
         Some(wait) => error.with_retry_after(wait),
         None => error,

@@ -16,7 +16,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{Expected, MOST_BYTES, error_of, is_page, is_success};
-use crate::clock::{self, DeadlineAt, Timer};
+use crate::clock::{self, DeadlineAt, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
 
@@ -53,7 +53,8 @@ pub struct ClassifyLayer {}
 /// the request accepts only JSON or XML.
 ///
 /// The body of every other response is read, up to 16 KiB and for at most a second, so that the
-/// connection can be reused. The read also ends at the call's [`DeadlineAt`](crate::DeadlineAt).
+/// connection can be reused. The read also ends 10 ms before the call's
+/// [`DeadlineAt`](crate::DeadlineAt), so that the layers above still return the error.
 /// The error is then made from the head and the bytes read so far.
 ///
 /// A compressed body yields no message, and the status alone decides. If responses may be
@@ -183,7 +184,8 @@ where
             expected: Expected::of(request.headers()),
             method: request.method().clone(),
             uri: request.uri().clone(),
-            deadline: DeadlineAt::of(request.extensions()),
+            deadline: DeadlineAt::of(request.extensions())
+                .map(|end| end.checked_sub(HEADROOM).unwrap_or(end)),
         };
         let state = State::Calling {
             inner: self.inner.call(request),

@@ -126,12 +126,9 @@ impl<B, P> Call<B, P> {
     /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
     pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
         // An error that a retry layer below gave up is final, so nested retry layers do not
-        // multiply attempts. If another layer forbade the retry, the totals of the call are
-        // recorded below.
-        if error
-            .gave_up()
-            .is_some_and(|settled| settled != GiveUp::Forbidden || error.elapsed().is_some())
-        {
+        // multiply attempts. If another layer settled it, the totals of the call are recorded below.
+        let settled = error.gave_up();
+        if settled.is_some() && error.elapsed().is_some() {
             return Err(error);
         }
         let now = clock::now();
@@ -144,7 +141,9 @@ impl<B, P> Call<B, P> {
                 }
                 Ok(end)
             }
-            Err(GiveUp::Deadline) if self.is_over() => Err(self.ended(error)),
+            Err(GiveUp::Deadline) if self.is_over() || settled == Some(GiveUp::Deadline) => {
+                Err(self.ended(error))
+            }
             Err(stop) => Err(self.note(error, stop, Stage::Calling)),
         }
     }
@@ -187,6 +186,7 @@ impl<B, P> Call<B, P> {
     /// The final error of a call whose last attempt ended with `error` at the deadline. An earlier
     /// failure takes its place if it has a status, or if the last attempt only waited.
     fn ended(&mut self, mut error: Error) -> Error {
+        let is_over = self.is_over();
         let sent = error.sent();
         let waited_for = error.facts_mut().waited_for.take();
         let known = |error: &Error| error.status().is_some();
@@ -203,7 +203,9 @@ impl<B, P> Call<B, P> {
             error = before.unwrap_or(error);
         }
         let facts = error.facts_mut();
-        facts.waited_for = waited_for.or(Some(Stage::Calling.waits_for()));
+        // A call that was rejected in good time waited for nothing.
+        let passed = is_over.then(|| Stage::Calling.waits_for());
+        facts.waited_for = waited_for.or(passed);
         if sent != Sent::Never {
             facts.sent = sent;
         }

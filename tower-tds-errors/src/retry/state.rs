@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::request::Repeat;
 use super::settings::{Settings, up_to};
+use crate::clock::HEADROOM;
 use crate::error::{Error, Facts};
 use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 use fastrand::Rng;
@@ -122,6 +123,9 @@ impl RetryState {
         // The server closed an idle connection. Another attempt follows at once, and is not
         // counted.
         let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
+        if left.is_some_and(|left| left <= HEADROOM) {
+            return Err(GiveUp::Deadline);
+        }
         // Checked first: the last attempt has no copy, and the reason is the number of attempts.
         let is_counted = !was_idle || settings.attempts == NonZeroU32::MIN;
         if is_counted && self.counted >= settings.attempts.get() {
@@ -129,10 +133,6 @@ impl RetryState {
         }
         if !is_replayable {
             return Err(GiveUp::NotReplayable);
-        }
-        // The newer token would come after the deadline.
-        if error.facts().resends && left.is_some_and(|left| left <= HEADROOM) {
-            return Err(GiveUp::Deadline);
         }
         let floor = error.retry_after().unwrap_or_default().max(least(error));
         let longest = settings.longest_wait.max(least(error));
@@ -213,9 +213,6 @@ fn least(error: &Error) -> Duration {
         _ => Duration::ZERO,
     }
 }
-
-/// The token layer returns a held refusal this long before the deadline, so no newer token arrived.
-const HEADROOM: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests;

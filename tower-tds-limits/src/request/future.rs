@@ -29,7 +29,7 @@ use crate::{
     clock,
     credential::Credential,
     events,
-    wait::{Refusal, waiter::Waiter},
+    wait::{Deadline, Denial, Refusal, Terms, waiter::Waiter},
 };
 
 pin_project! {
@@ -175,10 +175,10 @@ where
                     }
                 }
                 StateProjection::Sent { mut call } => {
-                    // Nothing is sent after the deadline: a request that still waits for its
+                    // Nothing is sent after the deadline: a request that may still wait for its
                     // connection is not polled any more.
                     let is_late = this.timer.is_some()
-                        && call.watch.is_held()
+                        && call.is_held()
                         && call.deadline.is_some_and(|ends| ends <= clock::now());
                     if !is_late {
                         let polled = call.as_mut().poll(cx, &settings.feedback);
@@ -186,26 +186,33 @@ where
                             return polled;
                         }
                     }
-                    // A request that is not sent yet is checked again one timeout later. Even if it
-                    // is sent now, it has not waited longer than the timeout then.
-                    let answer = settings.answer.and_then(|answer| {
-                        let from = call.watch.sent_at().unwrap_or_else(clock::now);
-                        from.checked_add(answer)
-                    });
+                    let answer = settings.answer;
+                    let answer = answer.and_then(|answer| call.sent_at().checked_add(answer));
                     if poll_timer(this.timer, earlier(answer, call.deadline), cx).is_pending() {
                         return Poll::Pending;
                     }
-                    let (watch, called_at) = (call.watch.clone(), call.called_at);
-                    // Dropping the call shows whether it was sent.
-                    self.as_mut().give_up();
+                    let (watch, called_at, deadline) =
+                        (call.watch.clone(), call.called_at, call.deadline);
+                    // Dropping the call shows whether it was sent. One that may be unsent is not
+                    // completed, because nothing is sent after the deadline.
+                    if watch.is_some() {
+                        self.as_mut().give_up();
+                    } else {
+                        call.abandon();
+                    }
                     self.as_mut().project().state.set(State::Done);
-                    let waited = clock::now().saturating_duration_since(called_at);
-                    let cause = if watch.is_unsent() {
+                    let now = clock::now();
+                    let waited = now.saturating_duration_since(called_at);
+                    let cause = if watch.is_some_and(|watch| watch.is_unsent()) {
                         WaitCause::Connection
                     } else {
                         WaitCause::Response
                     };
-                    let error = LimitError::deadline(cause, waited);
+                    let error = if deadline.is_some_and(|deadline| deadline <= now) {
+                        LimitError::deadline(cause, waited)
+                    } else {
+                        LimitError::unanswered(cause, waited)
+                    };
                     return Poll::Ready(Err(Error::Limit(error)));
                 }
                 // A call whose sending panicked has no request left.
@@ -244,20 +251,31 @@ impl<S, R> Waiting<S, Request<R>> {
             let error = LimitError::deadline(cause, self.wait.length(now));
             return Poll::Ready(Err(Error::Limit(error)));
         }
+        let terms = Terms {
+            most_waiting: settings.max_waiting,
+            deadline: deadline.map(|at| Deadline {
+                at,
+                whole: at.saturating_duration_since(self.wait.since(now)),
+            }),
+        };
         let obstacle = match self.inner.poll_ready(cx) {
             Poll::Ready(Ok(())) => match credential.pause_at(now) {
                 None => Obstacle::Permit,
-                Some(pause) if !pause.is_long(now) => Obstacle::Pause(pause.until),
-                Some(pause) => {
+                Some(pause) if pause.is_long(now) => {
                     let error = LimitError::rejected(pause.wait(now));
                     return Poll::Ready(Err(Error::Limit(error)));
                 }
+                Some(pause) if self.is_hopeless(pause.until, &terms, now) => {
+                    let error = LimitError::hopeless(pause.wait(now));
+                    return Poll::Ready(Err(Error::Limit(error)));
+                }
+                Some(pause) => Obstacle::Pause(pause.until),
             },
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Inner(error))),
             Poll::Pending => Obstacle::Readiness,
         };
         let passed = match obstacle {
-            Obstacle::Permit => self.waiter.poll_pass(cx, now, settings.max_waiting),
+            Obstacle::Permit => self.waiter.poll_pass(cx, now, &terms),
             // The call keeps its place, and later calls pass.
             _ => match self.waiter.skip(settings.max_waiting) {
                 Ok(()) => Poll::Pending,
@@ -268,8 +286,15 @@ impl<S, R> Waiting<S, Request<R>> {
             Poll::Ready(Ok(grant)) => {
                 return Poll::Ready(Ok(RequestPermit::new(credential, grant)));
             }
-            Poll::Ready(Err(_full)) => {
-                let error = LimitError::rejected(self.reason(obstacle, credential, now));
+            Poll::Ready(Err(denial)) => {
+                let error = match denial {
+                    Denial::Full => LimitError::rejected(self.reason(obstacle, credential, now)),
+                    Denial::Overload(outlook) => LimitError::overload(outlook),
+                    Denial::Late => {
+                        let cause = self.reason(obstacle, credential, now).cause;
+                        LimitError::deadline(cause, self.wait.length(now))
+                    }
+                };
                 return Poll::Ready(Err(Error::Limit(error)));
             }
             Poll::Pending => {}
@@ -309,7 +334,9 @@ impl<S, R> Waiting<S, Request<R>> {
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
-        let watch = Watch::insert(request.extensions_mut(), settings.answer.is_some());
+        let watch = settings
+            .over_hyper_http1
+            .then(|| Watch::insert(request.extensions_mut(), settings.answer.is_some()));
         // The request is gone if an earlier `call` panicked.
         let response = self.inner.call(self.request.take()?);
         Some(SentCall {
@@ -319,6 +346,17 @@ impl<S, R> Waiting<S, Request<R>> {
             called_at: now,
             deadline,
         })
+    }
+
+    /// Whether the call cannot be answered after a pause that ends at `until`, as far as that is
+    /// known on arrival.
+    fn is_hopeless(&self, until: Instant, terms: &Terms, now: Instant) -> bool {
+        let Some(deadline) = terms.deadline.filter(|_| self.wait.0.is_none()) else {
+            return false;
+        };
+        let wait = until.saturating_duration_since(now);
+        let usual = self.waiter.usual(now);
+        usual.is_some_and(|usual| !deadline.allows(wait, usual, now))
     }
 
     /// The deadline in the request's extensions.
@@ -343,9 +381,13 @@ impl<S, R> Waiting<S, Request<R>> {
 // === impl Wait ===
 
 impl Wait {
+    /// When the wait began, which is now if it has not.
+    fn since(&self, now: Instant) -> Instant {
+        self.0.as_ref().map_or(now, |wait| wait.since)
+    }
+
     fn length(&self, now: Instant) -> Duration {
-        let since = self.0.as_ref().map_or(now, |wait| wait.since);
-        now.saturating_duration_since(since)
+        now.saturating_duration_since(self.since(now))
     }
 
     /// When the call is to be polled again: at the end of a pause, or when the wait is too long.

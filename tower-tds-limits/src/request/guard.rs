@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// Shows whether the head of a request was written or dropped unsent.
+/// Shows whether the head of a request was written or dropped unsent, over hyper's HTTP/1 client.
 ///
-/// A guard in the request's extensions records it. An HTTP/1 connection drops the extensions when
+/// A guard in the request's extensions records it. Such a connection drops the extensions when
 /// it has written the head. The drop of a call whose request waits for a connection drops them as
 /// well, on the thread that drops the call. Only this case means *unsent*. A drop on another thread
 /// does not, because a connection may be writing the head there.

@@ -40,6 +40,8 @@ pub(crate) struct Settings<F> {
     pub(super) max_waiting: usize,
     pub(super) deadline: Option<fn(&Extensions) -> Option<Instant>>,
     pub(super) answer: Option<Duration>,
+    /// Whether hyper's HTTP/1 client drops the extensions of a request when it has sent it.
+    pub(super) over_hyper_http1: bool,
 }
 
 // === impl RequestLimitLayer ===
@@ -54,6 +56,7 @@ impl RequestLimitLayer {
                 max_waiting: usize::MAX,
                 deadline: None,
                 answer: None,
+                over_hyper_http1: false,
             },
             mode: PhantomData,
         }
@@ -71,6 +74,7 @@ impl<F, M> RequestLimitLayer<F, M> {
                 max_waiting: settings.max_waiting,
                 deadline: settings.deadline,
                 answer: settings.answer,
+                over_hyper_http1: settings.over_hyper_http1,
             },
             mode: PhantomData,
         }
@@ -91,12 +95,34 @@ impl<F, M> RequestLimitLayer<F, M> {
     ///
     /// # Cancel safety
     /// Dropping the future spawns the rest of the call on the current runtime. The rest ends after
-    /// 10 s or 256 KiB of body. A call that was not sent is dropped.
+    /// 10 s or 256 KiB of body. A call that is known to be unsent is dropped
+    /// ([`over_hyper_http1`](Self::over_hyper_http1)), and so is one that its deadline ended before
+    /// it was known to be sent, because nothing is sent after a deadline.
     pub fn detached(self) -> RequestLimitLayer<F, Detached> {
         RequestLimitLayer {
             settings: self.settings,
             mode: PhantomData,
         }
+    }
+
+    /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's
+    /// extensions once it has called on.
+    ///
+    /// Such a client drops the extensions of a request when it has written the head. A guard in
+    /// them then tells whether a call that ends early was sent. Three things follow:
+    ///
+    /// - a dropped call that still waited for its connection gives its permit back at once;
+    /// - an error at the deadline says whether the request was sent;
+    /// - [`answer_timeout`](Self::answer_timeout) begins when the request is sent.
+    ///
+    /// Without it, such a call counts as sent from `call` on. Do not use it above a layer that holds
+    /// the request or its extensions across an `await`, for example one that signs requests: a
+    /// request that is on the wire would be taken for one that never left, and the quota would be
+    /// exceeded. HTTP/2 and clients that convert the request drop the extensions early, so there it
+    /// gains nothing and does no harm.
+    pub fn over_hyper_http1(mut self) -> Self {
+        self.settings.over_hyper_http1 = true;
+        self
     }
 
     /// Rejects calls while `calls` others wait. By default any number waits. With zero, a call that
@@ -135,6 +161,17 @@ impl<F, M> RequestLimitLayer<F, M> {
     ///
     /// Nothing is sent after it. The error holds the cause of the wait.
     ///
+    /// Under overload the deadline also decides who is sent at all, so that what is sent is
+    /// answered. The limiter knows how long responses usually take (the 95th percentile of the last
+    /// 128). A call for which the queue and that time are too long together is
+    /// [rejected](crate::LimitError::is_rejected) on arrival. A call that has too little time left
+    /// at its turn ends, if another waiting call can use the permit. Both are
+    /// [deadline errors](crate::LimitError::is_deadline), and another attempt within the same
+    /// deadline is of no use.
+    ///
+    /// Calls without a deadline wait for as long as it takes. If you queue a long batch of them,
+    /// calls with a deadline behind it are rejected until the batch is done.
+    ///
     /// # Examples
     /// ```
     /// use tokio::time::Instant;
@@ -154,8 +191,9 @@ impl<F, M> RequestLimitLayer<F, M> {
 
     /// Bounds the time from the sending of a request to its response head.
     ///
-    /// A request is sent when its head is written: the waits for a permit, a token and a connection
-    /// do not count. Give connects a timeout of their own. A token layer below may hold a call
+    /// The waits for a permit and a token do not count. Neither does the wait for a connection, if
+    /// you declare [`over_hyper_http1`](Self::over_hyper_http1); then give connects a timeout of
+    /// their own. A token layer below may hold a call
     /// whose token was refused (401) for up to 10 s, so allow more than that.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.settings.answer = Some(timeout);

@@ -23,7 +23,7 @@ use super::{
     layer::Settings,
     permit::{PermitBody, RequestPermit},
 };
-use crate::Error;
+use crate::{Error, clock};
 
 pin_project! {
     /// A call from its sending to its response head.
@@ -33,7 +33,8 @@ pin_project! {
         pub(super) response: Option<S>,
         // `None` once the response is there.
         pub(super) permit: Option<RequestPermit>,
-        pub(super) watch: Watch,
+        // `None` if nothing shows whether the request was sent.
+        pub(super) watch: Option<Watch>,
         pub(super) called_at: Instant,
         pub(super) deadline: Option<Instant>,
     }
@@ -76,17 +77,41 @@ impl<S> SentCall<S> {
         })
     }
 
-    /// Drops the call, unless it has its response. Its permit is free at once if it was not sent.
+    /// Whether the request may not have been sent yet.
+    pub(super) fn is_held(&self) -> bool {
+        self.watch.as_ref().is_none_or(Watch::is_held)
+    }
+
+    /// When the request was sent, as far as that is known.
+    ///
+    /// A request that is not sent yet is checked again one timeout from now. Even if it is sent now,
+    /// it has not waited longer than the timeout then.
+    pub(super) fn sent_at(&self) -> Instant {
+        let watch = self.watch.as_ref();
+        watch.map_or(self.called_at, |watch| {
+            watch.sent_at().unwrap_or_else(clock::now)
+        })
+    }
+
+    /// Drops the call, unless it has its response. Its permit is free at once if it is known to be
+    /// unsent.
     pub(super) fn abandon(self: Pin<&mut Self>) {
         let mut this = self.project();
-        if let Some(mut permit) = this.permit.take()
-            && this.watch.drop_call(|| this.response.set(None))
-        {
-            permit.unsent();
+        let Some(mut permit) = this.permit.take() else {
+            return;
+        };
+        let response = &mut this.response;
+        match this.watch {
+            Some(watch) => {
+                if watch.drop_call(|| response.set(None)) {
+                    permit.unsent();
+                }
+            }
+            None => response.set(None),
         }
     }
 
-    /// Spawns the rest of a call that was sent, and abandons one that was not.
+    /// Spawns the rest of a call that may have been sent, and abandons one that was not.
     pub(super) fn complete<F, B, E>(mut self: Pin<&mut Self>, settings: &Arc<Settings<F>>)
     where
         S: Future<Output = Result<Response<B>, E>> + Send + Unpin + 'static,
@@ -94,7 +119,7 @@ impl<S> SentCall<S> {
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
         E: Send + 'static,
     {
-        if self.watch.is_held() || self.permit.is_none() {
+        if self.permit.is_none() || self.watch.as_ref().is_some_and(Watch::is_held) {
             return self.abandon();
         }
         let rest = Self {

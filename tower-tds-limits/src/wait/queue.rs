@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
-use super::Line;
+use super::{Deadline, Line};
 
 /// The order of the waiters, and whose turn it is.
 ///
@@ -12,7 +12,7 @@ use super::Line;
 /// is polled.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    runnable: BTreeMap<Place, Waker>,
+    runnable: BTreeMap<Place, (Waker, Option<Deadline>)>,
     turn: Option<Turn>,
     /// The turns in a row that ended unused.
     unused: u32,
@@ -50,6 +50,29 @@ impl Queue {
         self.runnable.is_empty() && self.turn.is_none()
     }
 
+    /// How many want a turn before a newcomer of this line, or have one.
+    pub(super) fn ahead(&self, line: Line) -> usize {
+        let before = |place: &Place| place.line <= line;
+        let turn = self.turn.iter().filter(|turn| before(&turn.place));
+        let runnable = match line {
+            Line::Back => self.runnable.len(),
+            Line::Front => self
+                .runnable
+                .keys()
+                .take_while(|place| before(place))
+                .count(),
+        };
+        turn.count() + runnable
+    }
+
+    /// Whether another waiter could use a permit now.
+    ///
+    /// The last ones have most of their time, so they are looked at first.
+    pub(super) fn is_wanted(&self, except: Place, can_use: impl Fn(Deadline) -> bool) -> bool {
+        let mut others = self.runnable.iter().rev();
+        others.any(|(place, (_, deadline))| *place != except && deadline.is_none_or(&can_use))
+    }
+
     /// The line of the next waiter that wants a turn.
     pub(super) fn next_line(&self) -> Option<Line> {
         let (place, _) = self.runnable.first_key_value()?;
@@ -78,18 +101,24 @@ impl Queue {
     }
 
     /// Records that the waiter wants a turn. Returns the waker that `waker` replaces.
-    pub(super) fn want(&mut self, place: Place, waker: Waker) -> Option<Waker> {
+    pub(super) fn want(
+        &mut self,
+        place: Place,
+        waker: Waker,
+        deadline: Option<Deadline>,
+    ) -> Option<Waker> {
         if self.end_turn(place) {
             // It was polled in time, but another call had taken the permit.
             self.unused = 0;
         }
-        self.runnable.insert(place, waker)
+        let replaced = self.runnable.insert(place, (waker, deadline));
+        replaced.map(|(waker, _)| waker)
     }
 
     /// Records that the waiter wants no turn until it is polled again. Returns its waker.
     pub(super) fn skip(&mut self, place: Place) -> Option<Waker> {
         self.end_turn(place);
-        self.runnable.remove(&place)
+        self.runnable.remove(&place).map(|(waker, _)| waker)
     }
 
     /// Removes a waiter that passes. Returns its waker.
@@ -129,7 +158,7 @@ impl Queue {
             if !is_open(line) {
                 return None;
             }
-            let (place, waker) = self.runnable.pop_first()?;
+            let (place, (waker, _)) = self.runnable.pop_first()?;
             woken.push(waker);
             let length = PATIENCE / 1_u32.checked_shl(self.unused).unwrap_or(u32::MAX);
             let ends = begins + length;
@@ -139,7 +168,8 @@ impl Queue {
 
     /// The wakers of all that want a turn.
     pub(super) fn wakers(&self) -> Vec<Waker> {
-        self.runnable.values().cloned().collect()
+        let waiters = self.runnable.values();
+        waiters.map(|(waker, _)| waker.clone()).collect()
     }
 
     /// Ends the turn of this waiter. Returns whether it had one.

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Full, Limit, Line, Opens, clock,
+    Deadline, Denial, Limit, Line, Opens, Terms, clock,
     queue::{Place, Queue},
     sync::{Mutex, MutexGuard},
 };
@@ -211,11 +211,47 @@ impl<L> fmt::Debug for Shared<L> {
 
 impl<L: Limit> State<L> {
     /// Takes a place in the queue.
-    pub(super) fn enter(&mut self, line: Line, most_waiting: usize) -> Result<Place, Full> {
+    pub(super) fn enter(&mut self, line: Line, most_waiting: usize) -> Result<Place, Denial> {
         if self.queue.waiting() >= most_waiting {
-            return Err(Full);
+            return Err(Denial::Full);
         }
         Ok(self.queue.enter(line))
+    }
+
+    /// Whether a newcomer on these terms can be answered in time, as far as that is known.
+    ///
+    /// # Errors
+    /// If it cannot.
+    #[cold]
+    pub(super) fn foresee(
+        &mut self,
+        line: Line,
+        terms: &Terms,
+        now: Instant,
+    ) -> Result<(), Denial> {
+        let Some(deadline) = terms.deadline else {
+            return Ok(());
+        };
+        let ahead = self.queue.ahead(line);
+        match self.limit.outlook(line, ahead, now) {
+            Some(outlook) if !deadline.allows(outlook.wait, outlook.usual, now) => {
+                Err(Denial::Overload(outlook))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether a waiter at its turn has too little time, and another one could use its permit.
+    pub(super) fn is_late(&mut self, place: Place, terms: &Terms, now: Instant) -> bool {
+        let Some(deadline) = terms.deadline else {
+            return false;
+        };
+        // If nothing is known, calls with most of their time go first. Otherwise a queue of calls at
+        // the end of theirs would use up every permit, no response would come, and nothing would
+        // ever be known.
+        let usual = self.limit.usual(now).unwrap_or(Duration::MAX);
+        let can_use = |deadline: Deadline| deadline.allows(Duration::ZERO, usual, now);
+        !can_use(deadline) && self.queue.is_wanted(place, can_use)
     }
 
     /// Gives the next waiter its turn, or sets the timer.

@@ -68,8 +68,8 @@ fn waiter(shared: &Arc<Shared<Script>>) -> Waiter<Script> {
     Waiter::new(shared, Line::Back)
 }
 
-fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Full>> {
-    waiter.poll_pass(cx, clock::now(), usize::MAX)
+fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Denial>> {
+    waiter.poll_pass(cx, clock::now(), &Terms::NONE)
 }
 
 fn give_back(shared: &Shared<Script>) {
@@ -218,10 +218,19 @@ async fn full_queue_rejects_a_new_waiter() {
     let shared = limit(0);
     let mut waiters = [waiter(&shared), waiter(&shared), waiter(&shared)];
     let mut cx = Context::from_waker(Waker::noop());
-    let mut pass = |number: usize| waiters[number].poll_pass(&mut cx, clock::now(), 2);
+    let mut pass = |number: usize| {
+        waiters[number].poll_pass(
+            &mut cx,
+            clock::now(),
+            &Terms {
+                most_waiting: 2,
+                ..Terms::NONE
+            },
+        )
+    };
     assert_pending!(pass(0));
     assert_pending!(pass(1));
-    assert_eq!(assert_ready!(pass(2)), Err(Full));
+    assert_eq!(assert_ready!(pass(2)), Err(Denial::Full));
     assert_pending!(pass(0), "it has its place");
     waiters[2].skip(2).expect_err("two wait");
 }
@@ -505,7 +514,7 @@ fn after_an_unused_turn(count: usize, now: Instant) -> (Queue, Vec<Place>) {
     let mut queue = Queue::default();
     let places: Vec<_> = (0..count).map(|_| queue.enter(Line::Back)).collect();
     for place in &places {
-        assert!(queue.want(*place, Waker::noop().clone()).is_none());
+        assert!(queue.want(*place, Waker::noop().clone(), None).is_none());
     }
     assert_eq!(turn(&mut queue, now), Some(now + PATIENCE));
     let half = PATIENCE * 3 / 2;
@@ -535,7 +544,7 @@ fn poll_within_a_turn_restores_the_full_turn_time() {
     let now = Instant::now();
     let (mut queue, places) = after_an_unused_turn(4, now);
     let later = now + PATIENCE + Duration::from_millis(1);
-    assert!(queue.want(places[1], Waker::noop().clone()).is_none());
+    assert!(queue.want(places[1], Waker::noop().clone(), None).is_none());
     assert_eq!(turn(&mut queue, later), Some(later + PATIENCE));
 }
 

@@ -1,9 +1,13 @@
-use std::task::{Context, Poll};
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 use super::{
-    Full, Limit, Line, Opens, Refusal, clock, queue::Place, shared::Shared, sync::Arc, timer::Timer,
+    Denial, Limit, Line, Opens, Refusal, Terms, clock, queue::Place, shared::Shared, sync::Arc,
+    timer::Timer,
 };
 
 /// One waiter of a limit. Dropping it gives up its place.
@@ -30,7 +34,7 @@ impl<L: Limit> Waiter<L> {
     ///
     /// # Errors
     /// If this waiter has no place and `most_waiting` others wait.
-    pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Full> {
+    pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Denial> {
         let mut state = self.shared.lock();
         if let Some(place) = self.place {
             let replaced = state.queue.skip(place);
@@ -39,6 +43,11 @@ impl<L: Limit> Waiter<L> {
             self.place = Some(state.enter(self.line, most_waiting)?);
         }
         Ok(())
+    }
+
+    /// The usual time from a grant to its response, if it is known.
+    pub(crate) fn usual(&self, now: Instant) -> Option<Duration> {
+        self.shared.lock().limit.usual(now)
     }
 
     /// The cause of the wait, and the time until the limit opens.
@@ -57,20 +66,28 @@ impl<L: Limit + Send + 'static> Waiter<L> {
     /// more. Otherwise the waiter takes or keeps its place, and wants a turn.
     ///
     /// # Errors
-    /// If this waiter has no place and `most_waiting` others wait.
+    /// See [`Denial`]. The waiter has no place then.
     #[inline]
     pub(crate) fn poll_pass(
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        most_waiting: usize,
-    ) -> Poll<Result<L::Grant, Full>> {
+        terms: &Terms,
+    ) -> Poll<Result<L::Grant, Denial>> {
         let (shared, line) = (&self.shared, self.line);
         let mut state = shared.lock();
         let is_alone = self.place.is_none() && state.queue.is_free();
         if (is_alone || state.queue.is_next(self.place, line, now))
             && state.limit.opens(line, now) == Opens::Now
         {
+            if let Some(place) = self.place
+                && state.is_late(place, terms, now)
+            {
+                self.place = None;
+                let replaced = state.queue.leave(place);
+                shared.end_event(state, now, replaced);
+                return Poll::Ready(Err(Denial::Late));
+            }
             let grant = state.limit.admit(line, now);
             if !is_alone {
                 let replaced = self.place.take().and_then(|place| state.queue.pass(place));
@@ -80,9 +97,12 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         }
         let place = match self.place {
             Some(place) => place,
-            None => *self.place.insert(state.enter(line, most_waiting)?),
+            None => {
+                state.foresee(line, terms, now)?;
+                *self.place.insert(state.enter(line, terms.most_waiting)?)
+            }
         };
-        let replaced = state.queue.want(place, cx.waker().clone());
+        let replaced = state.queue.want(place, cx.waker().clone(), terms.deadline);
         let wants_timer = state.timer.is_wanted(now);
         shared.end_event(state, now, replaced);
         if wants_timer {

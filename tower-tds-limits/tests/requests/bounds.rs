@@ -41,7 +41,9 @@ fn request_until(deadline: Instant) -> Request<Empty<Bytes>> {
 }
 
 fn layer(limiter: &Limiter) -> RequestLimitLayer {
-    RequestLimitLayer::new(limiter.clone()).deadline_from(deadline)
+    RequestLimitLayer::new(limiter.clone())
+        .deadline_from(deadline)
+        .over_hyper_http1()
 }
 
 /// The error of a call that ends exactly at its deadline of two seconds.
@@ -72,6 +74,8 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
     let one_a_minute = Limits::new(Quota::per_minute(NonZeroU32::MIN));
     let limited = Limited::new(one_a_minute, quick());
     limited.calls(1).await;
+    // By then nobody knows how long a response takes, so the call is not rejected on arrival.
+    sleep(secs(11)).await;
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let error = at_its_deadline(async |request| service.oneshot(request).await).await;
     assert!(!error.was_sent());
@@ -86,6 +90,7 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
     // The credential pauses.
     let limited = Limited::before(Scripted::pausing(30));
     limited.calls(1).await;
+    sleep(secs(11)).await;
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let error = at_its_deadline(async |request| service.oneshot(request).await).await;
     assert_eq!((error.cause(), error.was_sent()), (WaitCause::Pause, false));
@@ -181,7 +186,9 @@ async fn call_made_at_its_deadline_is_not_sent() {
 async fn answer_timeout_starts_when_the_request_is_sent() {
     for connects_for in [ms(0), ms(400), secs(3), ms(3_700)] {
         let limiter = Limiter::new(Limits::default());
-        let layer = RequestLimitLayer::new(limiter).answer_timeout(secs(1));
+        let layer = RequestLimitLayer::new(limiter)
+            .answer_timeout(secs(1))
+            .over_hyper_http1();
         let service = layer.layer(service_fn(move |request| connects(request, connects_for)));
         let begin = Instant::now();
         let error = unsent(service.oneshot(request()).await).expect("no response");
@@ -194,7 +201,9 @@ async fn answer_timeout_starts_when_the_request_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_response_within_its_time_is_returned() {
     let limited = Limited::before(Scripted::new(ms(999), |_| Answer::ok()));
-    let layer = RequestLimitLayer::new(limited.limiter.clone()).answer_timeout(secs(1));
+    let layer = RequestLimitLayer::new(limited.limiter.clone())
+        .answer_timeout(secs(1))
+        .over_hyper_http1();
     let service = layer.layer(limited.service.clone());
     service.oneshot(request()).await.expect("a response");
 }

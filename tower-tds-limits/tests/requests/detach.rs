@@ -275,7 +275,7 @@ async fn unsent_call_returns_its_permit_when_dropped() {
         Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
     });
     for detaches in [false, true] {
-        let layer = RequestLimitLayer::new(limiter.clone());
+        let layer = RequestLimitLayer::new(limiter.clone()).over_hyper_http1();
         if detaches {
             let service = layer.detached().layer(connects.map_future(Box::pin));
             drop(timeout(ms(10), service.oneshot(request())).await);

@@ -4,7 +4,10 @@ use std::{
     collections::HashSet,
     convert::Infallible,
     future::{Future, poll_fn},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -12,14 +15,25 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Empty;
-use hyper::service::service_fn;
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioIo,
 };
-use tokio::{net::TcpListener, runtime::Handle, task::JoinSet, time::timeout};
-use tower::{Layer, ServiceExt};
+use tokio::{
+    net::TcpListener,
+    runtime::Handle,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+
+use crate::{
+    limited::{Limited, unsent},
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
 
 /// The paths of the requests that a server has read.
 type Seen = Arc<Mutex<HashSet<String>>>;
@@ -31,11 +45,11 @@ async fn serve(seen: Seen) -> std::io::Result<String> {
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             let seen = Arc::clone(&seen);
-            let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+            let service = hyper::service::service_fn(move |request: Request<Incoming>| {
                 let path = request.uri().path().to_owned();
                 seen.lock().expect("no panic").insert(path);
                 async {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    sleep(Duration::from_millis(1)).await;
                     Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
                 }
             });
@@ -96,7 +110,8 @@ async fn call_that_returns_its_permit_was_never_sent() {
                 }
                 let request = get(&path);
                 let limiter = Limiter::new(Limits::default());
-                let service = RequestLimitLayer::new(limiter.clone()).layer(client.clone());
+                let layer = RequestLimitLayer::new(limiter.clone()).over_hyper_http1();
+                let service = layer.layer(client.clone());
                 let mut response = Box::pin(service.oneshot(request.expect("a request")));
                 if finds_connection {
                     // Most of these are dropped while the connection's task writes the head.
@@ -132,7 +147,7 @@ async fn call_that_returns_its_permit_was_never_sent() {
         sent += other;
     }
     // Whatever was written is read by then.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    sleep(Duration::from_millis(200)).await;
     connections.shutdown_background();
     let seen = seen.lock().expect("no panic");
     let wrong: Vec<_> = unsent.iter().filter(|path| seen.contains(*path)).collect();
@@ -143,4 +158,100 @@ async fn call_that_returns_its_permit_was_never_sent() {
         "both happen: {} and {sent}",
         unsent.len()
     );
+}
+
+/// Keeps the head of each request while its copy is on the wire, as a layer that signs requests does.
+fn signing(
+    service: Scripted,
+) -> impl Service<
+    Request<Empty<Bytes>>,
+    Response = Response<Empty<Bytes>>,
+    Error = Infallible,
+    Future: Send + Unpin,
+> + Clone {
+    service_fn(move |request: Request<Empty<Bytes>>| {
+        let service = service.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let mut signed = Request::new(body);
+            signed.headers_mut().clone_from(&head.headers);
+            let response = service.oneshot(signed).await;
+            drop(head);
+            response
+        })
+    })
+}
+
+/// Four hundred calls a second are cancelled after 5 ms each, when all of them are on the wire.
+#[tokio::test(start_paused = true)]
+async fn calls_cancelled_above_a_layer_that_keeps_their_heads_stay_counted() {
+    for detaches in [false, true] {
+        let limited = Limited::before(Scripted::new(ms(100), |_| Answer::ok()));
+        let layer = RequestLimitLayer::new(limited.limiter.clone());
+        let service = signing(limited.service.clone());
+        let begin = Instant::now();
+        let mut calls = JoinSet::new();
+        for _ in 0..2_000 {
+            let patience = ms(5);
+            if detaches {
+                let service = layer.clone().detached().layer(service.clone());
+                calls.spawn(
+                    async move { timeout(patience, service.oneshot(request())).await.is_ok() },
+                );
+            } else {
+                let service = layer.layer(service.clone());
+                calls.spawn(
+                    async move { timeout(patience, service.oneshot(request())).await.is_ok() },
+                );
+            }
+            sleep(Duration::from_micros(2_500)).await;
+        }
+        calls.join_all().await;
+        let arrivals = limited.service.arrivals();
+        for first in &arrivals {
+            let second = arrivals
+                .iter()
+                .filter(|at| *at >= first && **at < *first + secs(1));
+            assert!(second.count() <= 50, "from {:?}", *first - begin);
+        }
+        assert!(arrivals.len() >= 10, "{}", arrivals.len());
+    }
+}
+
+/// Nothing shows whether such a call was sent, so its error says that it may have been.
+#[tokio::test(start_paused = true)]
+async fn deadline_of_a_call_that_may_be_sent_drops_it_and_says_so() {
+    for detaches in [false, true] {
+        let limiter = Limiter::new(Limits::default());
+        let (connected, sent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counts = (Arc::clone(&connected), Arc::clone(&sent));
+        // Connects for a second, then sends.
+        let connects = service_fn(move |_: Request<Empty<Bytes>>| {
+            let (connected, sent) = (Arc::clone(&counts.0), Arc::clone(&counts.1));
+            Box::pin(async move {
+                connected.fetch_add(1, Ordering::Relaxed);
+                sleep(secs(1)).await;
+                sent.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+            })
+        });
+        let layer = RequestLimitLayer::new(limiter.clone()).answer_timeout(ms(400));
+        let begin = Instant::now();
+        let answer = if detaches {
+            layer.detached().layer(connects).oneshot(request()).await
+        } else {
+            layer.layer(connects).oneshot(request()).await
+        };
+        let error = unsent(answer).expect("a timeout");
+        assert_eq!(begin.elapsed(), ms(400), "the time counts from the call");
+        assert!(error.is_answer_timeout() && error.was_sent() && !error.is_deadline());
+        assert!(
+            error.to_string().ends_with("request may have been sent"),
+            "{error}"
+        );
+        sleep(secs(5)).await;
+        assert_eq!(connected.load(Ordering::Relaxed), 1);
+        assert_eq!(sent.load(Ordering::Relaxed), 0, "nothing is sent later");
+        assert_eq!(limiter.snapshot().live, 1, "it counts as sent");
+    }
 }

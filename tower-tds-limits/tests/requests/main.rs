@@ -11,6 +11,7 @@ mod events;
 mod guard;
 mod isolation;
 mod limited;
+mod overload;
 mod pause;
 mod rate;
 mod service;

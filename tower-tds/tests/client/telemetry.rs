@@ -152,9 +152,12 @@ async fn attempt_span_records_a_wait_for_a_token() {
 #[tokio::test(start_paused = true)]
 async fn attempt_span_records_an_abandoned_wait() {
     let (log, _spans) = spans();
-    let (sim, layer) = setup(scarce());
+    let quota = Quota::new(NonZeroU32::MIN, Duration::from_secs(20));
+    let (sim, layer) = setup(Limits::new(quota.expect("an interval")));
     call(&sim, &layer, |_| {}).await.expect("data");
-    // By its deadline, and by its caller.
+    // By its deadline, and by its caller. Nothing is known of the service by then, so the call is
+    // not rejected on arrival.
+    tokio::time::sleep(Duration::from_secs(11)).await;
     let deadline = DeadlineAt(Instant::now() + Duration::from_secs(1));
     let late = call(&sim, &layer, |request| {
         request.extensions_mut().insert(deadline);

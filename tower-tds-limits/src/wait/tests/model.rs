@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     WaitCause,
-    wait::{Full, Limit, Line, Opens, Refusal, queue},
+    wait::{Deadline, Denial, Limit, Line, Opens, Refusal, Terms, queue},
 };
 
 mod sync {
@@ -94,7 +94,9 @@ fn pass(shared: &Arc<Shared<Room>>) {
 }
 
 fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
-    let passed = block_on(poll_fn(|cx| waiter.poll_pass(cx, clock::now(), usize::MAX)));
+    let passed = block_on(poll_fn(|cx| {
+        waiter.poll_pass(cx, clock::now(), &Terms::NONE)
+    }));
     passed.expect("any number may wait");
     give_back(shared);
 }
@@ -103,7 +105,7 @@ fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
 fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
     let (mut waiter, mut left) = (waiter(shared), polls);
     let passed = block_on(poll_fn(|cx| {
-        let polled = waiter.poll_pass(cx, clock::now(), usize::MAX);
+        let polled = waiter.poll_pass(cx, clock::now(), &Terms::NONE);
         left -= 1;
         match polled {
             Poll::Ready(passed) => Poll::Ready(passed.is_ok()),
