@@ -96,7 +96,7 @@ impl Account {
             stalls_at: None,
             limits: limits.clone(),
             ladder: Ladder::new(),
-            reactions: Reactions::new(),
+            reactions: Reactions::default(),
             share: None,
             suspended: Duration::ZERO,
         };
@@ -301,8 +301,7 @@ impl Account {
             return (Tick::NEVER, WaitCause::InFlight);
         }
         let seen = self.seen;
-        // A call checks the pause of its credential itself, because others pass it meanwhile.
-        let closed = self.reactions.closed_until(seen, None);
+        let closed = self.reactions.closed_until(seen);
         if closed.0 == Tick::NEVER {
             return closed;
         }
@@ -415,7 +414,7 @@ impl Limit for Account {
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
         self.advance(now);
         if self.share.is_some() && self.was_suspended(clock::suspended()) {
-            self.reactions.share_ends = Tick::ZERO;
+            self.reactions.share_ends = Some(Tick::ZERO);
         }
         let (mut at, cause) = self.opens_at(line);
         if at <= self.seen {
@@ -427,7 +426,8 @@ impl Limit for Account {
         if at == Tick::NEVER {
             at = self.may_open_at(cause);
         }
-        if self.seen.max(at) >= self.reactions.share_ends {
+        let ends = self.reactions.share_ends;
+        if ends.is_some_and(|ends| ends <= self.seen.max(at)) {
             at = Tick::NEVER;
         }
         self.instant(at).map_or(Opens::OnReturn, Opens::At)

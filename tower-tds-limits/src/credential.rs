@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -32,8 +32,6 @@ pub(crate) struct Credential {
     /// Whether the account holds a pause of this credential. Without one, calls do not take its
     /// lock. A call may read the flag late, and is then refused like the others in flight.
     is_paused: AtomicBool,
-    /// The number of credentials so far.
-    keys: Arc<AtomicU64>,
 }
 
 /// The pause of a credential after a 429.
@@ -49,28 +47,30 @@ pub(crate) struct Pause {
 
 impl Credential {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self {
-            key: Key(0),
-            line: Line::Back,
-            account: Arc::new(Shared::new(Account::new(&limits))),
-            connections: Arc::new(Shared::new(Connections::new(&limits))),
-            limits: Arc::new(limits),
-            is_paused: AtomicBool::new(false),
-            keys: Arc::new(AtomicU64::new(1)),
-        }
+        let account = Arc::new(Shared::new(Account::new(&limits)));
+        let connections = Arc::new(Shared::new(Connections::new(&limits)));
+        Self::of(account, connections, Arc::new(limits), Line::Back)
     }
 
     /// Another credential behind the same limits.
     pub(crate) fn another(&self, line: Line) -> Self {
+        let (account, connections) = (Arc::clone(&self.account), Arc::clone(&self.connections));
+        Self::of(account, connections, Arc::clone(&self.limits), line)
+    }
+
+    fn of(
+        account: Arc<Shared<Account>>,
+        connections: Arc<Shared<Connections>>,
+        limits: Arc<Limits>,
+        line: Line,
+    ) -> Self {
         Self {
-            // Relaxed: the number only has to be another one.
-            key: Key(self.keys.fetch_add(1, Ordering::Relaxed)),
+            key: account.read(|account, _| account.reactions.key()),
             line,
-            account: Arc::clone(&self.account),
-            connections: Arc::clone(&self.connections),
-            limits: Arc::clone(&self.limits),
+            account,
+            connections,
+            limits,
             is_paused: AtomicBool::new(false),
-            keys: Arc::clone(&self.keys),
         }
     }
 

@@ -42,7 +42,7 @@ pub enum Rung {
 }
 
 /// The permits of this limiter that were live or in the bucket when a request was granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Crowd {
     /// The permits that had places in the leaky bucket.
     pub(crate) bunched: u64,
@@ -68,47 +68,38 @@ pub(crate) struct Ladder {
     returned: Option<Tick>,
 }
 
-/// A rung as two numbers: how small the bursts are, and how much lower the rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A rung as two numbers: the largest burst, if it is not the given one, and how much lower the rate
+/// is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Step {
-    bursts: Bursts,
+    burst: Option<u32>,
     slowed: u8,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bursts {
-    Given,
-    Small,
-    None,
 }
 
 // === impl Step ===
 
 impl Step {
-    const HIGHEST: Self = Self {
-        bursts: Bursts::Given,
-        slowed: 0,
-    };
-
     /// The first stricter rung that would not have sent a request in this crowd.
     fn stricter(self, crowd: Crowd, quota: Quota) -> Option<Self> {
-        let bursts = match self.bursts {
-            Bursts::Given if crowd.bunched > SMALL_BURST.into() => Some(Bursts::Small),
-            Bursts::Given | Bursts::Small if crowd.bunched > 0 => Some(Bursts::None),
-            _ => None,
+        let withholds = |most: &u32| {
+            self.burst.is_none_or(|burst| *most < burst) && u64::from(*most) < crowd.bunched
         };
-        let bursts = bursts.map(|bursts| Self { bursts, ..self });
+        let burst = [SMALL_BURST, 0].into_iter().find(withholds);
+        let smaller = burst.map(|burst| Self {
+            burst: Some(burst),
+            ..self
+        });
         let withholds =
             |times: &u8| u64::from(slowed(quota, *times).requests().get()) <= crowd.live;
         let slowed = (self.slowed + 1..=SLOWEST).find(withholds);
-        let slowed = slowed.map(|slowed| Self { slowed, ..self });
-        let slowed = slowed.filter(|_| crowd.live >= FEW);
+        let slower = slowed.filter(|_| crowd.live >= FEW);
+        let slower = slower.map(|slowed| Self { slowed, ..self });
         // A leaky bucket with a small burst would have refused earlier, before so many were live.
         // So the limit of the window is the more likely cause.
         if crowd.live >= 2 * (crowd.bunched + 1) {
-            slowed.or(bursts)
+            slower.or(smaller)
         } else {
-            bursts.or(slowed)
+            smaller.or(slower)
         }
     }
 }
@@ -118,9 +109,9 @@ impl Step {
 impl Ladder {
     pub(crate) fn new() -> Self {
         Self {
-            step: Step::HIGHEST,
+            step: Step::default(),
             evidence: 0,
-            least: Crowd::MOST,
+            least: Crowd::default(),
             since: Tick::ZERO,
             returns_at: Tick::NEVER,
             wait: CLEAN,
@@ -129,10 +120,10 @@ impl Ladder {
     }
 
     pub(crate) fn rung(&self) -> Rung {
-        match (self.step.slowed, self.step.bursts) {
-            (0, Bursts::Given) => Rung::Proven,
-            (0, Bursts::Small) => Rung::Strict,
-            (0, Bursts::None) => Rung::Serial,
+        match (self.step.slowed, self.step.burst) {
+            (0, None) => Rung::Proven,
+            (0, Some(0)) => Rung::Serial,
+            (0, Some(_)) => Rung::Strict,
             (times, _) => Rung::Slowed(times),
         }
     }
@@ -144,8 +135,12 @@ impl Ladder {
         if is_old || self.step.stricter(crowd, quota).is_none() {
             return false;
         }
+        if self.evidence == 0 {
+            self.least = crowd;
+        }
         self.evidence = (self.evidence + REFUSED).min(ENOUGH);
-        self.least = self.least.least(crowd);
+        self.least.bunched = self.least.bunched.min(crowd.bunched);
+        self.least.live = self.least.live.min(crowd.live);
         let step = self.step.stricter(self.least, quota);
         let Some(step) = step.filter(|_| self.evidence == ENOUGH) else {
             return false;
@@ -167,12 +162,9 @@ impl Ladder {
     #[inline]
     pub(crate) fn accept(&mut self, now: Tick) -> bool {
         self.evidence = self.evidence.saturating_sub(1);
-        if self.evidence == 0 {
-            self.least = Crowd::MOST;
-        }
         let returns = now >= self.returns_at;
         if returns {
-            self.go(now, Step::HIGHEST);
+            self.go(now, Step::default());
             self.returned = Some(now);
         }
         returns
@@ -181,42 +173,21 @@ impl Ladder {
     fn go(&mut self, now: Tick, step: Step) {
         self.step = step;
         self.evidence = 0;
-        self.least = Crowd::MOST;
         self.since = now;
         self.returns_at = Tick::NEVER;
     }
 
     /// The quota and rules of this rung. `quota` and `rules` are those of the highest rung.
     pub(crate) fn keeps(&self, quota: Quota, rules: Rules) -> (Quota, Rules) {
-        let rules = match self.step.bursts {
-            Bursts::Given => rules,
-            Bursts::Small => {
-                let burst = match rules.bucket {
-                    Some(Burst::Of(burst)) => burst.min(SMALL_BURST),
-                    Some(Burst::Auto) | None => SMALL_BURST,
-                };
-                rules.counter().bucket(Burst::Of(burst))
-            }
+        let rules = self.step.burst.map_or(rules, |most| {
+            let burst = match rules.bucket {
+                Some(Burst::Of(burst)) => burst.min(most),
+                Some(Burst::Auto) | None => most,
+            };
             // The counter stays, because even spacing alone can exceed it by one.
-            Bursts::None => Rules::window().counter().bucket(Burst::Of(0)),
-        };
+            rules.counter().bucket(Burst::Of(burst))
+        });
         (slowed(quota, self.step.slowed), rules)
-    }
-}
-
-// === impl Crowd ===
-
-impl Crowd {
-    const MOST: Self = Self {
-        bunched: u64::MAX,
-        live: u64::MAX,
-    };
-
-    fn least(self, other: Self) -> Self {
-        Self {
-            bunched: self.bunched.min(other.bunched),
-            live: self.live.min(other.live),
-        }
     }
 }
 

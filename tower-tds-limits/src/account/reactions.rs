@@ -18,12 +18,11 @@ use tokio::time::Instant;
 use crate::{
     clock::{Tick, nanos},
     request::feedback::Outcome,
-    rule::later,
     wait::WaitCause,
 };
 
 /// Everything that is closed for a time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reactions {
     silent_until: Tick,
     /// The end of the silence after a 416.
@@ -34,15 +33,17 @@ pub(crate) struct Reactions {
     closing_until: Tick,
     /// Pauses from a 429 to the next accepted response.
     pauses: Vec<(Key, Pause)>,
-    /// The end of the share.
-    pub(super) share_ends: Tick,
+    /// The number of credentials so far.
+    keys: u64,
+    /// The end of the share, if there is one.
+    pub(super) share_ends: Option<Tick>,
     /// The fault because of which the share is not renewed.
     pub(crate) store_fault: Option<&'static str>,
 }
 
 /// The number of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(pub(crate) u64);
+pub(crate) struct Key(pub(super) u64);
 
 /// The pause of one credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,16 +79,10 @@ pub(crate) enum Begins {
 // === impl Reactions ===
 
 impl Reactions {
-    pub(crate) const fn new() -> Self {
-        Self {
-            silent_until: Tick::ZERO,
-            connects_at: Tick::ZERO,
-            lowered: None,
-            closing_until: Tick::ZERO,
-            pauses: Vec::new(),
-            share_ends: Tick::NEVER,
-            store_fault: None,
-        }
+    /// The number of another credential.
+    pub(crate) fn key(&mut self) -> Key {
+        self.keys += 1;
+        Key(self.keys)
     }
 
     /// Records an outcome of this credential, with the sockets that are open and allowed.
@@ -109,7 +104,7 @@ impl Reactions {
                 self.silent_until = now.plus(SILENCE);
                 self.connects_at = self.silent_until;
                 self.closing_until = self.closing_until.max(now.plus(CLOSING));
-                let most = self.most_sockets(now).min(most);
+                let most = self.most_sockets(now).unwrap_or(most).min(most);
                 // While more sockets are open than the limit, a lower limit avoids nothing.
                 if most > 1 && open <= most {
                     self.lowered = Some((most - most.div_ceil(6), now.plus(LOWERED)));
@@ -127,19 +122,17 @@ impl Reactions {
         }
     }
 
-    /// When requests of this credential may be sent again, and what they wait for. Without a
-    /// credential, pauses do not count.
+    /// Until when all requests wait, and for what. The pause of a credential is not among it: its
+    /// calls keep their places, and others pass them.
     #[inline]
-    pub(crate) fn closed_until(&self, now: Tick, key: Option<Key>) -> (Tick, WaitCause) {
-        if now >= self.share_ends {
-            let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
-            return (Tick::NEVER, cause);
+    pub(crate) fn closed_until(&self, now: Tick) -> (Tick, WaitCause) {
+        match self.share_ends {
+            Some(ends) if ends <= now => {
+                let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
+                (Tick::NEVER, cause)
+            }
+            Some(_) | None => (self.silent_until, WaitCause::Silence),
         }
-        let silence = (self.silent_until, WaitCause::Silence);
-        let pause = key.and_then(|key| self.pause_of(key));
-        pause.map_or(silence, |pause| {
-            later(silence, (pause.until, WaitCause::Pause))
-        })
     }
 
     /// The end of the silence, if it is after `now`.
@@ -159,10 +152,10 @@ impl Reactions {
 
     /// Ends the share at `ends`. Until then requests close their sockets if too many are open.
     pub(crate) fn share_until(&mut self, ends: Tick, too_many: bool, now: Tick) {
-        self.share_ends = ends;
+        self.share_ends = Some(ends);
         if too_many {
             self.closing_until = ends;
-        } else if self.most_sockets(now) == u32::MAX {
+        } else if self.most_sockets(now).is_none() {
             self.closing_until = Tick::ZERO;
         }
     }
@@ -176,13 +169,14 @@ impl Reactions {
     /// The most requests in flight: more would get no socket.
     #[inline]
     pub(crate) fn most_in_flight(&self, now: Tick) -> u32 {
-        let lowered = self.lowered.filter(|(_, until)| now < *until);
-        lowered.map_or(u32::MAX, |(most, _)| data_sockets(most))
+        self.most_sockets(now).map_or(u32::MAX, data_sockets)
     }
 
-    fn most_sockets(&self, now: Tick) -> u32 {
+    /// The most sockets after a 416.
+    #[inline]
+    fn most_sockets(&self, now: Tick) -> Option<u32> {
         let lowered = self.lowered.filter(|(_, until)| now < *until);
-        lowered.map_or(u32::MAX, |(most, _)| most)
+        lowered.map(|(most, _)| most)
     }
 
     /// Records a 429 at `now`, with the hint of its response.

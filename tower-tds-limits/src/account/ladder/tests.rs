@@ -19,14 +19,14 @@ fn at(nanos: u64) -> Tick {
 impl Ladder {
     /// A ladder that stands on this rung.
     pub(crate) fn on(rung: Rung) -> Self {
-        let (bursts, slowed) = match rung {
-            Rung::Proven => (Bursts::Given, 0),
-            Rung::Strict => (Bursts::Small, 0),
-            Rung::Serial => (Bursts::None, 0),
-            Rung::Slowed(times) => (Bursts::None, times),
+        let (burst, slowed) = match rung {
+            Rung::Proven => (None, 0),
+            Rung::Strict => (Some(SMALL_BURST), 0),
+            Rung::Serial => (Some(0), 0),
+            Rung::Slowed(times) => (Some(0), times),
         };
         Self {
-            step: Step { bursts, slowed },
+            step: Step { burst, slowed },
             returns_at: at(SECOND + 10 * MINUTES),
             ..Self::new()
         }

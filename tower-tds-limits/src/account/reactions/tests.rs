@@ -4,8 +4,6 @@ use super::*;
 
 const ONE: Key = Key(0);
 
-const ANOTHER: Key = Key(1);
-
 const SECOND: u64 = 1_000_000_000;
 
 const MINUTE: u64 = 60 * SECOND;
@@ -40,7 +38,13 @@ fn many_connections(reactions: &mut Reactions, now: Tick, sockets: (u32, u32)) -
 }
 
 fn until(reactions: &Reactions, now: Tick) -> (Tick, WaitCause) {
-    reactions.closed_until(now, Some(ONE))
+    reactions.closed_until(now)
+}
+
+/// When requests of the first credential may be sent again.
+fn sends_at(reactions: &Reactions, now: Tick) -> Tick {
+    let pause = reactions.pause_of(ONE).map(|pause| pause.until);
+    pause.unwrap_or_default().max(until(reactions, now).0)
 }
 
 /// The announced end of the pause.
@@ -50,15 +54,13 @@ fn announced(reactions: &Reactions) -> Option<Tick> {
 
 #[test]
 fn each_423_begins_a_silence_of_a_second_for_all() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     for seconds in [5, 6, 11] {
         let now = at(seconds);
         let begins = reactions.on(Outcome::RateExceeded, now, ONE, ALL);
         assert_eq!(begins, Begins::Silence);
         let silence = (now.plus(SILENCE), WaitCause::Silence);
-        for key in [Some(ONE), Some(ANOTHER), None] {
-            assert_eq!(reactions.closed_until(now, key), silence);
-        }
+        assert_eq!(until(&reactions, now), silence);
         assert_eq!(reactions.silence(now), Some(silence.0));
         assert_eq!(reactions.silence(silence.0), None);
         assert!(reactions.connects_at <= now, "connects go on");
@@ -67,7 +69,7 @@ fn each_423_begins_a_silence_of_a_second_for_all() {
 
 #[test]
 fn a_416_lowers_sockets_and_requests_in_flight_for_ten_minutes() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     assert!(many_connections(&mut reactions, at(1), ALL));
     let silence = at(1).plus(SILENCE);
     assert_eq!(until(&reactions, at(1)), (silence, WaitCause::Silence));
@@ -82,7 +84,7 @@ fn a_416_lowers_sockets_and_requests_in_flight_for_ten_minutes() {
 
 #[test]
 fn each_further_416_lowers_the_sockets_again_down_to_one() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     let most = |reactions: &Reactions| reactions.lowered.map(|(most, _)| most);
     assert!(many_connections(&mut reactions, at(1), (2, 3)));
     // It answers what was sent before.
@@ -101,7 +103,7 @@ fn each_further_416_lowers_the_sockets_again_down_to_one() {
 
 #[test]
 fn repeated_416_with_sockets_over_the_limit_lowers_it_once() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     for second in 0..60 {
         assert!(many_connections(&mut reactions, at(2 * second), (59, 60)));
     }
@@ -110,13 +112,13 @@ fn repeated_416_with_sockets_over_the_limit_lowers_it_once() {
 
 #[test]
 fn pause_follows_retry_after_and_ends_with_an_accepted_response() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     assert_eq!(refused(&mut reactions, at(1), Some(secs(7))), Some(secs(7)));
     accepted(&mut reactions, at(7));
-    assert_eq!(until(&reactions, at(7)), (at(8), WaitCause::Pause));
-    assert!(reactions.pause_of(ANOTHER).is_none());
-    let another = reactions.closed_until(at(7), Some(ANOTHER));
-    assert_eq!(another, (Tick::ZERO, WaitCause::Silence));
+    assert_eq!(sends_at(&reactions, at(7)), at(8));
+    let another = reactions.key();
+    assert!(another != ONE && reactions.pause_of(another).is_none());
+    assert_eq!(until(&reactions, at(7)).0, Tick::ZERO, "others go on");
     assert!(
         announced(&reactions).is_some(),
         "no response was accepted yet"
@@ -126,19 +128,8 @@ fn pause_follows_retry_after_and_ends_with_an_accepted_response() {
 }
 
 #[test]
-fn the_later_of_silence_and_pause_decides() {
-    let mut reactions = Reactions::new();
-    refused(&mut reactions, at(1), Some(secs(1)));
-    reactions.on(Outcome::RateExceeded, at(1), ONE, ALL);
-    let silence = at(1).plus(SILENCE);
-    assert_eq!(until(&reactions, at(1)), (silence, WaitCause::Silence));
-    refused(&mut reactions, at(1), Some(secs(2)));
-    assert_eq!(until(&reactions, at(1)), (at(3), WaitCause::Pause));
-}
-
-#[test]
 fn end_of_a_share_closes_everything() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     reactions.share_until(at(9), false, at(1));
     assert_eq!(until(&reactions, at(8)).0, Tick::ZERO);
     assert_eq!(until(&reactions, at(9)), (Tick::NEVER, WaitCause::Share));
@@ -149,7 +140,7 @@ fn end_of_a_share_closes_everything() {
 
 #[test]
 fn requests_close_their_sockets_while_a_share_has_too_many() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     reactions.share_until(at(9), true, at(1));
     assert!(reactions.closes_socket(at(8)));
     assert!(many_connections(&mut reactions, at(5), ALL));
@@ -161,10 +152,10 @@ fn requests_close_their_sockets_while_a_share_has_too_many() {
 
 #[test]
 fn long_retry_after_is_kept_and_calls_resume_each_minute() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     let wait = refused(&mut reactions, at(1), Some(secs(86_400)));
     assert_eq!(wait, Some(secs(86_400)));
-    assert_eq!(until(&reactions, at(1)).0, at(61));
+    assert_eq!(sends_at(&reactions, at(1)), at(61));
     // Without a hint the announced end stays.
     refused(&mut reactions, at(61), None);
     assert_eq!(announced(&reactions), Some(at(86_401)));
@@ -175,19 +166,19 @@ fn long_retry_after_is_kept_and_calls_resume_each_minute() {
 
 #[test]
 fn refusals_within_a_pause_can_only_lengthen_it() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     refused(&mut reactions, at(1), Some(secs(5)));
     assert_eq!(refused(&mut reactions, at(2), None), None);
     assert_eq!(refused(&mut reactions, at(2), Some(secs(2))), None);
-    assert_eq!(until(&reactions, at(2)).0, at(6));
+    assert_eq!(sends_at(&reactions, at(2)), at(6));
     assert_eq!(refused(&mut reactions, at(2), Some(secs(9))), None);
-    assert_eq!(until(&reactions, at(2)).0, at(11));
+    assert_eq!(sends_at(&reactions, at(2)), at(11));
 }
 
 #[test]
 fn pauses_without_retry_after_double_up_to_a_minute() {
     let mut now = at(1);
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
         assert_eq!(refused(&mut reactions, now, None), Some(secs(wait)));
         // A second refusal does not double the next pause once more.
@@ -200,15 +191,15 @@ fn pauses_without_retry_after_double_up_to_a_minute() {
 
 #[test]
 fn retry_after_is_capped_at_a_year() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     refused(&mut reactions, at(0), Some(Duration::MAX));
     assert_eq!(announced(&reactions), Some(at(366 * 86_400)));
-    assert_eq!(until(&reactions, at(0)).0, at(60));
+    assert_eq!(sends_at(&reactions, at(0)), at(60));
 }
 
 #[test]
 fn forgotten_credential_leaves_no_pause() {
-    let mut reactions = Reactions::new();
+    let mut reactions = Reactions::default();
     for _ in 0..100 {
         refused(&mut reactions, at(1), None);
     }
@@ -234,12 +225,12 @@ proptest! {
         events in vec((0_u64..20_000, outcome(), 0_u32..12), 1..200),
         most in 1_u32..10,
     ) {
-        let mut reactions = Reactions::new();
+        let mut reactions = Reactions::default();
         let mut now = at(1);
         for (after, outcome, open) in events {
             now = now.plus(after * 1_000_000);
             reactions.on(outcome, now, ONE, (open, most));
-            let (closed, _) = until(&reactions, now);
+            let closed = sends_at(&reactions, now);
             prop_assert!(closed <= now.plus(MINUTE));
             let lowered = reactions.lowered.map_or(most, |(most, _)| most);
             prop_assert!((1..=most).contains(&lowered));
@@ -249,7 +240,7 @@ proptest! {
             }
         }
         let later = now.plus(10 * MINUTE);
-        prop_assert!(until(&reactions, later).0 <= later);
+        prop_assert!(sends_at(&reactions, later) <= later);
         prop_assert!(reactions.lowered.is_none_or(|(_, until)| until <= later));
         prop_assert!(!reactions.closes_socket(later));
     }

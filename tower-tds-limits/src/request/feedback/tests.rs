@@ -4,11 +4,7 @@ use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    ReadResponse,
-    account::reactions::{Key, Reactions},
-    clock::Tick,
-};
+use crate::{ReadResponse, account::reactions::Reactions, clock::Tick};
 
 fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     let mut response = Response::new(());
@@ -163,8 +159,9 @@ proptest! {
         }
         let outcome = ReadStatus.read(Ok::<_, &Infallible>(&response));
         prop_assert!(matches!(outcome, Outcome::QuotaExceeded(_)));
-        let (key, now) = (Key(0), Tick::ZERO);
-        let mut reactions = Reactions::new();
+        let now = Tick::ZERO;
+        let mut reactions = Reactions::default();
+        let key = reactions.key();
         reactions.on(outcome, now, key, (0, 60));
         let pause = reactions.pause_of(key).expect("a pause begins");
         prop_assert!((1..=60).contains(&(pause.until.since(now) / 1_000_000_000)));

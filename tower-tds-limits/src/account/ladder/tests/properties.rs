@@ -54,7 +54,7 @@ proptest! {
                     prop_assert!(!led || (of == moves && news >= 3));
                     prop_assert_eq!(led, ladder.step != before);
                     if led {
-                        prop_assert!(ladder.step.slowed > before.slowed || ladder.step.bursts != before.bursts);
+                        prop_assert!(ladder.step.slowed > before.slowed || ladder.step.burst != before.burst);
                         prop_assert!(ladder.step.slowed >= before.slowed);
                         (news, moved) = (0, now);
                         moves += 1;
