@@ -25,14 +25,14 @@ pub struct Limits {
     /// The first quota. A share is counted in its requests.
     pub(crate) first: Quota,
     /// The most requests in flight at once.
-    pub in_flight: NonZeroU32,
+    pub(crate) in_flight: NonZeroU32,
     /// The most sockets at once.
-    pub connections: NonZeroU32,
+    pub(crate) connections: NonZeroU32,
     /// The ways of counting that the limiter is safe against.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     pub(crate) proof: Proof,
     /// How long a request whose response never came may still be counted.
-    pub lost_after: Duration,
+    pub(crate) lost_after: Duration,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) drained: bool,
 }
@@ -100,9 +100,9 @@ pub struct Quota {
 #[non_exhaustive]
 pub struct Rules {
     /// Whether the limiter is safe against sliding-window counters.
-    pub counter: bool,
+    pub(crate) counter: bool,
     /// The burst of the leaky buckets that the limiter is safe against, if any.
-    pub bucket: Option<Burst>,
+    pub(crate) bucket: Option<Burst>,
 }
 
 /// How many requests beyond its steady rate a leaky bucket takes at once.
@@ -227,6 +227,26 @@ impl Limits {
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The most requests in flight: see [`in_flight`](Self::in_flight).
+    #[must_use]
+    pub fn most_in_flight(&self) -> NonZeroU32 {
+        self.in_flight
+    }
+
+    /// The most sockets: see [`connections`](Self::connections).
+    #[must_use]
+    pub fn most_connections(&self) -> NonZeroU32 {
+        self.connections
+    }
+
+    /// The `TCP_USER_TIMEOUT` that your connector needs: the time of
+    /// [`lost_after`](Self::lost_after). Without it, the kernel may send an abandoned request when a
+    /// cut of the network heals, long after the limiter has forgotten it.
+    #[must_use]
+    pub fn tcp_user_timeout(&self) -> Duration {
+        self.lost_after
     }
 
     /// The rules for one of the quotas.
