@@ -133,7 +133,7 @@ impl Account {
         Some((self.instant(pause.until)?, self.instant(pause.announced)?))
     }
 
-    /// What sockets are closed, and until when.
+    /// Sockets that are closed, and until when.
     pub(crate) fn sockets(&self) -> Sockets {
         let lowered = self.reactions.lowered;
         Sockets {

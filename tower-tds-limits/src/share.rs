@@ -31,7 +31,7 @@ use crate::{
     limits::{Proof, Quota, TIMED_OUT},
 };
 
-/// What a process holds of the limits, at one instant.
+/// The share that one process holds, and the whole, at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {

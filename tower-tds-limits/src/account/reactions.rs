@@ -1,4 +1,5 @@
-//! What refusals close, and until when. Arithmetic on `now`, under the lock of the account.
+//! Reactions to refusals: closed requests, sockets and credentials, each until a time. Arithmetic on
+//! `now`, under the lock of the account.
 //!
 //! | outcome | closed | until |
 //! |---|---|---|
@@ -56,7 +57,7 @@ pub(crate) struct Pause {
     length: u64,
 }
 
-/// What is closed for sockets.
+/// The closed sockets, for the lock of the sockets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sockets {
     /// No connect begins before this.
@@ -65,7 +66,7 @@ pub(crate) struct Sockets {
     pub(crate) lowered: Option<(u32, Instant)>,
 }
 
-/// What an outcome begins.
+/// The beginning of a reaction, for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begins {
     Nothing,

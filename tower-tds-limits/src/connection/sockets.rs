@@ -34,7 +34,7 @@ pub(crate) struct Connections {
     tokens: u32,
     /// Dropped permits that are kept for [`LINGERS`]: when they go back, in order.
     lingering: VecDeque<(Instant, Line)>,
-    /// What a 416 has closed, as the account has decided.
+    /// Closed after a 416, as the account has decided.
     closed: Sockets,
     /// When the [share](crate::share::Share) ends, if there is one.
     closes_at: Option<Instant>,
