@@ -16,7 +16,10 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use tower_tds_limits::{Limiter, Share, WaitCause};
+use tower_tds_limits::{
+    Limiter, WaitCause,
+    share::{Share, Shares},
+};
 
 use crate::{
     error::{FleetError, StoreFault, is_lasting},
@@ -80,7 +83,7 @@ impl Fleet {
                 "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
             ));
         }
-        let terms = Terms::new(limiter.limits())?;
+        let terms = Terms::new(limiter)?;
         let id = <[u8; 8]>::try_generate();
         let id = id.map_err(|_| FleetError::settings("the system has no random numbers"))?;
         let id = format!("{:016x}", u64::from_be_bytes(id));
@@ -98,10 +101,12 @@ impl Fleet {
         let (sender, status) = watch::channel(FleetStatus::default());
         let leaving = Arc::new(AtomicBool::new(false));
         let now = Instant::now();
-        limiter.set_share(Share::default(), now);
+        let shares = Shares::of(limiter);
+        shares.set(Share::default(), now);
         let driver = Driver {
             member: Member::new(now),
             limiter: limiter.clone(),
+            shares,
             unit,
             leaving: Arc::clone(&leaving),
             status: sender,
@@ -165,6 +170,7 @@ impl fmt::Debug for Fleet {
 struct Driver {
     member: Member,
     limiter: Limiter,
+    shares: Shares,
     unit: u32,
     leaving: Arc<AtomicBool>,
     status: watch::Sender<FleetStatus>,
@@ -185,12 +191,12 @@ impl Driver {
         loop {
             let now = Instant::now();
             let is_leaving = self.leaving.load(Ordering::Relaxed) || self.status.is_closed();
-            let load = load(&self.limiter, self.unit);
+            let load = self.load();
             if is_leaving && self.member.has_left(load, now) {
                 break;
             }
             match self.member.on(Event::Seen(load), now) {
-                Action::Apply(share, until) => self.limiter.set_share(share, until),
+                Action::Apply(share, until) => self.shares.set(share, until),
                 Action::CloseIdle(share, until) => self.close_idle(share, until, now),
                 Action::Ask(question) => {
                     if let Some(link) = link.take() {
@@ -218,13 +224,11 @@ impl Driver {
         if let Some((_, asked)) = asking {
             link = Some(asked.await.0);
         }
-        self.limiter.set_share(Share::default(), Instant::now());
+        self.shares.set(Share::default(), Instant::now());
         self.status
             .send_modify(|status| status.share = Share::default());
         if let Some(link) = link {
-            let question: Question = self
-                .member
-                .leave(load(&self.limiter, self.unit), Instant::now());
+            let question: Question = self.member.leave(self.load(), Instant::now());
             // Without an answer, the share ends by itself.
             let (_, _answer) = link.ask(question).await;
         }
@@ -234,15 +238,15 @@ impl Driver {
     fn answered(&mut self, number: u64, answer: Result<Reply, FleetError>) {
         let now = Instant::now();
         let event = match &answer {
-            Ok(reply) if !self.limiter.was_suspended() => Event::Answered(number, reply.answer),
+            Ok(reply) if !self.shares.load().was_suspended => Event::Answered(number, reply.answer),
             Ok(_) | Err(_) => Event::Failed(number),
         };
         if let Action::Apply(share, until) = self.member.on(event, now) {
-            self.limiter.set_share(share, until);
+            self.shares.set(share, until);
         }
         let fault = answer.as_ref().err().filter(|error| !error.is_late());
         let kind = fault.map(FleetError::kind);
-        self.limiter.set_store_fault(kind.map(StoreFault::as_str));
+        self.shares.set_fault(kind.map(StoreFault::as_str));
         let before = self.status.borrow().fault.as_ref().map(FleetError::kind);
         match fault {
             Some(error) if kind != before => {
@@ -288,39 +292,39 @@ impl Driver {
             requests: 0,
             ..share
         };
-        self.limiter.set_share(none, until);
+        self.shares.set(none, until);
         if self.limiter.snapshot().in_flight == 0 {
-            self.limiter.set_share(Share::default(), now);
+            self.shares.set(Share::default(), now);
         }
-        self.limiter.set_share(share, until);
+        self.shares.set(share, until);
     }
-}
 
-/// Reads the limiter.
-fn load(limiter: &Limiter, unit: u32) -> Load {
-    let snapshot = limiter.snapshot();
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let (waiting, connects) = (count(snapshot.waiting), count(snapshot.connects_waiting));
-    let wants_socket = matches!(
-        snapshot.waits_for,
-        Some(WaitCause::InFlight | WaitCause::Connection)
-    );
-    let whole = limiter.whole();
-    let mut held = limiter.held();
-    if whole.places >= whole.requests {
-        // Without a bucket there are as many places as requests.
-        held.places = held.requests;
-    }
-    Load {
-        held,
-        in_flight: snapshot.in_flight,
-        waiting,
-        without_socket: connects.max(if wants_socket { waiting } else { 0 }),
-        silence: snapshot.silent_for.unwrap_or_default(),
-        pause: snapshot.paused_for.unwrap_or_default(),
-        whole,
-        unit,
-        suspended: limiter.was_suspended(),
+    /// Reads the limiter.
+    fn load(&self) -> Load {
+        let snapshot = self.limiter.snapshot();
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (waiting, connects) = (count(snapshot.waiting), count(snapshot.connects_waiting));
+        let wants_socket = matches!(
+            snapshot.waits_for,
+            Some(WaitCause::InFlight | WaitCause::Connection)
+        );
+        let load = self.shares.load();
+        let (mut held, whole) = (load.held, load.whole);
+        if whole.places >= whole.requests {
+            // Without a bucket there are as many places as requests.
+            held.places = held.requests;
+        }
+        Load {
+            held,
+            in_flight: snapshot.in_flight,
+            waiting,
+            without_socket: connects.max(if wants_socket { waiting } else { 0 }),
+            silence: snapshot.silent_for.unwrap_or_default(),
+            pause: snapshot.paused_for.unwrap_or_default(),
+            whole,
+            unit: self.unit,
+            suspended: load.was_suspended,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_tds_limits::Share;
+use tower_tds_limits::share::Share;
 
 /// The member's share, and its questions to the store.
 #[derive(Debug)]

@@ -7,7 +7,10 @@ use redis::{
     cluster::ClusterClient, cluster_async::ClusterConnection, sentinel::SentinelClient,
 };
 use tokio::time::{Instant, timeout};
-use tower_tds_limits::{Limits, Quota, Share};
+use tower_tds_limits::{
+    Limiter, Quota,
+    share::{Share, Shares},
+};
 
 use crate::{
     error::FleetError,
@@ -162,8 +165,8 @@ impl FleetStatus {
 impl Terms {
     /// # Errors
     /// If an interval is longer than a minute.
-    pub(crate) fn new(limits: &Limits) -> Result<Self, FleetError> {
-        let quotas = limits.quotas();
+    pub(crate) fn new(limiter: &Limiter) -> Result<Self, FleetError> {
+        let quotas = limiter.limits().quotas();
         if quotas.iter().any(|quota| quota.per() > LONGEST) {
             return Err(FleetError::settings(
                 "a quota's interval is at most a minute",
@@ -178,7 +181,7 @@ impl Terms {
         Ok(Self {
             quotas: all.join(" "),
             hold: millis(quotas.first().map(Quota::hold).unwrap_or_default()),
-            memory: millis(limits.memory()),
+            memory: millis(Shares::of(limiter).memory()),
             unit: unit.max().unwrap_or(1),
         })
     }

@@ -6,6 +6,7 @@
 //! it was never sent.
 
 pub(crate) mod ladder;
+pub(crate) mod reactions;
 mod times;
 
 use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Duration};
@@ -14,14 +15,15 @@ use tokio::time::Instant;
 
 use self::{
     ladder::{Crowd, Ladder, Rung},
+    reactions::{Begins, Key, Reactions, Sockets, data_sockets},
     times::ResponseTimes,
 };
 use crate::{
-    Burst, Limits, Outcome, Proof, Quota, Rules, Share, WaitCause,
     clock::{self, Epoch, Tick, nanos},
-    limits::TIMED_OUT,
+    limits::{Limits, Proof, Quota, Rules, Share, TIMED_OUT},
+    request::feedback::Outcome,
     rule::{Rule, later},
-    wait::{Limit, Line, Opens, Outlook},
+    wait::{Limit, Line, Opens, Outlook, WaitCause},
 };
 
 /// The requests in flight, and the rules of each quota.
@@ -36,21 +38,14 @@ pub(crate) struct Account {
     rules: Vec<Rule>,
     times: ResponseTimes,
     ladder: Ladder,
+    pub(crate) reactions: Reactions,
     share: Option<Share>,
-    /// The fault because of which the share is not renewed.
-    pub(crate) store_fault: Option<&'static str>,
-    /// The end of the share. Nothing is granted from then on.
-    closes_at: Tick,
     /// The time that the machine had been suspended when the share was set.
     suspended: Duration,
     /// The pending requests, ordered by the end of the time in which they can be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// The number of grants so far.
     pub(crate) granted: u64,
-    /// The most requests in flight after a 416, and until when.
-    lowered: Option<(u32, Tick)>,
-    /// The end of the time in which requests close their sockets after a 416.
-    closes_sockets_until: Tick,
     /// When a warning is due: all places in flight are taken, and a request waits for one.
     stalls_at: Option<Tick>,
 }
@@ -63,7 +58,7 @@ pub(crate) struct Grant {
     bunched: u16,
     /// Live permits of the window.
     live: u16,
-    /// Whether the request is to close its socket, after a 416.
+    /// Whether the request is to close its socket.
     pub(crate) closes_socket: bool,
     /// Whether it is a token request. Its response time is no evidence about data requests.
     is_front: bool,
@@ -73,7 +68,15 @@ pub(crate) struct Grant {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) proven: bool,
-    /// The new rung, if the response changed it.
+    /// The rung to which the response has returned the limiter.
+    pub(crate) rung: Option<Rung>,
+}
+
+/// The effect of a refusal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refused {
+    pub(crate) begins: Begins,
+    /// The rung to which it has moved the limiter.
     pub(crate) rung: Option<Rung>,
 }
 
@@ -90,14 +93,11 @@ impl Account {
             times: ResponseTimes::new(),
             pending: BinaryHeap::new(),
             granted: 0,
-            lowered: None,
-            closes_sockets_until: Tick::ZERO,
             stalls_at: None,
             limits: limits.clone(),
             ladder: Ladder::new(),
+            reactions: Reactions::default(),
             share: None,
-            store_fault: None,
-            closes_at: Tick::NEVER,
             suspended: Duration::ZERO,
         };
         if limits.drained {
@@ -122,12 +122,55 @@ impl Account {
     }
 
     /// The end of the silence after a refusal, if it is after `now`.
-    pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
-        let until = self.epoch.instant(self.ladder.silent_until())?;
-        (until > now).then_some(until)
+    pub(crate) fn silent_until(&mut self, now: Instant) -> Option<Instant> {
+        let now = self.advance(now);
+        self.instant(self.reactions.silence(now)?)
     }
 
-    /// Records a response: its effect on the ladder, and its proof.
+    /// The end of the pause of this credential, and the end that was announced.
+    pub(crate) fn pause_of(&self, key: Key) -> Option<(Instant, Instant)> {
+        let pause = self.reactions.pause_of(key)?;
+        Some((self.instant(pause.until)?, self.instant(pause.announced)?))
+    }
+
+    /// Sockets that are closed, and until when.
+    pub(crate) fn sockets(&self) -> Sockets {
+        let lowered = self.reactions.lowered;
+        Sockets {
+            connects_at: self.instant(self.reactions.connects_at),
+            lowered: lowered.and_then(|(most, until)| Some((most, self.instant(until)?))),
+        }
+    }
+
+    /// Records what a refusal closes, while `open` sockets are open. A 423 may also move the
+    /// limiter to another rung. An accepted response opens what a pause has closed.
+    #[cold]
+    pub(crate) fn react(
+        &mut self,
+        now: Instant,
+        grant: Grant,
+        outcome: Outcome,
+        key: Key,
+        open: u32,
+    ) -> Refused {
+        let now = self.advance(now);
+        let begins = self
+            .reactions
+            .on(outcome, now, key, (open, self.most_sockets()));
+        let crowd = Crowd {
+            bunched: grant.bunched.into(),
+            live: grant.live.into(),
+        };
+        let moves = outcome == Outcome::RateExceeded
+            && self.ladder.refuse(now, grant.at, crowd, self.limits.first);
+        if moves {
+            self.keep(now);
+        }
+        let rung = moves.then(|| self.ladder.rung());
+        Refused { begins, rung }
+    }
+
+    /// Records a response and its proof. An accepted one may return the limiter to the highest rung.
     #[inline]
     pub(crate) fn answer(
         &mut self,
@@ -137,7 +180,11 @@ impl Account {
         whole: bool,
     ) -> Answer {
         let now = self.advance(now);
-        let rung = self.apply_outcome(now, grant, outcome);
+        let returns = outcome == Outcome::Answered && self.ladder.accept(now);
+        if returns {
+            self.keep(now);
+        }
+        let rung = returns.then(|| self.ladder.rung());
         if !grant.is_front {
             self.times.learn(now, grant.at);
         }
@@ -237,11 +284,10 @@ impl Account {
 
     #[inline]
     fn has_room(&self) -> bool {
-        let lowered = self.lowered.filter(|(_, until)| self.seen < *until);
-        let most = lowered.map_or(u32::MAX, |(most, _)| most);
+        let most = self.reactions.most_in_flight(self.seen);
         // A request that gets no socket of the share would only hold its permit.
-        let data = |share: Share| share.connections.saturating_sub(1).max(1);
-        let most = most.min(self.share.map_or(u32::MAX, data));
+        let share = self.share.map(|share| data_sockets(share.connections));
+        let most = most.min(share.unwrap_or(u32::MAX));
         self.in_flight < self.limits.in_flight.get().min(most)
     }
 
@@ -255,50 +301,32 @@ impl Account {
             return (Tick::NEVER, WaitCause::InFlight);
         }
         let seen = self.seen;
-        if seen >= self.closes_at {
-            let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
-            return (Tick::NEVER, cause);
+        let closed = self.reactions.closed_until(seen);
+        if closed.0 == Tick::NEVER {
+            return closed;
         }
         let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
         let rules = rules.fold((Tick::ZERO, WaitCause::Window), later);
-        later(rules, (self.ladder.silent_until(), WaitCause::Silence))
+        later(rules, closed)
     }
 
-    /// Passes an outcome to the ladder. Returns the new rung if it changed.
-    #[inline]
-    fn apply_outcome(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
-        let stepped = if outcome == Outcome::Answered {
-            self.ladder.accept(now)
-        } else if outcome == Outcome::RateExceeded {
-            let crowd = Crowd {
-                bunched: grant.bunched.into(),
-                live: grant.live.into(),
-            };
-            self.ladder.refuse(now, grant.at, crowd, self.limits.first)
-        } else {
-            false
-        };
-        if stepped {
-            self.keep(now);
-        }
-        stepped.then(|| self.ladder.rung())
+    /// The most sockets, before any refusal.
+    fn most_sockets(&self) -> u32 {
+        let whole = self.limits.connections.get();
+        self.share.map_or(whole, |share| share.connections)
     }
 
     /// Applies a share of the limits, and grants nothing after `until`. Requests close their
     /// sockets while more are open than the share allows.
     pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant, open: u32) {
         let now = self.advance(now);
-        if open > share.connections {
-            self.closes_sockets_until = self.epoch.tick(until);
-        } else if self.lowered.is_none_or(|(_, until)| until <= now) {
-            self.closes_sockets_until = Tick::ZERO;
-        }
         let until = if share.is_empty(&self.limits) {
             now
         } else {
             self.epoch.tick(until)
         };
-        self.closes_at = until;
+        let too_many = open > share.connections;
+        self.reactions.share_until(until, too_many, now);
         self.share = Some(share);
         self.suspended = clock::suspended();
         self.keep(now);
@@ -316,7 +344,7 @@ impl Account {
         let requests = kept.requests().get();
         Share {
             requests,
-            places: rules.bucket.map_or(requests, |burst| burst.at_once().get()),
+            places: rules.bucket.map_or(requests, |burst| burst.at_once(kept)),
             connections: self.limits.connections.get(),
         }
     }
@@ -339,41 +367,19 @@ impl Account {
 
     /// The quota and rules that apply: the share of `quota`, on the current rung.
     fn keeps(&self, quota: Quota) -> (Quota, Rules) {
-        let part = self.share.map(|share| share.of(quota, self.limits.first));
-        let (kept, mut rules) = self.ladder.keeps(part.unwrap_or(quota), self.limits.rules);
-        if let Some(share) = self.share {
-            // After the ladder, because its bursts are for the whole limits.
-            let most = share.places.saturating_sub(1);
-            rules.bucket = rules.bucket.map(|burst| match burst {
-                Burst::Of(burst) => Burst::Of(burst.min(most)),
-                Burst::Auto => Burst::Of(most),
-            });
-        }
+        let part = self.share.map(|share| share.part(quota, self.limits.first));
+        let (kept, rules) = self.ladder.keeps(part.unwrap_or(quota), self.limits.rules);
         (kept, self.limits.rules_of(&quota, rules))
     }
 
     fn keep(&mut self, now: Tick) {
+        let places = self.share.map_or(u64::MAX, |share| share.places.into());
         let mut rules = mem::take(&mut self.rules);
         for (rule, quota) in rules.iter_mut().zip(self.limits.quotas()) {
             let (kept, rules) = self.keeps(*quota);
-            rule.keep(kept, rules, now);
+            rule.keep(kept, rules, places, now);
         }
         self.rules = rules;
-        self.overlap();
-    }
-
-    fn overlap(&mut self) {
-        let overlaps = self.ladder.overlaps(self.limits.rules);
-        self.each(|rule| rule.overlap(overlaps));
-    }
-
-    /// Records a 416: silence for a second, and at most `most` requests in flight for ten minutes.
-    #[cold]
-    pub(crate) fn lower_in_flight(&mut self, now: Instant, most: u32) {
-        let now = self.advance(now);
-        self.ladder.begin_silence(now);
-        self.lowered = Some((most, now.plus(LOWERED)));
-        self.closes_sockets_until = now.plus(CLOSING);
     }
 
     /// Records the proof that the request was counted by `now`.
@@ -408,7 +414,7 @@ impl Limit for Account {
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
         self.advance(now);
         if self.share.is_some() && self.was_suspended(clock::suspended()) {
-            self.closes_at = Tick::ZERO;
+            self.reactions.share_ends = Some(Tick::ZERO);
         }
         let (mut at, cause) = self.opens_at(line);
         if at <= self.seen {
@@ -420,14 +426,15 @@ impl Limit for Account {
         if at == Tick::NEVER {
             at = self.may_open_at(cause);
         }
-        if self.seen.max(at) >= self.closes_at {
+        let ends = self.reactions.share_ends;
+        if ends.is_some_and(|ends| ends <= self.seen.max(at)) {
             at = Tick::NEVER;
         }
         self.instant(at).map_or(Opens::OnReturn, Opens::At)
     }
 
     fn changes_at(&self) -> Option<Instant> {
-        let rises_at = self.lowered.map(|(_, until)| until);
+        let rises_at = self.reactions.lowered.map(|(_, until)| until);
         let times = self.stalls_at.into_iter().chain(rises_at);
         let next = times.filter(|at| *at > self.seen).min()?;
         self.instant(next)
@@ -444,7 +451,7 @@ impl Limit for Account {
             at: seen,
             bunched: u16::try_from(bunched).unwrap_or(u16::MAX),
             live: u16::try_from(live).unwrap_or(u16::MAX),
-            closes_socket: seen < self.closes_sockets_until,
+            closes_socket: self.reactions.closes_socket(seen),
             is_front: line == Line::Front,
         }
     }
@@ -501,14 +508,8 @@ impl Limit for Account {
 /// waits for one more, may be waiting for itself.
 const STALL: u64 = 5_000_000_000;
 
-/// Long enough for each socket of a busy pool to carry a request after the silence of a second.
-const CLOSING: u64 = 3_000_000_000;
-
 /// Two clocks are read one after the other, and a task may be preempted in between.
 const SHORT: Duration = Duration::from_millis(200);
-
-/// As long as the limit of connections is lowered (`connection/sockets.rs`).
-const LOWERED: u64 = 600_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// The time that the machine was suspended so far, on systems that count it. A suspension ends the
-/// [share](crate::Share).
+/// [share](crate::share::Share).
 #[cfg(target_os = "linux")]
 pub(crate) fn suspended() -> Duration {
     use rustix::time::{ClockId, Timespec, clock_gettime};

@@ -72,6 +72,10 @@
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
 //!   ([`Rung::Serial`]).
+//! - Speed beside another client of the same quota, or where 423 often means something else: the
+//!   rate stays lower, see [`Rung`].
+//! - Several hosts behind one limiter. With [`Burst::Auto`], a quick response of one host counts as
+//!   evidence for requests to the other (546 of 100,000 were refused). Build one limiter per host.
 //! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
 //!   process its part of each quota, of the requests in flight, of the sockets, and of the ten
 //!   requests that a bucket takes at once (`Burst::Of(n - 1)` for `n` of them).
@@ -80,7 +84,8 @@
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
-//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven.
+//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. One that is
+//!   blocked, say for four seconds, also stops the waiters of other runtimes on the same limiter.
 
 mod account;
 mod clock;
@@ -92,6 +97,7 @@ mod limiter;
 mod limits;
 mod request;
 mod rule;
+pub mod share;
 mod wait;
 
 pub use self::{
@@ -99,7 +105,7 @@ pub use self::{
     connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
-    limits::{Burst, Limits, Proof, Quota, Rules, Share},
+    limits::{Burst, Limits, Proof, Quota, Rules},
     request::{
         RequestLimit,
         feedback::{Feedback, Outcome, ReadResponse, ReadStatus},

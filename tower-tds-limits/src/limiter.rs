@@ -5,14 +5,17 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, Share, WaitCause, clock,
+    account::ladder::Rung,
+    clock,
     credential::Credential,
-    wait::{Limit as _, Line},
+    limits::Limits,
+    wait::{Limit as _, Line, WaitCause},
 };
 
 /// Keeps all layers and clients that share it inside one set of limits.
 ///
-/// Give a clone to each layer and client behind the same IP address. A limiter can be created
+/// Give a clone to each layer and client that calls one service from the same IP address. Build
+/// another limiter for another host, because each counts for itself. A limiter can be created
 /// outside a runtime. The first call that has to wait spawns a small timer task on its runtime. The
 /// task ends when no call waits.
 ///
@@ -119,62 +122,6 @@ impl Limiter {
     /// Dropping it loses nothing.
     pub async fn idle(&self) {
         self.credential.account.idle().await;
-    }
-
-    /// Applies a share of the limits from now on, and grants nothing after `until`.
-    ///
-    /// A larger share is usable at once. A smaller one applies to new requests at once. Requests
-    /// that were sent keep what they hold (see [`held`](Self::held)). While more sockets are open
-    /// than the share allows, each request closes its socket (`Connection: close`). An empty share
-    /// grants nothing.
-    ///
-    /// No socket is written to after `until`. If `until` has passed already, this call closes all
-    /// sockets.
-    pub fn set_share(&self, share: Share, until: Instant) {
-        let connections = &self.credential.connections;
-        let (open, over) = connections.update_now(|connections, now| {
-            let over = connections.set_share(share.connections, until, now);
-            (connections.open(now), over)
-        });
-        if let Some(over) = over {
-            over.notify_waiters();
-        }
-        let account = &self.credential.account;
-        account.update_now(|account, now| account.set_share(share, until, now, open));
-    }
-
-    /// Whether the machine was suspended since the last [`set_share`](Self::set_share). A
-    /// suspension ends the share, even if its `until` has not come. Only Linux shows a suspension.
-    #[must_use]
-    pub fn was_suspended(&self) -> bool {
-        let account = &self.credential.account;
-        account.read(|account, _| account.was_suspended(clock::suspended()))
-    }
-
-    /// Sets the fault of the store that gives shares. The errors of calls that wait for a share
-    /// contain it.
-    pub fn set_store_fault(&self, fault: Option<&'static str>) {
-        let account = &self.credential.account;
-        account.read(|account, _| account.store_fault = fault);
-    }
-
-    /// Returns all of the limits as one share, lowered to what the current [`Rung`] allows.
-    #[must_use]
-    pub fn whole(&self) -> Share {
-        self.credential.account.read(|account, _| account.whole())
-    }
-
-    /// Returns the smallest share that covers all open sockets and all requests that still count.
-    #[must_use]
-    pub fn held(&self) -> Share {
-        let connections = &self.credential.connections;
-        let connections = connections.read(|connections, _| connections.open(clock::now()));
-        let account = &self.credential.account;
-        let held = account.read(|account, _| account.held(clock::now()));
-        Share {
-            connections,
-            ..held
-        }
     }
 
     /// The limits kept.

@@ -25,14 +25,14 @@ pub struct Limits {
     /// The first quota. A share is counted in its requests.
     pub(crate) first: Quota,
     /// The most requests in flight at once.
-    pub in_flight: NonZeroU32,
+    pub(crate) in_flight: NonZeroU32,
     /// The most sockets at once.
-    pub connections: NonZeroU32,
+    pub(crate) connections: NonZeroU32,
     /// The ways of counting that the limiter is safe against.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     pub(crate) proof: Proof,
     /// How long a request whose response never came may still be counted.
-    pub lost_after: Duration,
+    pub(crate) lost_after: Duration,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) drained: bool,
 }
@@ -100,9 +100,9 @@ pub struct Quota {
 #[non_exhaustive]
 pub struct Rules {
     /// Whether the limiter is safe against sliding-window counters.
-    pub counter: bool,
+    pub(crate) counter: bool,
     /// The burst of the leaky buckets that the limiter is safe against, if any.
-    pub bucket: Option<Burst>,
+    pub(crate) bucket: Option<Burst>,
 }
 
 /// How many requests beyond its steady rate a leaky bucket takes at once.
@@ -112,23 +112,27 @@ pub enum Burst {
     /// This burst, by proof. Each unproven request holds its place, so a slow response takes one
     /// place. If more responses than the burst are slow at the same time, all other calls wait.
     Of(u32),
-    /// A burst of nine, by evidence. A quick response frees the places of the requests that were
-    /// granted before it, so slow calls cost the others nothing. A bucket of ten may refuse if the
-    /// network stalls for longer than three seconds, or in one direction only. `Auto` applies to
-    /// quotas whose interval is at most a second.
+    /// As many as the quota allows in 180 ms, nine at least, by evidence.
+    ///
+    /// A quick response frees the places of the requests that were granted before it, so slow calls
+    /// cost the others nothing. Up to 50 a second the burst is nine, and a bucket of ten may refuse
+    /// only if the network stalls for longer than three seconds, or in one direction. Above 50 a
+    /// second, use [`Of`](Self::Of) if the bucket may be smaller than that: at 1,000 a second, `Auto`
+    /// sends 180 at once. `Auto` applies to quotas whose interval is at most a second.
     Auto,
 }
 
 /// The part of the limits that one of several processes may use.
 ///
-/// Set by [`Limiter::set_share`](crate::Limiter::set_share). For each process take the larger of
-/// its share and what it [holds](crate::Limiter::held). If the sum of these never exceeds the
-/// limits, all processes together keep within them.
+/// For each process take the larger of its share and what it [holds](crate::share::Load::held). If the sum of
+/// these never exceeds the [whole](crate::share::Load::whole), all processes together keep within the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Share {
     /// Requests of the first quota. Each other quota is divided in proportion.
     pub requests: u32,
-    /// Requests that a leaky bucket takes at once: its burst and one more.
+    /// Requests that a leaky bucket takes at once: its burst and one more. Under
+    /// [`Burst::Auto`](crate::Burst::Auto) they bound the requests without evidence that they were
+    /// counted, probes included.
     pub places: u32,
     /// Sockets.
     pub connections: u32,
@@ -225,6 +229,26 @@ impl Limits {
         &self.quotas
     }
 
+    /// The most requests in flight: see [`in_flight`](Self::in_flight).
+    #[must_use]
+    pub fn most_in_flight(&self) -> NonZeroU32 {
+        self.in_flight
+    }
+
+    /// The most sockets: see [`connections`](Self::connections).
+    #[must_use]
+    pub fn most_connections(&self) -> NonZeroU32 {
+        self.connections
+    }
+
+    /// The `TCP_USER_TIMEOUT` that your connector needs: the time of
+    /// [`lost_after`](Self::lost_after). Without it, the kernel may send an abandoned request when a
+    /// cut of the network heals, long after the limiter has forgotten it.
+    #[must_use]
+    pub fn tcp_user_timeout(&self) -> Duration {
+        self.lost_after
+    }
+
     /// The rules for one of the quotas.
     pub(crate) fn rules_of(&self, quota: &Quota, mut rules: Rules) -> Rules {
         let shortest = self.quotas.iter().all(|other| quota.per() <= other.per());
@@ -234,31 +258,28 @@ impl Limits {
         }
         rules
     }
-
-    /// Returns how long a share may still be in use after its end: the longest time until an
-    /// abandoned request is counted, plus two intervals. After that the request has no effect on
-    /// any rule.
-    #[must_use]
-    pub fn memory(&self) -> Duration {
-        let longest = self.quotas.iter().map(Quota::hold).max();
-        let counted = match self.proof {
-            Proof::Head => self.lost_after.max(TIMED_OUT),
-            // A request behind a gateway that timed out may begin late, and its end is not seen.
-            Proof::End => self.lost_after.saturating_add(TIMED_OUT),
-        };
-        counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
-    }
 }
 
 // === impl Burst ===
 
 impl Burst {
-    /// The requests that a bucket with this burst takes at once: the burst and one more.
-    pub(crate) fn at_once(self) -> NonZeroU32 {
-        NonZeroU32::MIN.saturating_add(match self {
+    /// The burst of a bucket of this quota, without probes.
+    pub(crate) fn beside(self, quota: Quota) -> u32 {
+        match self {
             Self::Of(burst) => burst,
-            Self::Auto => LEAST_BURST,
-        })
+            Self::Auto => {
+                let requests = u128::from(quota.requests.get()) * AUTO.as_nanos();
+                let requests = requests / quota.per.as_nanos().max(1);
+                u32::try_from(requests).unwrap_or(u32::MAX).max(LEAST)
+            }
+        }
+    }
+
+    /// The requests that such a bucket takes at once: the burst and one more. An automatic burst
+    /// leaves a place for a probe.
+    pub(crate) fn at_once(self, quota: Quota) -> u32 {
+        let probe = u32::from(self == Self::Auto);
+        self.beside(quota).saturating_add(1 + probe)
     }
 }
 
@@ -370,14 +391,14 @@ impl Share {
 
     /// The part of `quota`; `first` is the whole first quota. It is at least one request, because a
     /// bucket of rate zero never drains.
-    pub(crate) fn of(self, quota: Quota, first: Quota) -> Quota {
+    pub(crate) fn part(self, quota: Quota, first: Quota) -> Quota {
         let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
         let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
         Quota { requests, ..quota }
     }
 
     fn requests_of(self, quota: Quota, first: Quota) -> u64 {
-        let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests.get()));
+        let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests().get()));
         whole * u64::from(self.requests) / first
     }
 }
@@ -411,9 +432,13 @@ const RATE_GUARD: u32 = 2_000;
 /// Longer than the interval of any plan, and far from overflowing an instant.
 const LONGEST_PER: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The burst that the members of a fleet divide if the burst is automatic. It is the usual burst of
-/// gateways, of which [`Burst::Auto`] keeps one place free.
-const LEAST_BURST: u32 = 10;
+/// One less than the usual burst of gateways: the examples of nginx have 5 to 20, with ten in the
+/// middle.
+const LEAST: u32 = 9;
+
+/// The time whose requests an automatic burst holds. At 50 a second they are nine. Evidence comes
+/// 150 ms after a grant at the earliest, so less would leave a part of the quota unused.
+const AUTO: Duration = Duration::from_millis(180);
 
 #[cfg(test)]
 mod tests;

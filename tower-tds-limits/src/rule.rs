@@ -9,7 +9,11 @@ mod counter;
 mod window;
 
 use self::{bucket::Bucket, counter::Counter, window::Window};
-use crate::{Quota, Rules, WaitCause, clock::Tick};
+use crate::{
+    clock::Tick,
+    limits::{Quota, Rules},
+    wait::WaitCause,
+};
 
 /// The rules for one quota.
 #[derive(Debug)]
@@ -31,28 +35,20 @@ impl Rule {
         }
     }
 
-    /// Changes the rules from `now` on. Past events are not replayed, so a new bucket begins full.
-    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, now: Tick) {
+    /// Changes the rules from `now` on, with the `places` of a share. Past events are not replayed,
+    /// so a new bucket begins full.
+    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, places: u64, now: Tick) {
         self.window.limit_to(quota);
         // A counter holds proofs alone, and works with any number.
         let counter = self.counter.take();
         self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
         let bucket = self.bucket.take();
-        self.bucket = rules.bucket.map(|burst| match bucket {
-            Some(mut bucket) => {
-                bucket.keep(quota, burst, now);
-                bucket
-            }
-            None => Bucket::filled(quota, burst, now, self.window.unproven()),
+        self.bucket = rules.bucket.map(|burst| {
+            let filled = || Bucket::filled(quota, burst, now, self.window.unproven());
+            let mut bucket = bucket.unwrap_or_else(filled);
+            bucket.keep(quota, burst, places, now);
+            bucket
         });
-    }
-
-    /// Sets whether a request may be sent before the one before it has drained, where one at a time
-    /// is sent.
-    pub(crate) fn overlap(&mut self, overlaps: bool) {
-        if let Some(bucket) = &mut self.bucket {
-            bucket.overlap(overlaps);
-        }
     }
 
     /// Begins with the whole quota used up.

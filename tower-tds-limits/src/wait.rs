@@ -151,9 +151,9 @@ pub enum WaitCause {
     Connection,
     /// The response head, after the request was sent.
     Response,
-    /// A [`Share`](crate::Share) of the limits: the last one is empty, or it has ended.
+    /// A [`Share`](crate::share::Share) of the limits: the last one is empty, or it has ended.
     Share,
-    /// A [`Share`](crate::Share), which the store cannot give because of this fault.
+    /// A [`Share`](crate::share::Share), which the store cannot give because of this fault.
     Store(&'static str),
 }
 

@@ -42,9 +42,9 @@ impl SharedLimits {
 impl From<Limits> for SharedLimits {
     fn from(limits: Limits) -> Self {
         // A call without a free data connection would wait for one after its timeouts have begun.
-        let data = limits.connections.get().saturating_sub(1);
+        let data = limits.most_connections().get().saturating_sub(1);
         let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
-        let in_flight = limits.in_flight.min(data);
+        let in_flight = limits.most_in_flight().min(data);
         Self(Limiter::new(limits.in_flight(in_flight)))
     }
 }

@@ -71,7 +71,7 @@ impl Status {
                 .quotas()
                 .first()
                 .map_or(0, |quota| quota.requests().get().into()),
-            in_flight: limits.in_flight.get(),
+            in_flight: limits.most_in_flight().get(),
         }
     }
 

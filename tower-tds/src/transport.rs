@@ -115,7 +115,7 @@ pub(crate) fn clients<C>(limiter: &Limiter, connector: impl Fn(Limiter) -> C) ->
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
-    let idle = match limiter.limits().connections.get() {
+    let idle = match limiter.limits().most_connections().get() {
         1 => 0,
         _ => usize::MAX,
     };
@@ -159,7 +159,7 @@ fn tcp(limiter: &Limiter) -> HttpConnector {
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     // A request that was given up arrives no later than the limiter assumes.
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after));
+    tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     tcp
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::time::{Instant, sleep};
-use tower_tds_limits::{Limits, Rules, Share};
+use tower_tds_limits::{Limits, Rules, share::Share};
 
 use self::world::{Network, World};
 use super::{Action, Answer, Event, Load, Member};

@@ -1,25 +1,30 @@
-//! The ladder: which rules a limiter applies after refusals. Its rungs go down from the rules of
-//! the limits to the strictest ones.
+//! The ladder: which rules a limiter applies after refusals.
 
 use std::num::NonZeroU32;
 
-use crate::{Burst, Quota, Rules, clock::Tick};
+use crate::{
+    clock::Tick,
+    limits::{Burst, Quota, Rules},
+};
 
 /// Strictness of a limiter, which grows with refusals.
 ///
-/// By the proof, a refusal for the rate has one of three causes. The service keeps a stricter rule
-/// than [`Rules`](crate::Rules) names, another client uses the quota, or the status has another
-/// meaning (423 stands for a lock in RFC 4918). Each refusal means a second of silence. Three
-/// refusals with at most fifty responses between them lead to a lower, stricter rung, if that rung
-/// would have withheld the refused requests. A limiter on [`Serial`](Self::Serial) also lowers its
-/// rate if more than an eighth of its requests are refused.
+/// By the proof, a 423 has one of three causes: the service keeps a stricter rule than
+/// [`Rules`](crate::Rules) names, another client uses the quota, or the status has another meaning
+/// (in RFC 4918 it stands for a lock). Every 423 means a second of silence. Three with at most fifty
+/// responses between them move the limiter to the first rung that would not have sent any of the
+/// three. Refusals that no rung would have avoided, such as those of a lone request, move nothing.
 ///
-/// If the rate of refusals is still a quarter or more of the rate on the rung above, the limiter
-/// returns there. It does not try the same remedy (smaller bursts or a lower rate) for ten minutes,
-/// then for twenty, and so on. There is one exception: if the lower rung has a lower rate of
-/// requests, and less than half of the refusals remain, the rate of requests is lowered once more.
-/// After ten minutes without a step the limiter climbs one rung. Each further rung takes half as
-/// long, a minute at least. A step down after a climb doubles the time to the next climb.
+/// After ten minutes without such a move, the next response returns the limiter to the highest
+/// rung. If that fails, the next return takes twice as long, a day at most. It has failed if the
+/// limiter leaves the highest rung again within the time that the return took; later, ten minutes
+/// apply again.
+///
+/// Nothing tests whether a rung helps. Beside another client of the quota, the rate therefore stays
+/// lower for as long as both are busy. The same happens if your service uses 423 for something else
+/// and often, for example more than once in a hundred responses: give the
+/// [`RequestLimitLayer`](crate::RequestLimitLayer::feedback) a [`Feedback`](crate::Feedback) that
+/// reads such responses as [`Answered`](crate::Outcome::Answered).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
@@ -37,7 +42,7 @@ pub enum Rung {
 }
 
 /// The permits of this limiter that were live or in the bucket when a request was granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Crowd {
     /// The permits that had places in the leaky bucket.
     pub(crate) bunched: u64,
@@ -45,118 +50,57 @@ pub(crate) struct Crowd {
     pub(crate) live: u64,
 }
 
-/// The rung of a limiter, and the end of its silence.
+/// The rung of a limiter.
 #[derive(Debug)]
 pub(crate) struct Ladder {
     step: Step,
-    /// The step above and its rate of refusals, while the current step is on trial.
-    above: Option<(Step, RefusalRate)>,
-    rate: RefusalRate,
     /// Recent refusals: each counts as [`REFUSED`] responses.
     evidence: u32,
     /// The smallest numbers in the crowds of the recent refusals.
     least: Crowd,
-    /// The time at which the step was taken. The refusal of an earlier grant has no effect.
+    /// The time of the last move. The refusal of an earlier grant is no evidence.
     since: Tick,
-    silent_until: Tick,
-    climbs_at: Tick,
-    /// The time from a step down to the next climb.
-    clean: u64,
-    /// Climbs since the last step down.
-    climbed: u32,
-    /// For smaller bursts and for fewer requests: when this way down may be tried again, and the
-    /// delay after its next failure.
-    tries: [(Tick, u64); 2],
+    /// When the highest rung is tried again.
+    returns_at: Tick,
+    /// The time from a move to the return.
+    wait: u64,
+    /// The last return, until a move follows it.
+    returned: Option<Tick>,
 }
 
-/// A rung as two numbers: how small the bursts are, and how much lower the rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A rung as two numbers: the largest burst, if it is not the given one, and how much lower the rate
+/// is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Step {
-    bursts: Bursts,
+    burst: Option<u32>,
     slowed: u8,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Bursts {
-    Given,
-    Small,
-    None,
-}
-
-/// The rate of refusals among responses.
-#[derive(Debug, Clone, Copy, Default)]
-struct RefusalRate {
-    refused: u32,
-    answered: u32,
 }
 
 // === impl Step ===
 
 impl Step {
-    const fn rung(self) -> Rung {
-        match (self.slowed, self.bursts) {
-            (0, Bursts::Given) => Rung::Proven,
-            (0, Bursts::Small) => Rung::Strict,
-            (0, Bursts::None) => Rung::Serial,
-            (times, _) => Rung::Slowed(times),
-        }
-    }
-
-    /// The next rung up, or `None` on the highest.
-    const fn up(self) -> Option<Self> {
-        let (bursts, slowed) = match (self.bursts, self.slowed) {
-            (Bursts::Given, 0) => return None,
-            (Bursts::Small, 0) => (Bursts::Given, 0),
-            (Bursts::None, 0) => (Bursts::Small, 0),
-            (bursts, slowed) => (bursts, slowed / 2),
+    /// The first stricter rung that would not have sent a request in this crowd.
+    fn stricter(self, crowd: Crowd, quota: Quota) -> Option<Self> {
+        let withholds = |most: &u32| {
+            self.burst.is_none_or(|burst| *most < burst) && u64::from(*most) < crowd.bunched
         };
-        Some(Self { bursts, slowed })
-    }
-
-    /// The first step down with smaller bursts that would have withheld such a request.
-    fn smaller_bursts(self, crowd: Crowd) -> Option<Self> {
-        let next = match self.bursts {
-            Bursts::Given if crowd.bunched > SMALL_BURST.into() => Bursts::Small,
-            Bursts::Given | Bursts::Small if crowd.bunched > 0 => Bursts::None,
-            _ => return None,
-        };
-        Some(Self {
-            bursts: next,
+        let burst = [SMALL_BURST, 0].into_iter().find(withholds);
+        let smaller = burst.map(|burst| Self {
+            burst: Some(burst),
             ..self
-        })
-    }
-
-    /// The first step down with fewer requests that would have withheld such a request.
-    fn fewer_requests(self, crowd: Crowd, quota: Quota) -> Option<Self> {
+        });
         let withholds =
             |times: &u8| u64::from(slowed(quota, *times).requests().get()) <= crowd.live;
-        let slowed = (self.slowed + 1..=SLOWEST).find(withholds)?;
-        (crowd.live >= FEW).then_some(Self { slowed, ..self })
-    }
-}
-
-// === impl RefusalRate ===
-
-impl RefusalRate {
-    #[inline]
-    const fn add(&mut self, refused: u32) {
-        self.refused += refused;
-        self.answered += 1;
-        if self.answered >= MEMORY {
-            self.answered /= 2;
-            self.refused = self.refused.div_ceil(2);
+        let slowed = (self.slowed + 1..=SLOWEST).find(withholds);
+        let slower = slowed.filter(|_| crowd.live >= FEW);
+        let slower = slower.map(|slowed| Self { slowed, ..self });
+        // A leaky bucket with a small burst would have refused earlier, before so many were live.
+        // So the limit of the window is the more likely cause.
+        if crowd.live >= 2 * (crowd.bunched + 1) {
+            slower.or(smaller)
+        } else {
+            smaller.or(slower)
         }
-    }
-
-    /// Whether more than one in eight was refused.
-    const fn is_heavy(self) -> bool {
-        self.refused >= 2 && 8 * self.refused > self.answered
-    }
-
-    /// Whether there are at least two refusals, and their rate is at least `1 / part` of the other
-    /// rate.
-    const fn is_part_of(self, other: Self, part: u32) -> bool {
-        self.refused >= 2 && part * self.refused * other.answered >= other.refused * self.answered
     }
 }
 
@@ -165,199 +109,85 @@ impl RefusalRate {
 impl Ladder {
     pub(crate) fn new() -> Self {
         Self {
-            step: Step {
-                bursts: Bursts::Given,
-                slowed: 0,
-            },
-            above: None,
-            rate: RefusalRate::default(),
+            step: Step::default(),
             evidence: 0,
-            least: Crowd::MOST,
+            least: Crowd::default(),
             since: Tick::ZERO,
-            silent_until: Tick::ZERO,
-            climbs_at: Tick::ZERO.plus(CLEAN),
-            clean: CLEAN,
-            climbed: 0,
-            tries: [(Tick::ZERO, CLEAN); 2],
+            returns_at: Tick::NEVER,
+            wait: CLEAN,
+            returned: None,
         }
     }
 
     pub(crate) fn rung(&self) -> Rung {
-        self.step.rung()
-    }
-
-    pub(crate) fn silent_until(&self) -> Tick {
-        self.silent_until
-    }
-
-    /// Whether one request at a time may overlap with the one before. A chosen burst of zero
-    /// forbids it, because it holds by proof.
-    pub(crate) fn overlaps(&self, rules: Rules) -> bool {
-        self.step.bursts == Bursts::None && rules.bucket != Some(Burst::Of(0))
-    }
-
-    /// Begins a silence of one second at `now`.
-    pub(crate) fn begin_silence(&mut self, now: Tick) {
-        self.silent_until = self.silent_until.max(now.plus(SILENCE));
+        match (self.step.slowed, self.step.burst) {
+            (0, None) => Rung::Proven,
+            (0, Some(0)) => Rung::Serial,
+            (0, Some(_)) => Rung::Strict,
+            (times, _) => Rung::Slowed(times),
+        }
     }
 
     /// Records a refusal of a request granted at `granted` in this crowd. Returns whether the rung
     /// changed.
-    #[cold]
     pub(crate) fn refuse(&mut self, now: Tick, granted: Tick, crowd: Crowd, quota: Quota) -> bool {
-        self.begin_silence(now);
-        if granted <= self.since && self.since > Tick::ZERO {
+        let is_old = granted <= self.since && self.since > Tick::ZERO;
+        if is_old || self.step.stricter(crowd, quota).is_none() {
             return false;
         }
-        self.rate.add(1);
-        let bursts = self.step.smaller_bursts(crowd);
-        let fewer = self.step.fewer_requests(crowd, quota);
-        let slower = self.step.bursts == Bursts::None && crowd.live > 0 && self.rate.is_heavy();
-        if let Some((above, rate)) = self.above
-            && self.rate.is_part_of(rate, 4)
-            && !(self.step.bursts == Bursts::Small && bursts.is_some())
-            && !slower
-        {
-            let fewer = fewer.filter(|_| above.slowed < self.step.slowed);
-            match fewer.filter(|_| !self.rate.is_part_of(rate, 2)) {
-                Some(step) => self.go(now, step),
-                None => self.take_back(now, above, rate),
-            }
-            return true;
+        if self.evidence == 0 {
+            self.least = crowd;
         }
-        if bursts.is_none() && fewer.is_none() && !slower {
-            // No rung would have withheld the request, so the requests of this limiter are not the
-            // cause.
-            return false;
-        }
-        self.evidence += REFUSED;
-        self.least = self.least.least(crowd);
-        if self.evidence < ENOUGH {
-            return false;
-        }
-        self.evidence = ENOUGH;
-        let Some(step) = self.lower(now, quota, slower) else {
+        self.evidence = (self.evidence + REFUSED).min(ENOUGH);
+        self.least.bunched = self.least.bunched.min(crowd.bunched);
+        self.least.live = self.least.live.min(crowd.live);
+        let step = self.step.stricter(self.least, quota);
+        let Some(step) = step.filter(|_| self.evidence == ENOUGH) else {
             return false;
         };
-        self.above.get_or_insert((self.step, self.rate));
-        self.clean = if self.climbed > 0 {
-            (self.clean * 2).min(LONGEST_CLEAN)
-        } else {
-            CLEAN
-        };
-        self.climbed = 0;
+        if let Some(returned) = self.returned.take() {
+            let has_failed = now.since(returned) < self.wait;
+            self.wait = if has_failed {
+                (self.wait * 2).min(LONGEST_CLEAN)
+            } else {
+                CLEAN
+            };
+        }
         self.go(now, step);
+        self.returns_at = now.plus(self.wait);
         true
-    }
-
-    /// The step down that would have withheld all recently refused requests.
-    fn lower(&self, now: Tick, quota: Quota, slower: bool) -> Option<Step> {
-        let [(bursts, _), (fewer, _)] = self.tries;
-        let bursts = Some(bursts).filter(|at| *at <= now);
-        let bursts = bursts.and_then(|_| self.step.smaller_bursts(self.least));
-        let fewer = Some(fewer).filter(|at| *at <= now);
-        let fewer = fewer.and_then(|_| self.step.fewer_requests(self.least, quota));
-        if slower && fewer.is_none() && self.step.slowed < SLOWEST {
-            let slowed = self.step.slowed + 1;
-            return Some(Step {
-                slowed,
-                ..self.step
-            });
-        }
-        // A leaky bucket with a small burst would have refused earlier, before so many were live.
-        // So the limit of the window is the more likely cause.
-        let late = self.least.live >= 2 * (self.least.bunched + 1);
-        if late {
-            fewer.or(bursts)
-        } else {
-            bursts.or(fewer)
-        }
-    }
-
-    /// Returns to the rung above, because the rung on trial did not help.
-    fn take_back(&mut self, now: Tick, above: Step, rate: RefusalRate) {
-        let fewer = usize::from(above.slowed != self.step.slowed);
-        if let Some((at, wait)) = self.tries.get_mut(fewer) {
-            *at = now.plus(*wait);
-            *wait = (*wait * 2).min(LONGEST_CLEAN);
-        }
-        self.above = None;
-        self.go(now, above);
-        self.rate = rate;
-    }
-
-    fn go(&mut self, now: Tick, step: Step) {
-        self.step = step;
-        self.rate = RefusalRate::default();
-        self.evidence = 0;
-        self.least = Crowd::MOST;
-        self.since = now;
-        self.climbs_at = now.plus(self.clean);
     }
 
     /// Records an accepted request. Returns whether the rung changed.
     #[inline]
     pub(crate) fn accept(&mut self, now: Tick) -> bool {
         self.evidence = self.evidence.saturating_sub(1);
-        if self.evidence == 0 {
-            self.least = Crowd::MOST;
+        let returns = now >= self.returns_at;
+        if returns {
+            self.go(now, Step::default());
+            self.returned = Some(now);
         }
-        self.rate.add(0);
-        now >= self.climbs_at && self.climb(now)
+        returns
     }
 
-    #[cold]
-    fn climb(&mut self, now: Tick) -> bool {
-        let Some(step) = self.step.up() else {
-            // There was no refusal in the time in which the last climb could fail.
-            self.climbed = 0;
-            self.climbs_at = now.plus(self.clean);
-            return false;
-        };
-        self.climbed += 1;
-        let above = self.above.take_if(|(above, _)| *above == step);
-        let half = self.clean.checked_shr(self.climbed).unwrap_or_default();
+    fn go(&mut self, now: Tick, step: Step) {
         self.step = step;
-        self.rate = above.map_or(RefusalRate::default(), |(_, rate)| rate);
-        let wait = match step.up() {
-            None => self.clean,
-            Some(_) => half.max(SHORTEST_CLEAN),
-        };
-        self.climbs_at = now.plus(wait);
-        true
+        self.evidence = 0;
+        self.since = now;
+        self.returns_at = Tick::NEVER;
     }
 
     /// The quota and rules of this rung. `quota` and `rules` are those of the highest rung.
     pub(crate) fn keeps(&self, quota: Quota, rules: Rules) -> (Quota, Rules) {
-        let rules = match self.step.bursts {
-            Bursts::Given => rules,
-            Bursts::Small => {
-                let burst = match rules.bucket {
-                    Some(Burst::Of(burst)) => burst.min(SMALL_BURST),
-                    Some(Burst::Auto) | None => SMALL_BURST,
-                };
-                rules.counter().bucket(Burst::Of(burst))
-            }
+        let rules = self.step.burst.map_or(rules, |most| {
+            let burst = match rules.bucket {
+                Some(Burst::Of(burst)) => burst.min(most),
+                Some(Burst::Auto) | None => most,
+            };
             // The counter stays, because even spacing alone can exceed it by one.
-            Bursts::None => Rules::window().counter().bucket(Burst::Of(0)),
-        };
+            rules.counter().bucket(Burst::Of(burst))
+        });
         (slowed(quota, self.step.slowed), rules)
-    }
-}
-
-// === impl Crowd ===
-
-impl Crowd {
-    const MOST: Self = Self {
-        bunched: u64::MAX,
-        live: u64::MAX,
-    };
-
-    fn least(self, other: Self) -> Self {
-        Self {
-            bunched: self.bunched.min(other.bunched),
-            live: self.live.min(other.live),
-        }
     }
 }
 
@@ -377,28 +207,17 @@ const SLOWEST: u8 = 16;
 const FEW: u64 = 3;
 
 /// A refusal weighs as much as a hundred accepted requests. If the limit of a service is a fiftieth
-/// lower, it refuses one request in fifty, which leads to a step. One refusal in 1,000 does not.
+/// lower, it refuses one request in fifty, which leads to a move. One refusal in 1,000 does not.
 const REFUSED: u32 = 100;
 
 /// Three refusals with at most fifty accepted requests between them.
 const ENOUGH: u32 = 250;
 
-/// A rate of refusals halves its counts at this many responses, so it covers at least half as many.
-const MEMORY: u32 = 1024;
-
 /// The burst of the first example in nginx's documentation of `limit_req`.
 const SMALL_BURST: u32 = 5;
 
-/// Some services count refused requests as well. They refuse a client that goes on for ever
-/// (simulated: 50-74 % of its requests). After a second without requests all such windows are
-/// empty.
-const SILENCE: u64 = 1_002_000_000;
-
-/// Ten minutes: a climb that fails costs three refusals in 30,000 requests at the full rate.
+/// Ten minutes: a return that fails costs three refusals in 30,000 requests at the full rate.
 const CLEAN: u64 = 600_000_000_000;
-
-/// A minute: the same three refusals in 3,000 requests.
-const SHORTEST_CLEAN: u64 = 60_000_000_000;
 
 /// A day.
 const LONGEST_CLEAN: u64 = 86_400_000_000_000;

@@ -7,7 +7,7 @@ mod utilisation;
 use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32, time::Duration};
 
 use super::*;
-use crate::{Burst, Outcome, Quota, Rules};
+use crate::limits::Burst;
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -21,6 +21,12 @@ fn ms(ms: u64) -> Duration {
 fn granted(account: &mut Account, now: Instant) -> Grant {
     account.opens(Line::Back, now);
     account.admit(Line::Back, now)
+}
+
+/// Records a 423, as a permit does.
+fn refuse(account: &mut Account, now: Instant, grant: Grant) {
+    account.react(now, grant, Outcome::RateExceeded, Key(0), 0);
+    account.answer(now, grant, Outcome::RateExceeded, true);
 }
 
 #[test]
@@ -169,7 +175,7 @@ fn step_down_keeps_counting_requests_in_flight() {
         let grants: Vec<Grant> = (0..8).map(|_| granted(&mut account, start)).collect();
         let refused = start + ms(100);
         for grant in &grants[1..4] {
-            account.answer(refused, *grant, Outcome::RateExceeded, true);
+            refuse(&mut account, refused, *grant);
         }
         assert_eq!(account.rung(), Rung::Serial);
         // One at a time, while five have no response yet.
@@ -218,11 +224,21 @@ fn counted_within(
     limits: &Limits,
     n: u32,
     seed: u64,
+    delays: impl FnMut(&mut fastrand::Rng, Duration) -> (Duration, Duration),
+) -> (Vec<Duration>, Duration) {
+    counted_of(Account::new(limits), limits, n, seed, delays)
+}
+
+/// The same, for an account that may have a share.
+fn counted_of(
+    mut account: Account,
+    limits: &Limits,
+    n: u32,
+    seed: u64,
     mut delays: impl FnMut(&mut fastrand::Rng, Duration) -> (Duration, Duration),
 ) -> (Vec<Duration>, Duration) {
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut account = Account::new(limits);
     // Responses in flight, each with the number of its grant.
     let mut answers: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     let mut grants = Vec::new();

@@ -19,8 +19,10 @@ use tokio::{
 };
 
 use crate::{
-    Limits, WaitCause, clock, events,
-    wait::{Limit, Line, Opens, shared::Shared},
+    account::reactions::Sockets,
+    clock,
+    limits::Limits,
+    wait::{Limit, Line, Opens, WaitCause, shared::Shared},
 };
 
 /// Sockets from the permit before `connect` until the server has closed them.
@@ -32,11 +34,9 @@ pub(crate) struct Connections {
     tokens: u32,
     /// Dropped permits that are kept for [`LINGERS`]: when they go back, in order.
     lingering: VecDeque<(Instant, Line)>,
-    /// No connect begins before this.
-    silent_until: Option<Instant>,
-    /// The limit after a 416, and until when.
-    lowered: Option<(u32, Instant)>,
-    /// When the [share](crate::Share) ends, if there is one.
+    /// Closed after a 416, as the account has decided.
+    closed: Sockets,
+    /// When the [share](crate::share::Share) ends, if there is one.
     closes_at: Option<Instant>,
     /// Whether there is a share, so that sockets of one process take no lock to check its end.
     is_shared: Arc<AtomicBool>,
@@ -72,8 +72,7 @@ impl Connections {
             data: 0,
             tokens: 0,
             lingering: VecDeque::new(),
-            silent_until: None,
-            lowered: None,
+            closed: Sockets::default(),
             closes_at: None,
             is_shared: Arc::default(),
             ended: 0,
@@ -112,28 +111,18 @@ impl Connections {
 
     /// How many may be open at `now`.
     pub(crate) fn most_at(&self, now: Instant) -> u32 {
-        let lowered = self.lowered.filter(|(_, until)| now < *until);
+        let lowered = self.closed.lowered.filter(|(_, until)| now < *until);
         lowered.map_or(self.most, |(most, _)| most.min(self.most))
     }
 
     /// When connects begin again, if a 416 has stopped them.
     fn silent_until(&self, now: Instant) -> Option<Instant> {
-        self.silent_until.filter(|until| now < *until)
+        self.closed.connects_at.filter(|until| now < *until)
     }
 
-    /// Records a 416 at `now`, and returns whether a silence begins. A 416 within a silence changes
-    /// nothing, because its request was sent earlier.
-    fn refused(&mut self, now: Instant) -> bool {
-        if self.silent_until(now).is_some() {
-            return false;
-        }
-        self.silent_until = Some(now + SILENCE);
-        let most = self.most_at(now);
-        // While more sockets are open than the limit, a lower limit avoids nothing.
-        if most > 1 && self.open(now) <= most {
-            self.lowered = Some((most - most.div_ceil(6), now + LOWERED));
-        }
-        true
+    /// Applies what the account has closed.
+    pub(crate) fn close(&mut self, closed: Sockets) {
+        self.closed = closed;
     }
 
     fn release(&mut self, line: Line) {
@@ -169,7 +158,7 @@ impl Limit for Connections {
             return Opens::Now;
         }
         let returns = self.lingering.front().map(|(at, _)| *at);
-        let rises = self.lowered.map(|(_, until)| until);
+        let rises = self.closed.lowered.map(|(_, until)| until);
         let times = [returns, rises.filter(|until| now < *until)];
         match times.into_iter().flatten().min() {
             Some(at) => Opens::At(at),
@@ -256,32 +245,11 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Records a 416, and logs the first one of a silence. Returns the most data connections.
-pub(crate) fn record_416(shared: &Shared<Connections>) -> u32 {
-    let (begins, most) = shared.update_now(|connections, now| {
-        let begins = connections.refused(now);
-        (begins, connections.most_at(now))
-    });
-    if begins {
-        events::connections_refused();
-    }
-    most.saturating_sub(1).max(1)
-}
-
 /// A segment reaches the server after the delay of the path. A second is three times the longest
 /// stalls that were simulated (300 ms), and the next connect takes the same path.
 const LINGERS: Duration = Duration::from_secs(1);
 
-/// Gateways that also count refused requests over a second (`HAProxy`, `http_req_rate(1s)`) lock
-/// out a client that goes on at once. Measured before this crate was written: 394 to 550 of 600
-/// requests were refused.
-const SILENCE: Duration = Duration::from_secs(1);
-
 const OVER: &str = "closed at the end of its share of the fleet's limits";
-
-/// Longer than a packet filter counts a half-closed connection (Linux conntrack: 120 s in
-/// `FIN_WAIT`).
-const LOWERED: Duration = Duration::from_secs(10 * 60);
 
 #[cfg(test)]
 mod tests;

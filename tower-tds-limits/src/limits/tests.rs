@@ -19,12 +19,3 @@ fn zero_or_too_long_interval_gives_no_quota() {
     assert_eq!(Quota::new(one, Duration::MAX), None);
     assert!(Quota::new(one, LONGEST_PER).is_some());
 }
-
-#[test]
-fn memory_covers_a_gateway_timeout_under_each_proof() {
-    let limits = Limits::default().lost_after(Duration::from_secs(10));
-    let intervals = limits.quotas()[0].hold() * 2;
-    let counted = |proof| limits.clone().proof(proof).memory() - intervals;
-    assert_eq!(counted(Proof::Head), Duration::from_secs(10));
-    assert_eq!(counted(Proof::End), Duration::from_secs(11));
-}

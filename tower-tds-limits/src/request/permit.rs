@@ -12,10 +12,8 @@ use tokio::time::Instant;
 
 use super::feedback::Outcome;
 use crate::{
-    Rung,
-    account::{Account, Grant},
+    account::{Account, Grant, Refused, reactions::Begins},
     clock,
-    connection::sockets::record_416,
     credential::Credential,
     events,
 };
@@ -109,6 +107,9 @@ impl RequestPermit {
         let grant = self.grant;
         // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
+        if outcome != Outcome::Answered || self.credential.is_paused() {
+            self.react(now, outcome);
+        }
         let account = &self.credential.account;
         let answer = account.update(|account| account.answer(now, grant, outcome, is_whole));
         if is_whole {
@@ -116,37 +117,24 @@ impl RequestPermit {
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
-        if answer.rung.is_some() || outcome != Outcome::Answered || self.credential.is_paused() {
-            self.report(now, outcome, answer.rung);
+        if let Some(rung) = answer.rung {
+            events::clean_for_long(rung);
         }
     }
 
-    /// Records and logs a rare outcome, after the lock is released.
+    /// Records and logs what a refusal closes, before its permit comes back.
     #[cold]
-    fn report(&self, now: Instant, outcome: Outcome, rung: Option<Rung>) {
-        let credential = &self.credential;
-        match (rung, outcome) {
-            (None, Outcome::RateExceeded) => events::refused_for_the_rate(),
-            (None, _) => {}
-            (Some(rung), Outcome::RateExceeded) => {
-                let certificate = credential.account.read(|account, _| account.certificate());
-                events::stepped(rung, certificate);
+    fn react(&self, now: Instant, outcome: Outcome) {
+        let Refused { begins, rung } = self.credential.react(now, self.grant, outcome);
+        match (begins, rung) {
+            (Begins::Nothing, _) => {}
+            (Begins::Silence, None) => events::refused_for_the_rate(),
+            (Begins::Silence, Some(rung)) => {
+                let account = &self.credential.account;
+                events::stepped(rung, account.read(|account, _| account.certificate()));
             }
-            (Some(rung), _) => events::clean_for_long(rung),
-        }
-        match outcome {
-            Outcome::Answered => credential.accepted(now),
-            Outcome::QuotaExceeded(hint) => {
-                if let Some(wait) = credential.refused(now, hint) {
-                    events::paused(wait);
-                }
-            }
-            Outcome::ConnectionsExceeded => {
-                let most = record_416(&credential.connections);
-                let account = &credential.account;
-                account.update(|account| account.lower_in_flight(now, most));
-            }
-            _ => {}
+            (Begins::FewerSockets, _) => events::connections_refused(),
+            (Begins::Pause(wait), _) => events::paused(wait),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::{
-    Burst, Quota,
     clock::{Tick, nanos},
+    limits::{Burst, Quota},
 };
 
 /// A leaky bucket. A request *falls* into it (raises its level by one) when it is proven.
@@ -17,13 +17,19 @@ use crate::{
 /// response. Time alone is no evidence: without responses, all requests since the last response
 /// keep their places. One more request may then be sent as a probe, because a bucket of ten takes
 /// eleven. A response to the probe shows that the network moves and only the calls are slow.
+///
+/// A share bounds the places of both kinds of burst, probes included.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The time in which the level falls by one.
     interval: u64,
     burst: Burst,
+    /// The automatic burst of this quota.
+    auto: u64,
     /// The burst of a bucket that holds the whole quota.
     most: u64,
+    /// The requests at once that the share allows, if there is one.
+    places: u64,
     /// The requests that are granted, and neither proven nor withdrawn.
     unproven: u64,
     /// When all fallen requests have drained.
@@ -33,7 +39,6 @@ pub(crate) struct Bucket {
     /// The number of these requests.
     unseen_count: u64,
     times: Times,
-    overlaps: bool,
 }
 
 /// Requests that were granted at one time.
@@ -59,13 +64,14 @@ impl Bucket {
         Self {
             interval: nanos(quota.spacing()),
             burst,
+            auto: Burst::Auto.beside(quota).into(),
             most: u64::from(quota.requests().get()) - 1,
+            places: u64::MAX,
             unproven: 0,
             empty_at: Tick::ZERO,
             unseen: VecDeque::new(),
             unseen_count: 0,
             times: Times::new(),
-            overlaps: false,
         }
     }
 
@@ -77,15 +83,17 @@ impl Bucket {
         bucket
     }
 
-    /// Changes the rate and the burst. The level stays the same number of requests.
-    pub(crate) fn keep(&mut self, quota: Quota, burst: Burst, now: Tick) {
+    /// Changes the rate, the burst and the places. The level stays the same number of requests.
+    pub(crate) fn keep(&mut self, quota: Quota, burst: Burst, places: u64, now: Tick) {
         let interval = nanos(quota.spacing());
         let drains = u128::from(self.empty_at.since(now)) * u128::from(interval);
         let drains = drains.div_ceil(self.interval.into());
         self.empty_at = now.plus(u64::try_from(drains).unwrap_or(u64::MAX));
         self.interval = interval;
         self.burst = burst;
+        self.auto = Burst::Auto.beside(quota).into();
         self.most = u64::from(quota.requests().get()) - 1;
+        self.places = places;
     }
 
     /// Fills the bucket at `now`.
@@ -101,23 +109,22 @@ impl Bucket {
             Burst::Of(burst) => u64::from(burst),
             Burst::Auto => {
                 let age = self.unseen.front().map(|oldest| now.since(oldest.at));
-                LEAST + age.map_or(0, |age| self.times.probed(age).0)
+                self.auto + age.map_or(0, |age| self.times.probed(age).0)
             }
         };
-        let room = burst.min(self.most).checked_sub(self.taken())?;
-        let mut ahead = self.interval.saturating_mul(room);
-        let shortest = self.times.shortest();
-        if self.overlaps && shortest < u64::MAX {
-            ahead += shortest / 4 * 3;
-        }
-        Some(self.empty_at.minus(ahead))
+        let most = self.most.min(self.places.saturating_sub(1));
+        let room = burst.min(most).checked_sub(self.taken())?;
+        Some(self.empty_at.minus(self.interval.saturating_mul(room)))
     }
 
     /// When the request behind `ahead` others may be granted, if responses take `mean`: an estimate.
     pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
         let drained = self.interval.saturating_mul(ahead);
         let proven = match self.burst {
-            Burst::Of(burst) => mean.saturating_mul(ahead / (u64::from(burst) + 1)),
+            Burst::Of(burst) => {
+                let at_once = u64::from(burst) + 1;
+                mean.saturating_mul(ahead / at_once.min(self.places).max(1))
+            }
             Burst::Auto => 0,
         };
         let opens_at = self.opens_at(now).unwrap_or(now).max(now);
@@ -179,19 +186,10 @@ impl Bucket {
         self.taken() + self.level(now)
     }
 
-    /// Sets whether a request may be sent before the one before it has drained.
-    ///
-    /// The overlap is three quarters of the shortest response time. A whole one covers the way of
-    /// this request and the way back of the other. It relies on evidence, not on proof.
-    pub(crate) fn overlap(&mut self, overlaps: bool) {
-        self.overlaps = overlaps;
-    }
-
     /// Returns the smallest quota with which the bucket drains, and the smallest number of places
-    /// that hold all its requests.
+    /// that hold all its requests. Evidence counts as it does at a grant.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
-        let level = self.level(now);
-        (level.min(1), self.unproven + level)
+        (self.level(now).min(1), self.filling(now))
     }
 
     /// The requests that have fallen and not drained.
@@ -297,12 +295,8 @@ impl Times {
 /// 20.
 const TICK: u64 = 1_000_000;
 
-/// One less than the usual burst of gateways: the examples of nginx have 5 to 20, with ten in the
-/// middle.
-const LEAST: u64 = 9;
-
-/// More than the one-way delay of most networks. The nine places hold the requests of 180 ms, so a
-/// smaller margin gains nothing. Simulated with slow responses and stalls of 300 ms: a margin of
+/// More than the one-way delay of most networks. An automatic burst holds the requests of 180 ms,
+/// so a smaller margin gains nothing. Simulated with slow responses and stalls of 300 ms: a margin of
 /// 100 ms had 158 of 100,000 requests refused, and one of 150 ms had 16.
 const LEAST_MARGIN: u64 = 150_000_000;
 

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use crate::{
-    Quota,
     clock::{Tick, nanos},
+    limits::Quota,
 };
 
 /// At most `limit` requests are live at any grant. A request is live from its grant until `hold`

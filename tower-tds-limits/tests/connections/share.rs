@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tower_tds_limits::Share;
+use tower_tds_limits::share::{Share, Shares};
 
 use crate::{
     get, limiter,
@@ -21,13 +21,14 @@ async fn sockets_close_at_the_end_of_a_share() {
     let net = Net::of(["a"]);
     let server = net.server("a");
     let limiter = limiter(10);
+    let shares = Shares::of(&limiter);
     let client = net_client(&net, &limiter);
-    limiter.set_share(SHARE, Instant::now() + Duration::from_secs(60));
+    shares.set(SHARE, Instant::now() + Duration::from_secs(60));
     get(client.clone(), server.uri()).await.expect("a response");
     let busy = tokio::spawn(get(client.clone(), server.at("/slow")));
     sleep(Duration::from_millis(10)).await;
     assert_eq!(server.open_sockets(), 1);
-    limiter.set_share(Share::default(), Instant::now());
+    shares.set(Share::default(), Instant::now());
     let error = busy
         .await
         .expect("no panic")
@@ -36,7 +37,7 @@ async fn sockets_close_at_the_end_of_a_share() {
     // The server reads on when it has sent its response.
     sleep(Duration::from_millis(200)).await;
     assert_eq!(server.open_sockets(), 0);
-    limiter.set_share(SHARE, Instant::now() + Duration::from_secs(60));
+    shares.set(SHARE, Instant::now() + Duration::from_secs(60));
     get(client, server.uri()).await.expect("a response");
     assert_eq!(server.opened_sockets(), 2);
 }
@@ -46,8 +47,9 @@ async fn nothing_is_written_after_the_end_of_a_share() {
     let net = Net::of(["a"]);
     let server = net.server("a");
     let limiter = limiter(10);
+    let shares = Shares::of(&limiter);
     let client = net_client(&net, &limiter);
-    limiter.set_share(SHARE, Instant::now() + Duration::from_secs(1));
+    shares.set(SHARE, Instant::now() + Duration::from_secs(1));
     get(client.clone(), server.uri()).await.expect("a response");
     let before = server.requests();
     // No call applies the end of the share: the check before the write finds it.

@@ -195,7 +195,7 @@ async fn refusals_are_logged_and_success_is_not() {
     );
     advance(secs(700)).await;
     limited.calls(1).await;
-    assert!(logged()[6].contains("INFO") && logged()[6].contains("rung=Strict"));
+    assert!(logged()[6].contains("INFO") && logged()[6].contains("rung=Proven"));
 }
 
 /// `Subscriber::enabled` may read the limiter as well.

@@ -15,7 +15,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Share};
+use tower_tds_limits::{
+    Limiter, Limits, RequestLimitLayer, Rules,
+    share::{Share, Shares},
+};
 
 use crate::{
     Fleet, FleetError,
@@ -124,7 +127,7 @@ impl World {
 
     pub(crate) fn join(&self) {
         let limiter = Limiter::new(self.shared.limits.clone());
-        let terms = Terms::new(&self.shared.limits).unwrap();
+        let terms = Terms::new(&limiter).unwrap();
         let state = Arc::new(State::default());
         let wire = Wire {
             world: self.clone(),
@@ -178,10 +181,7 @@ impl World {
             sum.requests += taken.requests;
             sum.places += taken.places;
         }
-        let places = match self.shared.limits.rules.bucket {
-            Some(_) => 11,
-            None => u32::MAX,
-        };
+        let places = if self.is_by_window() { u32::MAX } else { 11 };
         if sum.requests > 50 || sum.places > places {
             let at = self.shared.began.elapsed();
             let all: Vec<_> = members
@@ -190,7 +190,12 @@ impl World {
                     let status = member.fleet.as_ref().unwrap().status();
                     let age = status.answered.map(|at| at.elapsed());
                     let stopped = member.state.stopped.closed.load(SeqCst);
-                    (status.share, member.limiter.held(), age, stopped)
+                    (
+                        status.share,
+                        Shares::of(&member.limiter).load().held,
+                        age,
+                        stopped,
+                    )
                 })
                 .filter(|all| (all.0, all.1) != Default::default())
                 .collect();
@@ -209,16 +214,18 @@ impl World {
         counted.sort_unstable();
         let second = largest_second(&counted);
         assert!(second <= 50, "{second} in a second");
-        let rules = self.shared.limits.rules;
-        if rules.bucket.is_some() {
+        if !self.is_by_window() {
             let level = largest_level(&counted);
             assert!(level <= 10.0 + 1e-6, "a level of {level}");
-        }
-        if rules.counter {
             let weighted = largest_weighted_second(&counted);
             assert!(weighted <= 50.0 + 1e-6, "{weighted} by a sliding counter");
         }
         counted.len()
+    }
+
+    /// Whether the window is the only rule.
+    fn is_by_window(&self) -> bool {
+        self.shared.limits == Limits::default().rules(Rules::window())
     }
 
     /// Delays to the service and back.
@@ -271,7 +278,7 @@ impl Process {
     /// responses.
     fn taken(&self) -> Share {
         let status = self.fleet.as_ref().unwrap().status();
-        let held = self.limiter.held();
+        let held = Shares::of(&self.limiter).load().held;
         let both = super::super::larger(status.share, held);
         let is_old = |at: Instant| at.elapsed() > SILENT;
         let is_stopped = self.state.stopped.closed.load(SeqCst);

@@ -18,7 +18,11 @@ fn calls_within(
         while answers.front().is_some_and(|(at, _)| *at <= now) {
             let (at, outcome) = answers.pop_front().expect("it was there");
             let grant = grants.pop_front().expect("it was granted");
-            account.answer(start + at, grant, outcome, true);
+            if outcome == Outcome::RateExceeded {
+                refuse(account, start + at, grant);
+            } else {
+                account.answer(start + at, grant, outcome, true);
+            }
         }
         let next = answers.front().map(|(at, _)| *at);
         match account.opens(Line::Back, start + now) {
@@ -84,7 +88,7 @@ fn stricter_service_is_found_within_sixteen_refusals() {
 }
 
 #[test]
-fn failed_climbs_become_rarer() {
+fn failed_returns_become_rarer() {
     let mut account = Account::new(&Limits::default());
     let mut log = log_of(30);
     let mut times = Vec::new();
@@ -122,15 +126,16 @@ fn log_with_stranger(rate: f64, seed: u64) -> impl FnMut(Duration) -> bool {
     }
 }
 
-/// The requests in flight at a refusal are refused together, so a step takes more than three.
+/// Refusals in nine minutes: some lead to a lower rung, and a few remain there. The requests in
+/// flight at a refusal are refused together, so each move takes more than three.
 #[test]
-fn second_client_on_the_quota_is_found_within_twenty_refusals() {
-    for rate in [15.0, 25.0, 35.0] {
+fn second_client_on_the_quota_costs_at_most_45_refusals() {
+    for (rate, most) in [(15.0, 20), (25.0, 40), (35.0, 45)] {
         for seed in 1..=8 {
             let mut account = Account::new(&Limits::default());
             let log = log_with_stranger(rate, seed);
             let (_, found) = calls_within(Duration::from_secs(9 * 60), &mut account, log);
-            assert!((3..=20).contains(&found), "{rate}, seed {seed}: {found}");
+            assert!((3..=most).contains(&found), "{rate}, seed {seed}: {found}");
             assert!(account.rung() > Rung::Proven, "{rate}, seed {seed}");
         }
     }

@@ -93,7 +93,7 @@ impl Fate {
     fn end(self, account: &mut Account, now: Instant, grant: Grant) {
         let outcome = match self {
             Self::Answered(..) => Outcome::Answered,
-            Self::Refused(..) => Outcome::RateExceeded,
+            Self::Refused(..) => return refuse(account, now, grant),
             Self::Behind(..) => Outcome::GatewayTimedOut,
             Self::Lost(..) => return account.lose(now, grant),
             Self::Unsent(_) => return account.unsend(grant),
@@ -129,7 +129,6 @@ fn on_rung(limits: &Limits, rung: Rung) -> Account {
         Rule::new(kept, rules)
     });
     account.rules = rules.collect();
-    account.overlap();
     account
 }
 

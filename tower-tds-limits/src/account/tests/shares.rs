@@ -61,7 +61,9 @@ impl Fleet {
 fn moving_shares_together_stay_within_every_rule() {
     for (name, delays) in DELAYS {
         for seed in 1..=2 {
-            let counted = counted_while_shares_move(seed, delays);
+            // A burst that is given; an automatic one is by evidence.
+            let rules = Rules::default().bucket(Burst::Of(10));
+            let counted = counted_while_shares_move(seed, rules, delays);
             assert!(counted.len() > 1_200, "{name}: {}", counted.len());
             let second = largest_second(&counted);
             assert!(second <= 50, "{name}: {second} in a second");
@@ -73,9 +75,21 @@ fn moving_shares_together_stay_within_every_rule() {
     }
 }
 
+/// The places of all members are summed at each step: those without evidence, and those that have
+/// not drained.
+#[test]
+fn requests_without_evidence_stay_within_the_places_of_all_shares_together() {
+    for (name, delays) in DELAYS {
+        let counted = counted_while_shares_move(1, Rules::default(), delays);
+        assert!(counted.len() > 1_200, "{name}: {}", counted.len());
+        let second = largest_second(&counted);
+        assert!(second <= 50, "{name}: {second} in a second");
+    }
+}
+
 /// Three members, always backlogged for two minutes; every 100 ms a random one shrinks, and another
 /// one takes the free part.
-fn counted_while_shares_move(seed: u64, delays: Delays) -> Vec<Duration> {
+fn counted_while_shares_move(seed: u64, rules: Rules, delays: Delays) -> Vec<Duration> {
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed);
     let whole = Share {
@@ -83,7 +97,7 @@ fn counted_while_shares_move(seed: u64, delays: Delays) -> Vec<Duration> {
         places: 11,
         connections: 0,
     };
-    let limits = Limits::default().in_flight(count(500));
+    let limits = Limits::default().rules(rules).in_flight(count(500));
     let mut fleet = Fleet {
         members: (0..3).map(|_| Account::new(&limits)).collect(),
         shares: vec![Share::default(); 3],
@@ -129,6 +143,12 @@ fn counted_while_shares_move(seed: u64, delays: Delays) -> Vec<Duration> {
                 answers.push(Reverse((at + there + back, member, grant)));
             }
         }
+        let held = fleet
+            .members
+            .iter_mut()
+            .map(|member| member.held(now).places);
+        let held: u32 = held.sum();
+        assert!(held <= whole.places, "{at:?}: {held} places");
     }
     counted.sort_unstable();
     counted
@@ -189,4 +209,27 @@ fn suspended_machine_is_detected_while_a_share_is_held() {
     account.set_share(share, now + ms(5_000), now, 0);
     assert!(!account.was_suspended(before));
     assert!(account.was_suspended(before + ms(1_000)));
+}
+
+/// Slow responses hold permits and no places, as they do without a fleet.
+#[test]
+fn automatic_burst_stays_automatic_within_a_share() {
+    let limits = Limits::default().in_flight(count(500));
+    for took in [300, 1_000, 3_000] {
+        let rate = |is_shared| {
+            let mut account = Account::new(&limits);
+            if is_shared {
+                let now = Instant::now();
+                let whole = Share {
+                    connections: 500,
+                    ..account.whole()
+                };
+                account.set_share(whole, now + ms(3_600_000), now, 0);
+            }
+            let (_, last) = counted_of(account, &limits, 1_000, 1, |_, _| (ms(10), ms(took - 10)));
+            1_000.0 / last.as_secs_f64()
+        };
+        let (shared, alone) = (rate(true), rate(false));
+        assert!(shared >= 0.99 * alone, "{took} ms: {shared} of {alone}");
+    }
 }

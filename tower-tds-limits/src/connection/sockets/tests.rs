@@ -6,8 +6,9 @@ use tokio_test::{assert_pending, assert_ready, task};
 
 use super::{ConnectionPermit, Connections};
 use crate::{
-    Limits, WaitCause,
-    wait::{Limit, Line, Opens, shared::Shared, tests::sync::LOCKS},
+    account::reactions::Sockets,
+    limits::Limits,
+    wait::{Limit, Line, Opens, WaitCause, shared::Shared, tests::sync::LOCKS},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -99,11 +100,19 @@ fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
     );
 }
 
+/// What the account closes after a 416 at `now`.
+fn after_416(most: u32, now: Instant) -> Sockets {
+    Sockets {
+        connects_at: Some(now + SECOND),
+        lowered: Some((most, now + 10 * MINUTE)),
+    }
+}
+
 #[test]
-fn one_416_silences_and_lowers_the_limit_by_a_sixth() {
+fn after_a_416_connects_wait_for_the_silence_and_the_lowered_limit() {
     let start = Instant::now();
     let mut connections = connections(60);
-    connections.refused(start);
+    connections.close(after_416(50, start));
     let again = start + SECOND;
     assert_eq!(connections.opens(Line::Back, start), Opens::At(again));
     assert_eq!(connections.cause(Line::Back, start), WaitCause::Silence);
@@ -113,35 +122,6 @@ fn one_416_silences_and_lowers_the_limit_by_a_sixth() {
     assert_eq!(connections.opens(Line::Back, again), Opens::At(restored));
     assert_eq!(connections.cause(Line::Back, again), WaitCause::Connection);
     assert_eq!(fill(&mut connections, restored), 10);
-}
-
-#[test]
-fn each_further_416_lowers_the_limit_again() {
-    let start = Instant::now();
-    let mut connections = connections(3);
-    connections.refused(start);
-    // It answers what was sent before.
-    assert!(!connections.refused(start + SECOND / 2));
-    assert_eq!(connections.most_at(start), 2);
-    let later = start + 9 * MINUTE;
-    connections.refused(later);
-    assert_eq!(connections.most_at(later), 1);
-    connections.refused(later + SECOND);
-    assert_eq!(connections.most_at(later + SECOND), 1, "one is left");
-    assert_eq!(connections.most_at(start + 10 * MINUTE), 1);
-    assert_eq!(connections.most_at(start + 19 * MINUTE), 3);
-}
-
-#[test]
-fn repeated_416_with_sockets_over_the_limit_lowers_it_once() {
-    let mut now = Instant::now();
-    let mut connections = connections(60);
-    assert_eq!(fill(&mut connections, now), 59);
-    for _ in 0..60 {
-        assert!(connections.refused(now));
-        now += SECOND;
-    }
-    assert_eq!(connections.most_at(now), 50);
 }
 
 proptest! {
@@ -167,10 +147,8 @@ proptest! {
                     connections.linger(Line::Front, now);
                     tokens -= 1;
                 }
-                _ => drop(connections.refused(now)),
+                _ => connections.close(after_416(before - before / 2, now)),
             }
-            let after = connections.most_at(now);
-            prop_assert!((1..=before).contains(&after));
             prop_assert!(connections.open(now) <= most);
             prop_assert!(connections.data <= (most - 1).max(1));
         }

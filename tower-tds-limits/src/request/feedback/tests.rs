@@ -2,10 +2,9 @@ use std::convert::Infallible;
 
 use http::HeaderValue;
 use proptest::prelude::*;
-use tokio::time::Instant;
 
 use super::*;
-use crate::{Limits, ReadResponse, credential::Credential};
+use crate::{ReadResponse, account::reactions::Reactions, clock::Tick};
 
 fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     let mut response = Response::new(());
@@ -158,16 +157,14 @@ proptest! {
         for wait in waits {
             response.headers_mut().append(header::RETRY_AFTER, wait);
         }
-        let read = ReadStatus.read(Ok::<_, &Infallible>(&response));
-        let Outcome::QuotaExceeded(hint) = read else {
-            panic!("a 429 is about the quota")
-        };
-        let (credential, now) = (Credential::new(Limits::default()), Instant::now());
-        credential.refused(now, hint).expect("a pause begins");
-        let least = now + Duration::from_millis(999);
-        prop_assert!(credential.pause_at(least).is_some());
-        prop_assert!(credential.pause_at(now + Duration::from_secs(60)).is_none());
-        let year = now + Duration::from_secs(366 * 86_400);
-        prop_assert!(credential.paused_until() <= Some(year));
+        let outcome = ReadStatus.read(Ok::<_, &Infallible>(&response));
+        prop_assert!(matches!(outcome, Outcome::QuotaExceeded(_)));
+        let now = Tick::ZERO;
+        let mut reactions = Reactions::default();
+        let key = reactions.key();
+        reactions.on(outcome, now, key, (0, 60));
+        let pause = reactions.pause_of(key).expect("a pause begins");
+        prop_assert!((1..=60).contains(&(pause.until.since(now) / 1_000_000_000)));
+        prop_assert!(pause.announced.since(now) <= 366 * 86_400_000_000_000);
     }
 }

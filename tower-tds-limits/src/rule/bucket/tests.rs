@@ -17,7 +17,11 @@ fn open(bucket: &Bucket, now: Tick) -> bool {
 
 /// Grants as many as may go at `now`.
 fn fill(bucket: &mut Bucket, now: Tick) -> usize {
-    (0..100)
+    fill_to(bucket, now, 100)
+}
+
+fn fill_to(bucket: &mut Bucket, now: Tick, most: usize) -> usize {
+    (0..most)
         .take_while(|_| {
             let open = open(bucket, now);
             if open {
@@ -86,7 +90,7 @@ fn a_burst_is_never_more_than_the_quota() {
     let mut minute = Bucket::new(Quota::per_minute(five), Burst::Auto);
     assert_eq!(fill(&mut minute, START), 5);
     let mut kept = bucket(Burst::Of(10));
-    kept.keep(Quota::per_minute(five), Burst::Of(10), START);
+    kept.keep(Quota::per_minute(five), Burst::Of(10), u64::MAX, START);
     assert_eq!(fill(&mut kept, START), 5);
 }
 
@@ -99,17 +103,6 @@ fn a_bucket_of_unknown_level_holds_the_whole_quota() {
 }
 
 #[test]
-fn an_overlap_is_three_quarters_of_the_shortest_response_time() {
-    let mut bucket = bucket(Burst::Of(0));
-    bucket.overlap(true);
-    bucket.grant(START);
-    let now = START + Duration::from_millis(20);
-    answer(&mut bucket, now, START);
-    let early = Duration::from_millis(15);
-    assert_eq!(bucket.opens_at(now), Some(now + (SPACING + TICK - early)));
-}
-
-#[test]
 fn bucket_level_survives_a_change_of_quota() {
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..10 {
@@ -117,7 +110,7 @@ fn bucket_level_survives_a_change_of_quota() {
         bucket.prove(START, START);
     }
     let ten = Quota::per_second(NonZeroU32::new(10).expect("10 is not zero"));
-    bucket.keep(ten, Burst::Of(4), START);
+    bucket.keep(ten, Burst::Of(4), u64::MAX, START);
     assert_eq!(bucket.held(START), (1, 10));
     // Ten have fallen and six must drain, at ten a second.
     let drained = START + Duration::from_micros(100_200) * 6;
@@ -285,4 +278,47 @@ fn unseen_requests_never_exceed_unproven_and_memory_is_bounded() {
         }
         assert!(bucket.unseen.len() < 200, "{}", bucket.unseen.len());
     }
+}
+
+#[test]
+fn an_automatic_burst_holds_the_requests_of_180_ms_and_nine_at_least() {
+    let ms = Duration::from_millis;
+    for (requests, per, at_once) in [
+        (5, ms(1_000), 5),
+        (12, ms(1_000), 10),
+        (50, ms(1_000), 10),
+        (56, ms(1_000), 11),
+        (1_000, ms(1_000), 181),
+        (50, ms(250), 37),
+    ] {
+        let requests = NonZeroU32::new(requests).expect("a quota is not zero");
+        let quota = Quota::new(requests, per).expect("an interval");
+        let mut bucket = Bucket::new(quota, Burst::Auto);
+        assert_eq!(fill_to(&mut bucket, START, 1_000), at_once, "{quota:?}");
+    }
+}
+
+#[test]
+fn places_bound_an_automatic_burst_and_its_probes() {
+    let fifty = Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"));
+    for (places, at_once, later) in [(11, 10, 1), (10, 10, 0), (3, 3, 0), (1, 1, 0)] {
+        let mut bucket = bucket(Burst::Auto);
+        bucket.keep(fifty, Burst::Auto, places, START);
+        assert_eq!(fill(&mut bucket, START), at_once);
+        assert_eq!(bucket.held(START).1, u64::try_from(at_once).expect("few"));
+        // Without a response, however long it takes.
+        assert_eq!(fill(&mut bucket, START + Duration::from_secs(60)), later);
+    }
+}
+
+#[test]
+fn requests_with_evidence_hold_no_places_of_an_automatic_burst() {
+    let mut bucket = bucket(Burst::Auto);
+    assert_eq!(fill(&mut bucket, START), 10);
+    let quick = START + Duration::from_millis(150);
+    answer(&mut bucket, quick, START);
+    // All ten have fallen, and none has drained.
+    assert_eq!(bucket.held(quick), (1, 10));
+    assert_eq!(bucket.held(quick + SPACING * 10), (0, 0));
+    assert_eq!(bucket.unproven, 9);
 }

@@ -1,0 +1,14 @@
+use super::*;
+use crate::limits::Limits;
+
+#[test]
+fn memory_covers_a_gateway_timeout_under_each_proof() {
+    let limits = Limits::default().lost_after(Duration::from_secs(10));
+    let intervals = limits.quotas()[0].hold() * 2;
+    let counted = |proof| {
+        let limiter = Limiter::new(limits.clone().proof(proof));
+        Shares::of(&limiter).memory() - intervals
+    };
+    assert_eq!(counted(Proof::Head), Duration::from_secs(10));
+    assert_eq!(counted(Proof::End), Duration::from_secs(11));
+}
