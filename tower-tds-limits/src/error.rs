@@ -25,8 +25,6 @@ pub enum Error<E> {
 /// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, or the
 ///   pause is too long. Try again after
 ///   [`retry_after`](Self::retry_after).
-/// - Otherwise the connect was [abandoned](crate::ConnectionLimit#abandoned-connects): its pool
-///   moved it to another task, or your program did. The request was not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitError {
     kind: Kind,
@@ -41,7 +39,6 @@ enum Kind {
     TimedOut,
     Deadline,
     Rejected,
-    Abandoned,
 }
 
 // === impl LimitError ===
@@ -65,10 +62,6 @@ impl LimitError {
     /// A call that its deadline or the response timeout ended after `waited`.
     pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::Deadline, cause, Some(waited))
-    }
-
-    pub(crate) fn abandoned() -> Self {
-        Self::new(Kind::Abandoned, WaitCause::Connection, None)
     }
 
     /// The cause of the wait.
@@ -133,7 +126,6 @@ impl fmt::Display for LimitError {
                     "rejected: the call would have to wait for {cause}; {sent}"
                 )
             }
-            (Kind::Abandoned, _) => write!(f, "connection abandoned by its pool; {sent}"),
         }
     }
 }

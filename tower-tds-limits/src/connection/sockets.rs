@@ -270,7 +270,7 @@ pub(crate) fn record_416(shared: &Shared<Connections>) -> u32 {
 
 /// A segment reaches the server after the delay of the path. A second is three times the longest
 /// stalls that were simulated (300 ms), and the next connect takes the same path.
-const LINGERS: Duration = Duration::from_secs(1);
+pub(super) const LINGERS: Duration = Duration::from_secs(1);
 
 /// Gateways that also count refused requests over a second (`HAProxy`, `http_req_rate(1s)`) lock
 /// out a client that goes on at once. Measured before this crate was written: 394 to 550 of 600

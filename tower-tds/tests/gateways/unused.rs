@@ -1,0 +1,233 @@
+//! Sockets that close without a request. HAProxy counts each as a request if it counts from the
+//! connection on: its log shows `CR`.
+//!
+//! A pool makes them: it begins a connect and takes a socket that is returned meanwhile. The socket
+//! of the connect stays unused until the pool's idle timeout, which closes all of them together.
+//!
+//! The long runs take two minutes:
+//! `cargo test --release -p tower-tds --test gateways unused -- --ignored --nocapture`
+
+use std::{net::SocketAddr, time::Duration};
+
+use http::{HeaderValue, Request, Uri, header::AUTHORIZATION};
+use http_body_util::BodyExt;
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use tds_sim::Server;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+    time::{interval, sleep},
+};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+use tower_tds::{
+    Client, Credentials, Limiter, Limits, RequestBody,
+    layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
+};
+
+use crate::{
+    gateway::{Gateway, Kind},
+    load::{self, Caller, Load},
+    program::say,
+    scenario::{Scenario, Way},
+};
+
+/// Both ways of counting.
+const BOTH: [Kind; 2] = [Kind::Haproxy, Kind::HaproxyFromConnection];
+
+/// The status of one request on a socket of its own.
+async fn status(gateway: SocketAddr) -> String {
+    let mut socket = TcpStream::connect(gateway).await.expect("it listens");
+    let request = format!("GET / HTTP/1.1\r\nHost: {gateway}\r\n\r\n");
+    socket
+        .write_all(request.as_bytes())
+        .await
+        .expect("a socket");
+    let mut status = [0; "HTTP/1.1 200".len()];
+    socket.read_exact(&mut status).await.expect("an answer");
+    String::from_utf8_lossy(&status[9..]).into_owned()
+}
+
+#[tokio::test]
+async fn haproxy_counts_a_socket_that_closes_without_a_request() {
+    for (kind, counts) in BOTH.into_iter().zip([false, true]) {
+        let Some((_service, gateway)) = kind.start().await else {
+            return;
+        };
+        // The check that it listens was such a socket as well.
+        sleep(Duration::from_secs(3)).await;
+        for _ in 0..50 {
+            let mut socket = TcpStream::connect(gateway.address())
+                .await
+                .expect("it listens");
+            socket.shutdown().await.expect("an open socket");
+            // Its end follows the count, behind a 400.
+            socket.read_to_end(&mut Vec::new()).await.expect("an end");
+        }
+        let is_refused = status(gateway.address()).await == "423";
+        assert_eq!(is_refused, counts, "{kind:?}");
+    }
+}
+
+/// A stack whose connects take longer, and whose pool closes idle sockets after `idle`.
+fn pooled(service: &Server, connects: Duration, idle: Duration) -> impl Caller + use<> {
+    let token = service.sim().token(service.client_id()).expect("a token");
+    let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
+    let limiter = Limiter::new(Limits::default());
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(slow(connects));
+    let http: legacy::Client<_, RequestBody> = legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(idle)
+        .build(connector);
+    ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter))
+        .map_request(move |mut request: Request<RequestBody>| {
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+            request
+        })
+        .service(http)
+        .map_err(|error| error.to_string())
+}
+
+/// A TCP connector whose connects take that much longer.
+fn slow(
+    connects: Duration,
+) -> impl tower::Service<
+    Uri,
+    Response = <HttpConnector as tower::Service<Uri>>::Response,
+    Error = <HttpConnector as tower::Service<Uri>>::Error,
+    Future: Send,
+> + Clone
++ Send
++ Sync {
+    service_fn(move |to: Uri| {
+        Box::pin(async move {
+            sleep(connects).await;
+            HttpConnector::new().oneshot(to).await
+        })
+    })
+}
+
+/// Makes so many calls a second for so long, and panics if one fails.
+async fn steadily(client: impl Caller, front: SocketAddr, rate: u32, lasts: Duration) -> usize {
+    let url = format!("http://{front}/v1/history/small?bytes=100");
+    let gap = Duration::from_secs(1) / rate;
+    let (mut ticks, mut calls) = (interval(gap), JoinSet::new());
+    for _ in 0..(lasts.as_millis() / gap.as_millis()) {
+        ticks.tick().await;
+        let request = Request::get(&url).body(RequestBody::default());
+        let response = client.clone().oneshot(request.expect("a request"));
+        calls.spawn(async {
+            let response = response.await.map_err(|error| error.to_string())?;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await;
+            body.map(|_| status).map_err(|error| error.to_string())
+        });
+    }
+    let calls = calls.join_all().await;
+    for call in &calls {
+        assert_eq!(call, &Ok(200));
+    }
+    calls.len()
+}
+
+/// Asserts that the gateway refused none of the calls, and returns its count of unused sockets.
+async fn none_refused(gateway: &Gateway, calls: usize, what: &str) -> usize {
+    let log = gateway.log(calls).await;
+    let unused = gateway.unused();
+    say(&format!(
+        "{what}: {} x 200, {} x 423, {unused} sockets closed without a request",
+        log.count(200),
+        log.count(423)
+    ));
+    assert_eq!((log.count(423), log.count(416)), (0, 0), "{what}");
+    unused
+}
+
+#[tokio::test]
+async fn six_quick_runs_through_haproxy_are_refused_nothing() {
+    let mut runs = JoinSet::new();
+    for kind in [BOTH; 3].concat() {
+        let scenario = Scenario {
+            gateway: kind,
+            load: Load::Small,
+            way: Way::Calm,
+            calls: 300,
+        };
+        runs.spawn(scenario.run());
+    }
+    for seen in runs.join_all().await.into_iter().flatten() {
+        seen.assert_nothing_refused();
+    }
+}
+
+/// Makes 50 calls a second, whose slow connects leave a surplus, and then 20 a second, while the
+/// idle timeout closes the surplus. Returns how many sockets closed without a request.
+async fn with_a_surplus<C: Caller>(
+    kind: Kind,
+    seconds: [u64; 2],
+    client: impl FnOnce(&Server, SocketAddr) -> C,
+) -> Option<usize> {
+    let (service, gateway) = kind.start().await?;
+    let front = gateway.address();
+    let client = client(&service, front);
+    let [many, few] = seconds.map(Duration::from_secs);
+    let before = gateway.unused();
+    let mut calls = steadily(client.clone(), front, 50, many).await;
+    calls += steadily(client, front, 20, few).await;
+    Some(none_refused(&gateway, calls, &format!("{kind:?} {seconds:?}")).await - before)
+}
+
+const CONNECTS: Duration = Duration::from_millis(300);
+
+#[tokio::test]
+async fn surplus_of_slow_connects_is_closed_without_a_refusal() {
+    let mut runs = JoinSet::new();
+    for kind in BOTH {
+        let idle = Duration::from_secs(2);
+        runs.spawn(with_a_surplus(kind, [4, 4], move |service, _| {
+            pooled(service, CONNECTS, idle)
+        }));
+    }
+    for unused in runs.join_all().await.into_iter().flatten() {
+        // Otherwise there was nothing to refuse.
+        assert!(unused > 10, "{unused}");
+    }
+}
+
+/// The assembled client, with its idle timeout of 30 s.
+fn client(service: &Server, front: SocketAddr) -> Client {
+    let credentials = Credentials::new(service.client_id(), service.client_secret());
+    Client::builder(
+        service.auth_url(),
+        &format!("http://{front}"),
+        credentials.expect("the simulator's are usable"),
+    )
+    .loopback_http()
+    .connector(slow(CONNECTS))
+    .build()
+    .expect("loopback is let through")
+}
+
+#[tokio::test]
+#[ignore = "70 s; see the head of this file"]
+async fn the_whole_client_closes_its_unused_sockets_without_a_refusal() {
+    let mut runs = JoinSet::new();
+    for kind in BOTH {
+        runs.spawn(with_a_surplus(kind, [10, 60], client));
+    }
+    runs.join_all().await;
+}
+
+#[tokio::test]
+#[ignore = "60 s; see the head of this file"]
+async fn the_whole_client_is_refused_nothing_at_twenty_calls_a_second() {
+    let mut runs = JoinSet::new();
+    for kind in BOTH {
+        runs.spawn(with_a_surplus(kind, [0, 60], load::client));
+    }
+    runs.join_all().await;
+}
