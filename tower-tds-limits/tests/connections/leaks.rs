@@ -108,7 +108,8 @@ async fn calls_that_are_cancelled_at_random_leave_no_socket_and_no_permit() {
     }
     let before = Instant::now();
     while limiter.snapshot().connections > 0 {
-        assert!(before.elapsed() < Duration::from_secs(31), "{limiter:?}");
+        // The pool's own connects leave the queue, and the last socket is closed.
+        assert!(before.elapsed() < Duration::from_secs(100), "{limiter:?}");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let snapshot = limiter.snapshot();

@@ -4,6 +4,7 @@
 
 mod abandoned;
 mod contention;
+mod cut;
 mod downloads;
 mod ends;
 mod fetched;
