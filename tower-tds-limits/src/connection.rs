@@ -28,6 +28,13 @@ use crate::{LimitError, Limiter, clock, wait::waiter::Waiter};
 /// All connectors of one limiter share its limit. A layer of a limiter that is
 /// [first in line](Limiter::first_in_line) is for token requests: its connects go first.
 ///
+/// If you build the TCP connector, set its `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most. A
+/// kernel resends an abandoned request until its connection ends: without this option for a
+/// quarter of an hour, so that all requests of a cut may arrive when it heals. Where the system has
+/// no such option, make `lost_after` longer than the cuts that you expect.
+///
+/// [`Limits::lost_after`]: crate::Limits::lost_after
+///
 /// # Examples
 /// TLS goes around it, as in `HttpsConnectorBuilder::wrap_connector` of hyper-rustls.
 ///
@@ -40,7 +47,10 @@ use crate::{LimitError, Limiter, clock, wait::waiter::Waiter};
 /// use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
 ///
 /// let limiter = Limiter::new(Limits::default());
-/// let connector = ConnectionLimitLayer::new(limiter).layer(HttpConnector::new());
+/// let mut tcp = HttpConnector::new();
+/// #[cfg(target_os = "linux")]
+/// tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after));
+/// let connector = ConnectionLimitLayer::new(limiter).layer(tcp);
 /// let client: Client<_, String> = Client::builder(TokioExecutor::new()).build(connector);
 /// # drop(client);
 /// ```

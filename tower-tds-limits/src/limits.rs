@@ -207,6 +207,9 @@ impl Limits {
     /// A request that was cancelled, timed out or reset may be on its way until then. Its permit
     /// stays live for this time and one interval of the quota. The default is 10 s; more than a day
     /// counts as a day.
+    ///
+    /// Your kernel has to keep to it: if you build the TCP connector, set its `TCP_USER_TIMEOUT` to
+    /// this value or less (see [`ConnectionLimitLayer`](crate::ConnectionLimitLayer)).
     pub fn lost_after(mut self, after: Duration) -> Self {
         self.lost_after = after.min(LONGEST_LOST);
         self
