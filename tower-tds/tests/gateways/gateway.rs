@@ -54,6 +54,10 @@ impl Kind {
     pub(crate) async fn start(self) -> Option<(Server, Gateway)> {
         let service = self.service().await;
         let gateway = Gateway::start(self, &service).await?;
+        if let Self::HaproxyFromConnection = self {
+            // The check that it listens was a socket without a request.
+            sleep(Duration::from_secs(2)).await;
+        }
         Some((service, gateway))
     }
 

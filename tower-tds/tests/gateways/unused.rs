@@ -25,7 +25,7 @@ use tokio::{
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_tds::{
     Client, Credentials, Limiter, Limits, RequestBody,
-    layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
+    layers::limits::{self, ConnectionLimitLayer, RequestLimitLayer, Rules},
 };
 
 use crate::{
@@ -57,8 +57,6 @@ async fn haproxy_counts_a_socket_that_closes_without_a_request() {
         let Some((_service, gateway)) = kind.start().await else {
             return;
         };
-        // The check that it listens was such a socket as well.
-        sleep(Duration::from_secs(3)).await;
         for _ in 0..50 {
             let mut socket = TcpStream::connect(gateway.address())
                 .await
@@ -72,27 +70,30 @@ async fn haproxy_counts_a_socket_that_closes_without_a_request() {
     }
 }
 
-/// A stack whose connects take longer, and whose pool closes idle sockets after `idle`.
-fn pooled(service: &Server, connects: Duration, idle: Duration) -> impl Caller + use<> {
+/// A stack that sends a whole quota at once, and whose pool closes idle sockets after two seconds.
+fn pooled(service: &Server, _: SocketAddr) -> impl Caller + use<> {
     let token = service.sim().token(service.client_id()).expect("a token");
     let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
-    let limiter = Limiter::new(Limits::default());
-    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(slow(connects));
+    let limiter = Limiter::new(Limits::default().rules(Rules::window().counter()));
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(slow(CONNECTS));
     let http: legacy::Client<_, RequestBody> = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(idle)
+        .pool_idle_timeout(Duration::from_secs(2))
         .build(connector);
     ServiceBuilder::new()
+        .map_err(|error: limits::Error<legacy::Error>| match error {
+            limits::Error::Inner(error) => error.to_string(),
+            limits::Error::Limit(error) => error.to_string(),
+        })
         .layer(RequestLimitLayer::new(limiter))
         .map_request(move |mut request: Request<RequestBody>| {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
             request
         })
         .service(http)
-        .map_err(|error| error.to_string())
 }
 
-/// A TCP connector whose connects take that much longer.
+/// A TCP connector whose connects take that much longer, as with a handshake.
 fn slow(
     connects: Duration,
 ) -> impl tower::Service<
@@ -105,38 +106,48 @@ fn slow(
 + Sync {
     service_fn(move |to: Uri| {
         Box::pin(async move {
+            let socket = HttpConnector::new().oneshot(to).await;
             sleep(connects).await;
-            HttpConnector::new().oneshot(to).await
+            socket
         })
     })
 }
 
-/// Makes so many calls a second for so long, and panics if one fails.
-async fn steadily(client: impl Caller, front: SocketAddr, rate: u32, lasts: Duration) -> usize {
+/// Calls that go on, and whether each was answered.
+type Calls = JoinSet<Result<u16, String>>;
+
+fn call(calls: &mut Calls, client: &impl Caller, front: SocketAddr) {
     let url = format!("http://{front}/v1/history/small?bytes=100");
-    let gap = Duration::from_secs(1) / rate;
-    let (mut ticks, mut calls) = (interval(gap), JoinSet::new());
-    for _ in 0..(lasts.as_millis() / gap.as_millis()) {
-        ticks.tick().await;
-        let request = Request::get(&url).body(RequestBody::default());
-        let response = client.clone().oneshot(request.expect("a request"));
-        calls.spawn(async {
-            let response = response.await.map_err(|error| error.to_string())?;
-            let status = response.status().as_u16();
-            let body = response.into_body().collect().await;
-            body.map(|_| status).map_err(|error| error.to_string())
-        });
-    }
-    let calls = calls.join_all().await;
-    for call in &calls {
-        assert_eq!(call, &Ok(200));
-    }
-    calls.len()
+    let request = Request::get(url).body(RequestBody::default());
+    let response = client.clone().oneshot(request.expect("a request"));
+    calls.spawn(async {
+        let response = response.await.map_err(|error| error.to_string())?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await;
+        body.map(|_| status).map_err(|error| error.to_string())
+    });
 }
 
-/// Asserts that the gateway refused none of the calls, and returns its count of unused sockets.
-async fn none_refused(gateway: &Gateway, calls: usize, what: &str) -> usize {
-    let log = gateway.log(calls).await;
+/// Makes so many calls a second for so long.
+async fn steadily(
+    calls: &mut Calls,
+    client: &impl Caller,
+    front: SocketAddr,
+    rate: u32,
+    lasts: Duration,
+) {
+    let gap = Duration::from_secs(1) / rate;
+    let mut ticks = interval(gap);
+    for _ in 0..(lasts.as_millis() / gap.as_millis()) {
+        ticks.tick().await;
+        call(calls, client, front);
+    }
+}
+
+/// Asserts that the gateway has refused none of the calls. Returns its count of unused sockets.
+async fn none_refused(gateway: &Gateway, calls: Calls, what: &str) -> usize {
+    let calls = calls.join_all().await;
+    let log = gateway.log(calls.len()).await;
     let unused = gateway.unused();
     say(&format!(
         "{what}: {} x 200, {} x 423, {unused} sockets closed without a request",
@@ -144,10 +155,11 @@ async fn none_refused(gateway: &Gateway, calls: usize, what: &str) -> usize {
         log.count(423)
     ));
     assert_eq!((log.count(423), log.count(416)), (0, 0), "{what}");
+    assert!(calls.iter().all(|call| *call == Ok(200)), "{calls:?}");
     unused
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn six_quick_runs_through_haproxy_are_refused_nothing() {
     let mut runs = JoinSet::new();
     for kind in [BOTH; 3].concat() {
@@ -164,38 +176,53 @@ async fn six_quick_runs_through_haproxy_are_refused_nothing() {
     }
 }
 
-/// Makes 50 calls a second, whose slow connects leave a surplus, and then 20 a second, while the
-/// idle timeout closes the surplus. Returns how many sockets closed without a request.
-async fn with_a_surplus<C: Caller>(
-    kind: Kind,
-    seconds: [u64; 2],
-    client: impl FnOnce(&Server, SocketAddr) -> C,
-) -> Option<usize> {
+/// Two bursts leave a surplus of sockets: the second one is answered on those of the first while its
+/// own connects go on. Then calls go on at a steady rate, while the idle timeout closes the surplus.
+async fn surplus(kind: Kind) -> Option<usize> {
     let (service, gateway) = kind.start().await?;
     let front = gateway.address();
-    let client = client(&service, front);
-    let [many, few] = seconds.map(Duration::from_secs);
-    let before = gateway.unused();
-    let mut calls = steadily(client.clone(), front, 50, many).await;
-    calls += steadily(client, front, 20, few).await;
-    Some(none_refused(&gateway, calls, &format!("{kind:?} {seconds:?}")).await - before)
+    let client = pooled(&service, front);
+    let mut calls = Calls::new();
+    for _ in 0..2 {
+        for _ in 0..25 {
+            call(&mut calls, &client, front);
+        }
+        sleep(CONNECTS * 2 / 3).await;
+    }
+    let lasts = Duration::from_secs(5);
+    steadily(&mut calls, &client, front, 40, lasts).await;
+    Some(none_refused(&gateway, calls, &format!("a surplus at {kind:?}")).await)
 }
 
 const CONNECTS: Duration = Duration::from_millis(300);
 
 #[tokio::test]
 async fn surplus_of_slow_connects_is_closed_without_a_refusal() {
-    let mut runs = JoinSet::new();
-    for kind in BOTH {
-        let idle = Duration::from_secs(2);
-        runs.spawn(with_a_surplus(kind, [4, 4], move |service, _| {
-            pooled(service, CONNECTS, idle)
-        }));
-    }
-    for unused in runs.join_all().await.into_iter().flatten() {
+    let [one, two] = BOTH.map(surplus);
+    let (one, two) = tokio::join!(one, two);
+    for unused in [one, two].into_iter().flatten() {
         // Otherwise there was nothing to refuse.
         assert!(unused > 10, "{unused}");
     }
+}
+
+/// Makes 50 calls a second, and then 20.
+async fn steady<C: Caller>(
+    kind: Kind,
+    seconds: [u64; 2],
+    client: impl FnOnce(&Server, SocketAddr) -> C,
+) {
+    let Some((service, gateway)) = kind.start().await else {
+        return;
+    };
+    let front = gateway.address();
+    let client = client(&service, front);
+    let mut calls = Calls::new();
+    for (rate, lasts) in [50, 20].into_iter().zip(seconds) {
+        let lasts = Duration::from_secs(lasts);
+        steadily(&mut calls, &client, front, rate, lasts).await;
+    }
+    none_refused(&gateway, calls, &format!("{kind:?} {seconds:?}")).await;
 }
 
 /// The assembled client, with its idle timeout of 30 s.
@@ -217,7 +244,7 @@ fn client(service: &Server, front: SocketAddr) -> Client {
 async fn the_whole_client_closes_its_unused_sockets_without_a_refusal() {
     let mut runs = JoinSet::new();
     for kind in BOTH {
-        runs.spawn(with_a_surplus(kind, [10, 60], client));
+        runs.spawn(steady(kind, [10, 60], client));
     }
     runs.join_all().await;
 }
@@ -227,7 +254,7 @@ async fn the_whole_client_closes_its_unused_sockets_without_a_refusal() {
 async fn the_whole_client_is_refused_nothing_at_twenty_calls_a_second() {
     let mut runs = JoinSet::new();
     for kind in BOTH {
-        runs.spawn(with_a_surplus(kind, [0, 60], load::client));
+        runs.spawn(steady(kind, [0, 60], load::client));
     }
     runs.join_all().await;
 }
