@@ -108,9 +108,9 @@ async fn call_moved_to_another_task_while_connecting_goes_on() {
     let mut call = get(net_client(&net, &limiter), slow.uri()).boxed();
     let call = tokio::spawn(async move {
         timeout(SECOND, &mut call).await.expect_err("it connects");
-        call
+        Some(call)
     });
-    let call = call.await.expect("no panic");
+    let call = call.await.expect("no panic").expect("it was put there");
     let moved = tokio::spawn(call).await.expect("no panic");
     moved.expect("an answer");
     assert_eq!((slow.requests(), slow.opened_sockets()), (1, 1));
