@@ -25,7 +25,11 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     // Each socket holds a permit. For a real service, put TLS around the connector.
     let sockets = ConnectionLimitLayer::new(tds.limiter().clone());
-    let connector = sockets.layer(HttpConnector::new());
+    let mut tcp = HttpConnector::new();
+    // Otherwise the kernel resends abandoned requests when a cut of the network heals.
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(tds.limiter().limits().lost_after));
+    let connector = sockets.layer(tcp);
     let http = Http::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new().layer(tds.layer()).service(http);
 

@@ -5,23 +5,22 @@ pub(crate) mod sockets;
 
 use std::{
     error::Error,
+    fmt,
     future::{self, Future, poll_fn},
     io::{self as std_io, ErrorKind},
     iter::successors,
-    pin::{Pin, pin},
-    task::{Context, Poll, Waker, ready},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use hyper::rt::{Read, Write};
-use tokio::{
-    task,
-    time::{Instant, Sleep, sleep_until},
-};
+use tokio::time::timeout;
 use tower_layer::Layer;
 use tower_service::Service;
 
 pub use self::io::LimitedIo;
-use self::sockets::{ConnectionPermit, Connections};
+use self::sockets::ConnectionPermit;
 use crate::{
     LimitError, Limiter, clock,
     wait::{Terms, waiter::Waiter},
@@ -31,6 +30,13 @@ use crate::{
 ///
 /// All connectors of one limiter share its limit. A layer of a limiter that is
 /// [first in line](Limiter::first_in_line) is for token requests: its connects go first.
+///
+/// If you build the TCP connector, set its `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most. A
+/// kernel resends an abandoned request until its connection ends: without this option for a
+/// quarter of an hour, so that all requests of a cut may arrive when it heals. Where the system has
+/// no such option, make `lost_after` longer than the cuts that you expect.
+///
+/// [`Limits::lost_after`]: crate::Limits::lost_after
 ///
 /// # Examples
 /// TLS goes around it, as in `HttpsConnectorBuilder::wrap_connector` of hyper-rustls.
@@ -44,7 +50,10 @@ use crate::{
 /// use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
 ///
 /// let limiter = Limiter::new(Limits::default());
-/// let connector = ConnectionLimitLayer::new(limiter).layer(HttpConnector::new());
+/// let mut tcp = HttpConnector::new();
+/// #[cfg(target_os = "linux")]
+/// tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after));
+/// let connector = ConnectionLimitLayer::new(limiter).layer(tcp);
 /// let client: Client<_, String> = Client::builder(TokioExecutor::new()).build(connector);
 /// # drop(client);
 /// ```
@@ -75,16 +84,21 @@ pub struct ConnectionLimitLayer {
 /// `.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5))`. Fairness among hosts
 /// is a non-goal.
 ///
-/// # Abandoned connects
-/// If a pool finds a free connection, it moves the connect that it has begun to a separate task.
-/// Such a connect ends with an error, at its next poll. It leaves the queue, or is dropped while it
-/// connects, because no request waits for it.
+/// # Unused sockets
+/// If a pool finds a free connection, the connect that it has begun goes on in a task, and its
+/// socket is left over. Some servers count such a socket as a request when it closes (`HAProxy`,
+/// if it tracks connections). So the close of a socket that carried no request waits for a permit
+/// like a request, in front of the queue. It needs no place in flight, so a batch of idle sockets
+/// is closed at the rate of the quota.
 ///
-/// The rule: a connect is abandoned if it is polled by another tokio task *and* with another waker
-/// than at first. So a call that is shared (`futures_util::future::Shared`), joined or selected
-/// goes on. A call that your program itself moves to another task (polled once, then spawned) fails
-/// if it has no connection yet. That failure is a connect error: the request was not sent, and a
-/// retry helps.
+/// Which sockets these are: at most 31 bytes (the longest `close_notify` of TLS) were written since
+/// the client called `Connection::connected`, as hyper-util does once after the handshake. A
+/// plain request that is shorter is taken for none, which costs a permit.
+///
+/// Such a connect may be left waiting for its permit, with no request behind it. Therefore a
+/// connect waits for at most a minute, unless you set [`Limits::max_wait`](crate::Limits::max_wait).
+/// With one host and the default of [`Limits::in_flight`](crate::Limits::in_flight), a request needs
+/// that long only if the server does not close its sockets.
 ///
 /// # After a 416
 /// No connect begins for a second. For ten minutes the limit is a sixth lower, and at most as many
@@ -108,15 +122,14 @@ pub struct ConnectionLimitLayer {
 ///
 /// # Errors
 /// Errors are boxed, as pools require. The future returns a [`LimitError`] when the wait reached
-/// [`Limits::max_wait`](crate::Limits::max_wait) or the connect was abandoned, and otherwise the
-/// connector's own error.
+/// [`Limits::max_wait`](crate::Limits::max_wait), a minute by default, and otherwise the connector's
+/// own error.
 ///
 /// # Panics
 /// `call` without a `poll_ready` that was ready: "`poll_ready` must return Ready before `call`".
 ///
 /// # Examples
 /// See [`ConnectionLimitLayer`].
-#[derive(Debug)]
 pub struct ConnectionLimit<C> {
     inner: C,
     limiter: Limiter,
@@ -126,25 +139,7 @@ pub struct ConnectionLimit<C> {
 }
 
 /// One wait for a permit.
-#[derive(Debug)]
-struct Wait {
-    waiter: Waiter<Connections>,
-    origin: Option<Origin>,
-    since: Instant,
-    /// The timer of the longest wait.
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-/// Task and waker of a first poll.
-///
-/// A pool that has found a free connection spawns the connect that it has begun. Then both the task
-/// and the waker change. The task alone proves nothing, because several tasks may share a call. The
-/// waker alone proves nothing, because a task may move its futures from one combinator to another.
-#[derive(Debug)]
-struct Origin {
-    task: Option<task::Id>,
-    waker: Waker,
-}
+type Wait = Pin<Box<dyn Future<Output = Result<ConnectionPermit, LimitError>> + Send + Sync>>;
 
 /// Error of a connector, in the form that pools require.
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -188,8 +183,11 @@ where
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         ready!(self.inner.poll_ready(cx)).map_err(Into::into)?;
         if self.ready.is_none() {
-            let wait = self.wait.get_or_insert_with(|| Wait::new(&self.limiter));
-            self.ready = Some(ready!(wait.poll(cx, &self.limiter)));
+            let limiter = &self.limiter;
+            let wait = self
+                .wait
+                .get_or_insert_with(|| Box::pin(permit(limiter.clone())));
+            self.ready = Some(ready!(wait.as_mut().poll(cx)));
             self.wait = None;
         }
         Poll::Ready(Ok(()))
@@ -204,7 +202,7 @@ where
             Some(Ok(permit)) => {
                 let connecting = self.inner.call(target);
                 let connecting = async { connecting.await.map_err(Into::into) };
-                Box::pin(connect(connecting, permit))
+                Box::pin(connect(connecting, permit, self.limiter.clone()))
             }
             Some(Err(error)) => Box::pin(future::ready(Err(error.into()))),
             None => panic!("`poll_ready` must return Ready before `call`"),
@@ -223,68 +221,31 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
     }
 }
 
-// === impl Wait ===
-
-impl Wait {
-    fn new(limiter: &Limiter) -> Self {
-        let credential = &limiter.credential;
-        Self {
-            waiter: Waiter::new(&credential.connections, credential.line),
-            origin: None,
-            since: clock::now(),
-            timer: None,
-        }
-    }
-
-    /// Waits for a permit.
-    ///
-    /// # Errors
-    /// When the longest wait is over, or when the pool has abandoned the connect.
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        limiter: &Limiter,
-    ) -> Poll<Result<ConnectionPermit, LimitError>> {
-        if Origin::is_left(&mut self.origin, cx) {
-            return Poll::Ready(Err(LimitError::abandoned()));
-        }
-        let now = clock::now();
-        if let Poll::Ready(Ok(line)) = self.waiter.poll_pass(cx, now, &Terms::NONE) {
-            let permit = ConnectionPermit::new(&limiter.credential.connections, line);
-            return Poll::Ready(Ok(permit));
-        }
-        let Some(longest) = limiter.limits().max_wait else {
-            return Poll::Pending;
-        };
-        let waited = now.saturating_duration_since(self.since);
-        if waited >= longest {
-            let cause = self.waiter.wait(now).cause;
-            return Poll::Ready(Err(LimitError::timed_out(cause, waited)));
-        }
-        // A bound beyond the range of the clock counts as none.
-        if let Some(ends) = self.since.checked_add(longest) {
-            let timer = self.timer.insert(Box::pin(sleep_until(ends)));
-            let _pending = timer.as_mut().poll(cx);
-        }
-        Poll::Pending
+impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionLimit")
+            .field("inner", &self.inner)
+            .field("limiter", &self.limiter)
+            .field("ready", &self.ready)
+            .finish_non_exhaustive()
     }
 }
 
-// === impl Origin ===
-
-impl Origin {
-    /// Whether this poll comes from another task and waker than the first poll. Records the first
-    /// poll.
-    fn is_left(origin: &mut Option<Self>, cx: &Context<'_>) -> bool {
-        let task = task::try_id();
-        let first = origin.get_or_insert_with(|| Self {
-            task,
-            waker: cx.waker().clone(),
-        });
-        // A pool's executor spawns tokio tasks, so a poll outside of a task (in a `block_on`) is
-        // never an abandoned connect.
-        task.is_some() && task != first.task && !first.waker.will_wake(cx.waker())
+/// Waits for a permit.
+///
+/// # Errors
+/// When the longest wait is over.
+async fn permit(limiter: Limiter) -> Result<ConnectionPermit, LimitError> {
+    let (credential, since) = (&limiter.credential, clock::now());
+    let mut waiter = Waiter::new(&credential.connections, credential.line);
+    let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Terms::NONE));
+    let longest = limiter.limits().max_wait.unwrap_or(LONGEST_WAIT);
+    if let Ok(Ok(line)) = timeout(longest, passes).await {
+        return Ok(ConnectionPermit::new(&credential.connections, line));
     }
+    let now = clock::now();
+    let waited = now.saturating_duration_since(since);
+    Err(LimitError::timed_out(waiter.wait(now).cause, waited))
 }
 
 /// Connects with a permit, which stays with the socket.
@@ -293,20 +254,13 @@ impl Origin {
 async fn connect<T>(
     connecting: impl Future<Output = Result<T, BoxError>>,
     permit: ConnectionPermit,
+    limiter: Limiter,
 ) -> Result<LimitedIo<T>, BoxError>
 where
     T: Read + Write + Send + Unpin + 'static,
 {
-    let mut connecting = pin!(connecting);
-    let mut origin = None;
-    let connected = poll_fn(|cx| {
-        if Origin::is_left(&mut origin, cx) {
-            return Poll::Ready(Err(LimitError::abandoned().into()));
-        }
-        connecting.as_mut().poll(cx)
-    });
-    match connected.await {
-        Ok(socket) => Ok(LimitedIo::new(socket, permit)),
+    match connecting.await {
+        Ok(socket) => Ok(LimitedIo::new(socket, permit, &limiter)),
         Err(error) => {
             if is_over(&error) {
                 permit.release();
@@ -326,3 +280,6 @@ fn is_over(error: &BoxError) -> bool {
     let cause = causes.find_map(|error| error.downcast_ref::<std_io::Error>());
     cause.is_some_and(|error| error.kind() != ErrorKind::TimedOut)
 }
+
+/// Twice as long as a socket takes to close, so that a request of one host does not reach it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);

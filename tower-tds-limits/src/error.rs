@@ -28,8 +28,6 @@ pub enum Error<E> {
 /// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, or the
 ///   queue or the pause is too long. Try again after [`retry_after`](Self::retry_after).
 /// - [`is_deadline`](Self::is_deadline): one of these two, because of the call's own deadline.
-/// - Otherwise the connect was [abandoned](crate::ConnectionLimit#abandoned-connects): its pool
-///   moved it to another task, or your program did. The request was not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitError {
     kind: Kind,
@@ -49,7 +47,6 @@ enum Kind {
     Hopeless,
     /// The same, because of this many calls before it.
     Overload(usize),
-    Abandoned,
 }
 
 // === impl LimitError ===
@@ -91,10 +88,6 @@ impl LimitError {
     /// A call that its deadline ended after `waited`.
     pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::Deadline, cause, Some(waited))
-    }
-
-    pub(crate) fn abandoned() -> Self {
-        Self::new(Kind::Abandoned, WaitCause::Connection, None)
     }
 
     /// The cause of the wait.
@@ -184,7 +177,6 @@ impl fmt::Display for LimitError {
                     "rejected: the call would have to wait for {cause}; {sent}"
                 )
             }
-            (Kind::Abandoned, _) => write!(f, "connection abandoned by its pool; {sent}"),
         }
     }
 }

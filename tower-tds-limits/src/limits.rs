@@ -26,6 +26,8 @@ pub struct Limits {
     pub(crate) first: Quota,
     /// The most requests in flight at once.
     pub(crate) in_flight: NonZeroU32,
+    /// Whether it was given, and does not follow `connections`.
+    gives_in_flight: bool,
     /// The most sockets at once.
     pub(crate) connections: NonZeroU32,
     /// The ways of counting that the limiter is safe against.
@@ -141,12 +143,13 @@ pub struct Share {
 // === impl Limits ===
 
 impl Limits {
-    /// Keeps within `quota`, with 60 requests in flight and 60 connections.
+    /// Keeps within `quota`, with 60 connections and 59 requests in flight.
     pub fn new(quota: Quota) -> Self {
         Self {
             quotas: vec![quota],
             first: quota,
-            in_flight: CONNECTIONS,
+            in_flight: data_of(CONNECTIONS),
+            gives_in_flight: false,
             connections: CONNECTIONS,
             rules: Rules::default(),
             proof: Proof::default(),
@@ -169,14 +172,24 @@ impl Limits {
 
     /// Caps the requests between their grant and the end of their response bodies. Requests that
     /// are [first in line](crate::Limiter::first_in_line) are not capped.
+    ///
+    /// By default it is one less than the [connections](Self::connections), and at least one: as
+    /// many as there are sockets for data, so that with one host no request waits for a socket
+    /// after it has its permit. Give more only to a client that multiplexes (HTTP/2), in any order
+    /// with `connections`.
     pub fn in_flight(mut self, most: NonZeroU32) -> Self {
         self.in_flight = most;
+        self.gives_in_flight = true;
         self
     }
 
-    /// Caps the sockets, counted from before `connect` until they are closed.
+    /// Caps the sockets, counted from before `connect` until they are closed, and with them the
+    /// requests [in flight](Self::in_flight), unless you set those as well.
     pub fn connections(mut self, most: NonZeroU32) -> Self {
         self.connections = most;
+        if !self.gives_in_flight {
+            self.in_flight = data_of(most);
+        }
         self
     }
 
@@ -198,6 +211,9 @@ impl Limits {
     /// A request that was cancelled, timed out or reset may be on its way until then. Its permit
     /// stays live for this time and one interval of the quota. The default is 10 s; more than a day
     /// counts as a day.
+    ///
+    /// Your kernel has to keep to it: if you build the TCP connector, set its `TCP_USER_TIMEOUT` to
+    /// this value or less (see [`ConnectionLimitLayer`](crate::ConnectionLimitLayer)).
     pub fn lost_after(mut self, after: Duration) -> Self {
         self.lost_after = after.min(LONGEST_LOST);
         self
@@ -214,7 +230,8 @@ impl Limits {
     }
 
     /// Bounds each wait: of a request for the inner service's readiness and a permit, and of a
-    /// connect for its permit. By default there is no bound.
+    /// connect for its permit. By default a request's wait has no bound, and a connect waits for a
+    /// minute.
     ///
     /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) of the response
     /// future. The request was not sent, so the call can be made again.
@@ -242,11 +259,11 @@ impl Limits {
     }
 
     /// The `TCP_USER_TIMEOUT` that your connector needs: the time of
-    /// [`lost_after`](Self::lost_after). Without it, the kernel may send an abandoned request when a
+    /// [`lost_after`](Self::lost_after), a millisecond at least. Without it, the kernel may send an abandoned request when a
     /// cut of the network heals, long after the limiter has forgotten it.
     #[must_use]
     pub fn tcp_user_timeout(&self) -> Duration {
-        self.lost_after
+        self.lost_after.max(Duration::from_millis(1))
     }
 
     /// The rules for one of the quotas.
@@ -401,6 +418,11 @@ impl Share {
         let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests().get()));
         whole * u64::from(self.requests) / first
     }
+}
+
+/// The sockets that data may use: the last one is for a token request.
+fn data_of(connections: NonZeroU32) -> NonZeroU32 {
+    NonZeroU32::new(connections.get() - 1).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Contract of the transport data service, "Limits": 50 parallel requests per second, beyond which

@@ -350,6 +350,10 @@ impl Builder {
     /// HTTP/1.1. The connection limit counts the calls of the connector: each call should open one
     /// socket, within 20 s. The wait for its readiness has no timeout.
     ///
+    /// On TCP set `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most, as the client's own
+    /// connector does. Otherwise the kernel resends abandoned requests when a cut of the network
+    /// heals, and they are more than the quota.
+    ///
     /// # Examples
     /// ```
     /// # #[cfg(unix)]

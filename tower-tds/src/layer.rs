@@ -54,7 +54,10 @@ use crate::translate::{IntoError, ReadError};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::new(Limits::default());
-/// let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new()); // TLS goes above
+/// let mut tcp = HttpConnector::new();
+/// #[cfg(target_os = "linux")]
+/// tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after)); // no request of a cut arrives after it heals
+/// let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp); // TLS goes above
 /// let http = Client::builder(TokioExecutor::new()).build(connector);
 ///
 /// let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;

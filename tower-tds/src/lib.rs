@@ -99,8 +99,10 @@ pub mod layers {
     //!
     //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
     //! let limiter = Limiter::new(Limits::default());
-    //! let connector = HttpConnector::new(); // put TLS around the limited connector, not inside it
-    //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(connector);
+    //! let mut tcp = HttpConnector::new(); // put TLS around the limited connector, not inside it
+    //! #[cfg(target_os = "linux")]
+    //! tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after)); // no request of a cut arrives after it heals
+    //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     //! let http = Client::builder(TokioExecutor::new()).build(connector);
     //!
     //! let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;

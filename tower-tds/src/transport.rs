@@ -157,7 +157,8 @@ fn tcp(limiter: &Limiter) -> HttpConnector {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    // A request that was given up arrives no later than the limiter assumes.
+    // A request that was given up arrives no later than the limiter assumes. Zero would mean the
+    // system's default, which is a quarter of an hour.
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     tcp

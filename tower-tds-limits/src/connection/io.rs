@@ -5,63 +5,111 @@
 
 use std::{
     future::poll_fn,
-    io,
+    io::{self, ErrorKind},
     pin::Pin,
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{
+    runtime::Handle,
+    time::{sleep_until, timeout},
+};
 
-use super::sockets::ConnectionPermit;
+use super::sockets::{ConnectionPermit, LINGERS};
+use crate::{
+    Limiter,
+    account::{Account, Grant},
+    clock,
+    wait::{Limit as _, Line, Terms, shared::Shared, waiter::Waiter},
+};
 
 /// A socket that holds its connection permit until the server has closed.
 ///
 /// It keeps the permit through a protocol upgrade.
 ///
+/// | after this side's close | the permit returns |
+/// |---|---|
+/// | the server closes, or had closed before | then, but no earlier than a second after our close, because the server counts until it has our FIN |
+/// | the server resets | at once |
+/// | a read or write has failed otherwise, as after a cut of the network | after 30 s: no end that the kernel reports is the server's |
+/// | the server does neither | after 30 s |
+/// | the server sends 256 KiB more | a second after the socket is cut |
+///
+/// So a server that closes each connection costs a permit a second: with `connections(4)`, three
+/// calls a second. After a cut, you are for up to 30 s without the sockets that failed in it.
+///
 /// # Cancel safety
-/// Dropping it ends this side at once. A task then reads until the server has closed, for 30 s at
-/// most, and gives the permit back. A server that goes on sending is cut after 256 KiB, and the
-/// permit goes back a second later.
+/// Dropping it ends this side at once, unless it carried no request: see
+/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). A task does the rest, for a minute at
+/// most. Outside of a runtime the socket is dropped, and its permit is kept for a second.
 #[derive(Debug)]
 pub struct LimitedIo<T> {
     /// Present until the drop.
-    open: Option<(T, ConnectionPermit)>,
+    open: Option<Open<T>>,
     /// A function of `T`, so that `Drop` needs no bounds.
-    close: fn(T, ConnectionPermit),
+    close: fn(Open<T>),
+}
+
+#[derive(Debug)]
+struct Open<T> {
+    socket: T,
+    permit: ConnectionPermit,
+    account: Arc<Shared<Account>>,
+    /// Bytes written since the handshake.
+    written: AtomicUsize,
+    /// The first error of a read or write that says how the connection ended.
+    broken: Option<Broken>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    /// By the server's reset.
+    Reset,
+    /// By this side's kernel: the server may still count the connection.
+    Cut,
+}
+
+/// The close of a socket that carried no request, which some servers count as one. It was granted
+/// like a request, takes no place in flight, and is proven by its drop.
+#[derive(Debug)]
+struct CountedClose {
+    account: Arc<Shared<Account>>,
+    grant: Grant,
 }
 
 // === impl LimitedIo ===
 
 impl<T> LimitedIo<T> {
-    pub(super) fn new(socket: T, permit: ConnectionPermit) -> Self
+    pub(super) fn new(socket: T, permit: ConnectionPermit, limiter: &Limiter) -> Self
     where
         T: Read + Write + Send + Unpin + 'static,
     {
-        let open = Some((socket, permit));
-        Self { open, close }
-    }
-
-    fn with<R>(
-        mut self: Pin<&mut Self>,
-        poll: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<R>>,
-    ) -> Poll<io::Result<R>>
-    where
-        T: Unpin,
-    {
-        match &mut self.open {
-            Some((socket, _)) => poll(Pin::new(socket)),
-            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        Self {
+            open: Some(Open {
+                socket,
+                permit,
+                account: Arc::clone(&limiter.credential.account),
+                written: AtomicUsize::new(0),
+                broken: None,
+            }),
+            close,
         }
     }
 
-    /// Whether the socket may still be written to.
-    fn check(&self) -> io::Result<()> {
-        self.open
-            .as_ref()
-            .map_or(Ok(()), |(_, permit)| permit.check())
+    fn open(&mut self) -> io::Result<&mut Open<T>> {
+        let open = self.open.as_mut();
+        open.ok_or_else(|| ErrorKind::NotConnected.into())
+    }
+
+    fn socket(&self) -> Option<&T> {
+        self.open.as_ref().map(|open| &open.socket)
     }
 }
 
@@ -71,99 +119,213 @@ impl<T: Read + Unpin> Read for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = self.as_mut().with(|socket| socket.poll_read(cx, buf));
-        let Some((_, permit)) = self.open.as_mut().filter(|_| read.is_pending()) else {
-            return read;
-        };
-        permit.poll_over(cx).map(Err)
+        let open = self.open()?;
+        let read = open.poll(|socket| socket.poll_read(cx, buf));
+        if read.is_pending() {
+            return open.permit.poll_over(cx).map(Err);
+        }
+        read
     }
 }
 
 impl<T: Write + Unpin> Write for LimitedIo<T> {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
-        self.with(|socket| socket.poll_write(cx, buf))
+        self.open()?.write(|socket| socket.poll_write(cx, buf))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_flush(cx))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.open()?.poll(|socket| socket.poll_flush(cx))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_shutdown(cx))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Its error says nothing about the server: after a reset it is `NotConnected`.
+        Pin::new(&mut self.open()?.socket).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        let socket = self.open.as_ref().map(|(socket, _)| socket);
-        socket.is_some_and(Write::is_write_vectored)
+        self.socket().is_some_and(Write::is_write_vectored)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
-        self.with(|socket| socket.poll_write_vectored(cx, bufs))
+        self.open()?
+            .write(|socket| socket.poll_write_vectored(cx, bufs))
     }
 }
 
 impl<T: Connection> Connection for LimitedIo<T> {
+    /// hyper-util calls it once, after the handshake of a TLS layer above.
     fn connected(&self) -> Connected {
-        let socket = self.open.as_ref().map(|(socket, _)| socket);
-        socket.map_or_else(Connected::new, Connection::connected)
+        if let Some(open) = &self.open {
+            // Relaxed: writes need `&mut self`, so they are ordered with this by themselves.
+            open.written.store(0, Ordering::Relaxed);
+        }
+        self.socket()
+            .map_or_else(Connected::new, Connection::connected)
     }
 }
 
 impl<T> Drop for LimitedIo<T> {
     fn drop(&mut self) {
-        if let Some((socket, permit)) = self.open.take() {
-            (self.close)(socket, permit);
+        if let Some(open) = self.open.take() {
+            (self.close)(open);
         }
     }
 }
 
-/// Closes a socket in a task. Outside of a runtime the socket is dropped, and its permit is kept
-/// for a second.
-fn close<T>(mut socket: T, permit: ConnectionPermit)
+// === impl Open ===
+
+impl<T: Unpin> Open<T> {
+    /// Polls the socket, and records how its connection was broken.
+    fn poll<R>(
+        &mut self,
+        poll: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        let done = poll(Pin::new(&mut self.socket));
+        if let (Poll::Ready(Err(error)), None) = (&done, self.broken) {
+            self.broken = match error.kind() {
+                ErrorKind::ConnectionReset => Some(Broken::Reset),
+                // After this side's own end, or after a reset that the next read shows.
+                ErrorKind::BrokenPipe => None,
+                _ => Some(Broken::Cut),
+            };
+        }
+        done
+    }
+
+    fn write(
+        &mut self,
+        poll: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.permit.check()?;
+        let wrote = self.poll(poll);
+        if let Poll::Ready(Ok(bytes)) = &wrote {
+            let written = self.written.get_mut();
+            *written = written.saturating_add(*bytes);
+        }
+        wrote
+    }
+}
+
+impl<T: Read + Write + Unpin> Open<T> {
+    async fn close(mut self, is_unused: bool) {
+        let mut counted = None;
+        if is_unused {
+            counted = Some(self.counted().await);
+        }
+        let ended = clock::now();
+        let is_over = timeout(LONGEST_CLOSE, self.is_over()).await;
+        let Self {
+            socket,
+            permit,
+            broken,
+            ..
+        } = self;
+        drop(socket);
+        if broken != Some(Broken::Cut) {
+            counted = None;
+        }
+        let returns_at = match (broken, is_over) {
+            (Some(Broken::Cut), _) => ended + LONGEST_CLOSE,
+            (Some(Broken::Reset), _) | (None, Err(_)) => ended,
+            (None, Ok(true)) => ended + LINGERS,
+            // A server that is still sending receives a reset (RFC 1122, section 4.2.2.13). No
+            // event shows when, so the permit is kept for a second.
+            (None, Ok(false)) => clock::now() + LINGERS,
+        };
+        sleep_until(returns_at).await;
+        permit.release();
+        drop(counted);
+    }
+
+    /// Waits until the close may be counted as a request: until there is a permit for it. It waits
+    /// no longer than 30 s, or until the server acts first or a share ends, and records the close
+    /// in any case.
+    async fn counted(&mut self) -> CountedClose {
+        let account = Arc::clone(&self.account);
+        let mut waiter = Waiter::new(&account, Line::Front);
+        let passes = poll_fn(|cx| {
+            if self.poll_read(cx).is_ready() || self.permit.poll_over(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            let passes = waiter.poll_pass(cx, clock::now(), &Terms::NONE);
+            passes.map(Result::ok)
+        });
+        match timeout(LONGEST_CLOSE, passes).await {
+            Ok(Some(grant)) => CountedClose::new(&account, grant),
+            Ok(None) | Err(_) => CountedClose::at_once(&account),
+        }
+    }
+
+    /// Ends this side, then reads until the server has ended its own or the connection is broken.
+    /// Returns false if the server goes on sending.
+    async fn is_over(&mut self) -> bool {
+        // An error means that this side had ended before, or the read below returns it again.
+        let socket = &mut self.socket;
+        let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
+        let mut left = ON_ITS_WAY;
+        loop {
+            match poll_fn(|cx| self.poll_read(cx)).await {
+                0 => return true,
+                came if came > left => return false,
+                came => left -= came,
+            }
+        }
+    }
+
+    /// Reads, and returns the number of bytes: zero after the end and after an error.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        let mut scratch = [0; 4096];
+        let mut read = ReadBuf::new(&mut scratch);
+        let end = ready!(self.poll(|socket| socket.poll_read(cx, read.unfilled())));
+        Poll::Ready(end.map_or(0, |()| read.filled().len()))
+    }
+}
+
+// === impl CountedClose ===
+
+impl CountedClose {
+    /// Takes over a grant, and frees its place in flight.
+    fn new(account: &Arc<Shared<Account>>, grant: Grant) -> Self {
+        account.update(Account::end);
+        Self {
+            account: Arc::clone(account),
+            grant,
+        }
+    }
+
+    /// Records a close that does not wait for its permit.
+    fn at_once(account: &Arc<Shared<Account>>) -> Self {
+        let grant = account.update_now(|account, now| account.admit(Line::Front, now));
+        Self::new(account, grant)
+    }
+}
+
+impl Drop for CountedClose {
+    fn drop(&mut self) {
+        let grant = self.grant;
+        self.account
+            .update_now(|account, now| account.prove_close(now, grant));
+    }
+}
+
+/// Closes a socket in a task, if there is a runtime.
+fn close<T>(mut open: Open<T>)
 where
     T: Read + Write + Send + Unpin + 'static,
 {
-    let Ok(runtime) = Handle::try_current() else {
-        return;
-    };
-    drop(runtime.spawn(async move {
-        let closed = timeout(LONGEST_CLOSE, is_closed(&mut socket)).await;
-        drop(socket);
-        // A server that is still sending receives a reset (RFC 1122, section 4.2.2.13). No event
-        // shows when, so the permit is kept for a second.
-        if closed != Ok(false) {
-            permit.release();
-        }
-    }));
-}
-
-/// Ends this side, then reads until the server has ended its own. Returns false if the server
-/// goes on sending.
-async fn is_closed<T: Read + Write + Unpin>(socket: &mut T) -> bool {
-    // An error means that this side had ended before, or the read below returns it again.
-    let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
-    let mut scratch = [0; 4096];
-    let mut left = ON_ITS_WAY;
-    loop {
-        let mut read = ReadBuf::new(&mut scratch);
-        // An error is the server's reset.
-        let end = poll_fn(|cx| Pin::new(&mut *socket).poll_read(cx, read.unfilled())).await;
-        match read.filled().len() {
-            0 => return true,
-            _ if end.is_err() => return true,
-            came if came > left => return false,
-            came => left -= came,
-        }
+    let is_unused = *open.written.get_mut() <= LONGEST_NOTIFY;
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn(open.close(is_unused))),
+        Err(_) if is_unused => drop(CountedClose::at_once(&open.account)),
+        Err(_) => {}
     }
 }
 
@@ -174,3 +336,10 @@ const LONGEST_CLOSE: Duration = Duration::from_secs(30);
 /// Bytes that may still be on their way: a tenth of a second at 20 Mbit/s. A server that sends more
 /// is continuing a download.
 const ON_ITS_WAY: usize = 256 * 1024;
+
+/// The bytes of a TLS `close_notify`: a record's head (5), a nonce of TLS 1.2 (8), the alert (2),
+/// a tag (16): RFC 5246, section 6.2, and RFC 5288, section 3. TLS 1.3 writes 24.
+const LONGEST_NOTIFY: usize = 31;
+
+#[cfg(test)]
+mod tests;

@@ -247,7 +247,7 @@ impl Drop for ConnectionPermit {
 
 /// A segment reaches the server after the delay of the path. A second is three times the longest
 /// stalls that were simulated (300 ms), and the next connect takes the same path.
-const LINGERS: Duration = Duration::from_secs(1);
+pub(super) const LINGERS: Duration = Duration::from_secs(1);
 
 const OVER: &str = "closed at the end of its share of the fleet's limits";
 

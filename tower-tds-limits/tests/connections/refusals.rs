@@ -6,10 +6,10 @@ use http::Request;
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt};
-use tower_tds_limits::RequestLimitLayer;
+use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer, Rules};
 
 use crate::{
-    get, limiter,
+    count, get,
     net::{Net, net_client},
 };
 
@@ -18,7 +18,11 @@ async fn sockets_wait_a_second_and_then_for_the_lowered_limit() {
     let net = Net::of(["a"]);
     let a = net.server("a");
     // Four for data.
-    let limiter = limiter(4);
+    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
+    let limits = limits
+        .connections(count(5))
+        .max_wait(Duration::from_secs(3_600));
+    let limiter = Limiter::new(limits);
     let client = net_client(&net, &limiter);
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()))

@@ -110,10 +110,14 @@ async fn a_close_notify_is_not_the_end_of_the_connection() {
 async fn tcp_user_timeout_equals_lost_after() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let url = format!("http://{address}").parse().expect("an address");
-    let after = Duration::from_secs(7);
-    let limiter = Limiter::new(Limits::default().lost_after(after));
-    let socket = tcp(&limiter).oneshot(url).await.expect("a connection");
-    let timeout = rustix::net::sockopt::tcp_user_timeout(socket.into_inner());
-    assert_eq!(timeout.expect("an option"), 7_000);
+    let url: Uri = format!("http://{address}").parse().expect("an address");
+    // Zero is the system's default, and the limits accept it.
+    for (after, millis) in [(7_000, 7_000), (1, 1), (0, 1), (u64::MAX, 86_400_000)] {
+        let limits = Limits::default().lost_after(Duration::from_millis(after));
+        let limiter = Limiter::new(limits);
+        let socket = tcp(&limiter).oneshot(url.clone()).await;
+        let socket = socket.expect("a connection").into_inner();
+        let timeout = rustix::net::sockopt::tcp_user_timeout(socket);
+        assert_eq!(timeout.expect("an option"), millis);
+    }
 }

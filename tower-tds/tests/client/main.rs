@@ -13,6 +13,7 @@ mod compile_errors;
 mod compression;
 mod connections;
 mod deadline;
+mod deaths;
 mod error_texts;
 mod fairness;
 mod first_run;

@@ -19,6 +19,9 @@ pub(crate) enum Kind {
         burst: u32,
     },
     Haproxy,
+    /// The same, which begins to count at the connection. A socket that closes without a request
+    /// then counts as one.
+    HaproxyFromConnection,
     /// None: the simulated service itself.
     Simulator(Rule),
 }
@@ -51,6 +54,10 @@ impl Kind {
     pub(crate) async fn start(self) -> Option<(Server, Gateway)> {
         let service = self.service().await;
         let gateway = Gateway::start(self, &service).await?;
+        if let Self::HaproxyFromConnection = self {
+            // The check that it listens was a socket without a request.
+            sleep(Duration::from_secs(2)).await;
+        }
         Some((service, gateway))
     }
 
@@ -83,12 +90,16 @@ impl Gateway {
                     nginx::command(path, folder, address, behind, burst)
                 }),
             ),
-            Kind::Haproxy => (
+            Kind::Haproxy | Kind::HaproxyFromConnection => (
                 "haproxy",
                 "stdout",
                 haproxy::read,
                 Box::new(move |path, folder, address| {
-                    haproxy::command(path, folder, address, behind)
+                    let tracks = match kind {
+                        Kind::HaproxyFromConnection => "tcp-request connection",
+                        _ => "http-request",
+                    };
+                    haproxy::command(path, folder, address, behind, tracks)
                 }),
             ),
             Kind::Simulator(_) => {
@@ -124,6 +135,18 @@ impl Gateway {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many sockets closed without a request, as `HAProxy` logs them.
+    pub(crate) fn unused(&self) -> usize {
+        match &self.records {
+            Records::Program { program, file, .. } => program
+                .text(file)
+                .lines()
+                .filter(|line| line.ends_with(" CR"))
+                .count(),
+            Records::Ledger(_) => 0,
+        }
     }
 
     /// The log of the gateway, once it has the expected length or stops growing.

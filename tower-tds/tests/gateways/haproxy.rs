@@ -22,12 +22,14 @@ pub(crate) fn read(line: &str) -> Option<Line> {
     (words.next() != Some(STRANGER)).then_some(line)
 }
 
-/// Its command in `folder`, with its configuration written there.
+/// Its command in `folder`, with its configuration written there. It counts from the rule set
+/// `tracks`.
 pub(crate) fn command(
     program: &str,
     folder: &Path,
     address: SocketAddr,
     service: SocketAddr,
+    tracks: &str,
 ) -> Command {
     // HAProxy's own times begin with the connection or the first byte; the variable is the time of
     // the count. Without `http-no-delay` HAProxy makes the kernel wait 200 ms for full segments. On
@@ -41,7 +43,6 @@ pub(crate) fn command(
 defaults
     mode http
     log global
-    option dontlognull
     option http-no-delay
     timeout connect 5s
     timeout client 60s
@@ -52,11 +53,11 @@ backend connections
     stick-table type ip size 1k expire 1m store conn_cur
 frontend gateway
     bind {address}
-    log-format '%ST %[var(txn.at)] %Ta %fc %[var(txn.whose)]'
+    log-format '%ST %[var(txn.at)] %Ta %fc %[var(txn.whose)] %ts'
     tcp-request connection track-sc1 src table connections
+    {tracks} track-sc0 src table requests
     http-request set-var(txn.at) date(0,ms)
     http-request set-var(txn.whose) req.hdr(user-agent)
-    http-request track-sc0 src table requests
     http-request deny status 423 content-type text/plain string locked if {{ sc_http_req_rate(0) gt 50 }}
     http-request deny status 416 content-type text/plain string full if {{ sc_conn_cur(1) gt 60 }}
     default_backend service

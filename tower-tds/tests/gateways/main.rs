@@ -31,6 +31,7 @@ mod nginx;
 mod program;
 mod scenario;
 mod stranger;
+mod unused;
 
 use self::{
     gateway::Kind,

@@ -104,7 +104,7 @@ impl Seen {
         // none.
         let by_evidence = match self.scenario.gateway {
             Kind::Simulator(Rule::LeakyBucket { burst }) | Kind::Nginx { burst } => burst < 49,
-            Kind::Simulator(_) | Kind::Haproxy => false,
+            Kind::Simulator(_) | Kind::Haproxy | Kind::HaproxyFromConnection => false,
         };
         let few = if by_evidence {
             self.scenario.calls as usize / 25

@@ -103,9 +103,9 @@ impl Mix {
             |every: u64, of: u64| usize::try_from(seed / every % of).expect("a small number");
         let delay = Duration::from_millis([0, 20, 100, 300][rng.usize(..4)]);
         let (window, counter) = (Rules::window(), Rules::window().counter());
-        let rules = [window, counter, counter.bucket(Burst::Of(9))][turn(3, 3)];
+        let rules = [window, counter, counter.bucket(NINE)][turn(3, 3)];
         // A bucket of ten is full only if more than ten can be in flight.
-        let sockets = rng.u32(4..16) + rules.bucket.map_or(0, |_| AT_ONCE);
+        let sockets = rng.u32(4..16) + if has_bucket(rules) { AT_ONCE } else { 0 };
         let begins = runs.mul_f64(0.2 + 0.2 * rng.f64());
         let cut = (turn(1, 2) == 1).then_some((begins, cut));
         let times_out = cut
@@ -153,11 +153,11 @@ impl Mix {
         };
         let interval = audit::fullest_interval(counted, per) as f64;
         let mut levels = vec![level("window", interval, requests)];
-        if self.rules.counter {
+        if self.rules != Rules::window() {
             let counter = audit::fullest_counter(counted, per);
             levels.push(level("counter", counter, requests));
         }
-        if self.rules.bucket.is_some() {
+        if has_bucket(self.rules) {
             let bucket = audit::fullest_bucket(counted, requests, per);
             levels.push(level("bucket", bucket, AT_ONCE));
         }
@@ -168,6 +168,10 @@ impl Mix {
         ));
         levels
     }
+}
+
+fn has_bucket(rules: Rules) -> bool {
+    rules == rules.bucket(NINE)
 }
 
 // === impl Level ===
@@ -206,7 +210,7 @@ fn each_rule_that_a_mix_claims_is_audited() {
     mix.rules = mix.rules.counter();
     assert_eq!(over(&mix, &bucket, &[]), [""; 0]);
     assert_eq!(over(&mix, &counter, &[]), ["counter"]);
-    mix.rules = mix.rules.bucket(Burst::Of(9));
+    mix.rules = mix.rules.bucket(NINE);
     assert_eq!(over(&mix, &calm, &[]), [""; 0]);
     assert_eq!(over(&mix, &bucket, &[]), ["bucket"]);
     assert_eq!(over(&mix, &all, &[]), ["window", "counter", "bucket"]);
@@ -214,6 +218,9 @@ fn each_rule_that_a_mix_claims_is_audited() {
     assert_eq!(over(&mix, &calm, &open[..4]), [""; 0]);
     assert_eq!(over(&mix, &calm, &open), ["sockets"]);
 }
+
+/// The burst of a bucket that takes ten at once.
+const NINE: Burst = Burst::Of(9);
 
 /// A bucket with a burst of nine.
 const AT_ONCE: u32 = 10;

@@ -100,7 +100,7 @@ fn hostile() -> impl Strategy<Value = HeaderValue> {
 /// A limit around another one, which did not let the request through.
 #[test]
 fn rejection_by_an_inner_limit_is_unsent() {
-    let error = crate::LimitError::abandoned();
+    let error = crate::LimitError::timed_out(crate::WaitCause::Connection, Duration::ZERO);
     let error = crate::Error::<Infallible>::Limit(error);
     assert_eq!(
         ReadStatus.read(Err::<&Response<()>, _>(&error)),

@@ -13,11 +13,11 @@ use super::{limiter, probe::Probe};
 /// Sockets are closed in the background.
 async fn all_permits_back(limiter: &Limiter) {
     while limiter.snapshot().connections > 0 {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn readied_connector_is_called_and_its_clone_is_unready() {
     let limiter = limiter(1);
     let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());

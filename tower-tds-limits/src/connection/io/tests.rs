@@ -1,0 +1,269 @@
+use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
+
+use tokio::time::{Instant, advance, sleep};
+use tokio_test::task;
+
+use super::*;
+use crate::{Limits, Quota, Rules};
+
+/// What a socket does at its next read: an error, its end, or nothing yet.
+type Step = Option<Result<(), ErrorKind>>;
+
+/// A socket with a script. After its script it is at its end.
+#[derive(Debug)]
+struct Scripted {
+    reads: VecDeque<Step>,
+    write: Result<usize, ErrorKind>,
+    shutdown: Result<(), ErrorKind>,
+}
+
+impl Read for Scripted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.reads.pop_front() {
+            Some(None) => Poll::Pending,
+            Some(Some(read)) => Poll::Ready(read.map_err(Into::into)),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Write for Scripted {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.write.map_err(Into::into))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shutdown.map_err(Into::into))
+    }
+}
+
+impl Connection for Scripted {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+/// Where the error shows.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// While the client reads.
+    Read,
+    /// While the client writes.
+    Write,
+    /// Only after the client has dropped the socket.
+    Close,
+    /// There as well, and the close of this side fails too.
+    ShutDown,
+}
+
+fn limiter() -> Limiter {
+    let quota = Quota::per_second(NonZeroU32::MIN.saturating_add(49));
+    Limiter::new(Limits::new(quota).rules(Rules::window()))
+}
+
+fn open(limiter: &Limiter, socket: Scripted) -> LimitedIo<Scripted> {
+    let connections = &limiter.credential.connections;
+    let line = connections.update_now(|connections, now| connections.admit(Line::Back, now));
+    LimitedIo::new(socket, ConnectionPermit::new(connections, line), limiter)
+}
+
+/// Breaks a socket that has carried a request, and returns the seconds until its permit is back.
+async fn permit_is_back_after(kind: ErrorKind, place: Place) -> u64 {
+    let limiter = limiter();
+    let error = || Some(Err(kind));
+    let mut socket = Scripted {
+        reads: VecDeque::new(),
+        write: Ok(1_000),
+        shutdown: Ok(()),
+    };
+    match place {
+        Place::Read | Place::Close => socket.reads.push_back(error()),
+        Place::Write => socket.write = Err(kind),
+        Place::ShutDown => {
+            socket.shutdown = Err(ErrorKind::NotConnected);
+            socket.reads.push_back(error());
+        }
+    }
+    let mut io = open(&limiter, socket);
+    let mut poll = task::spawn(());
+    poll.enter(|cx, _| {
+        let mut buf = [0; 8];
+        let mut buf = ReadBuf::new(&mut buf);
+        if let Place::Read = place {
+            assert!(Pin::new(&mut io).poll_read(cx, buf.unfilled()).is_ready());
+        }
+        assert!(Pin::new(&mut io).poll_write(cx, b"GET").is_ready());
+    });
+    // A failed write leaves the socket unused. Only the permit of the connection matters here.
+    if let Some(open) = &mut io.open {
+        *open.written.get_mut() = 1_000;
+    }
+    let before = Instant::now();
+    drop(io);
+    while limiter.snapshot().connections > 0 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    before.elapsed().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_read_after_a_cut_is_the_end_of_the_server() {
+    let cuts = [
+        ErrorKind::TimedOut,
+        ErrorKind::HostUnreachable,
+        ErrorKind::NetworkUnreachable,
+        ErrorKind::NetworkDown,
+        ErrorKind::ConnectionAborted,
+        ErrorKind::Other,
+    ];
+    for place in [Place::Read, Place::Write, Place::Close, Place::ShutDown] {
+        for kind in cuts {
+            assert_eq!(
+                permit_is_back_after(kind, place).await,
+                30,
+                "{kind} {place:?}"
+            );
+        }
+        let reset = permit_is_back_after(ErrorKind::ConnectionReset, place).await;
+        assert_eq!(reset, 0, "{place:?}");
+        let ended = permit_is_back_after(ErrorKind::BrokenPipe, place).await;
+        assert_eq!(ended, 1, "{place:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_after_a_cut_proves_nothing() {
+    let limiter = limiter();
+    let cut = [ErrorKind::TimedOut, ErrorKind::ConnectionReset];
+    let io = open(
+        &limiter,
+        Scripted {
+            reads: cut.map(|kind| Some(Err(kind))).into(),
+            write: Ok(0),
+            shutdown: Ok(()),
+        },
+    );
+    drop(io);
+    sleep(Duration::from_secs(29)).await;
+    let snapshot = limiter.snapshot();
+    // The server may count its close until then as well.
+    assert_eq!((snapshot.connections, snapshot.live), (1, 1));
+    sleep(Duration::from_secs(3)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.connections, snapshot.live), (0, 0));
+}
+
+/// Writes so many bytes before and after the handshake, and drops the socket. Returns how many
+/// requests the limiter has counted.
+async fn counted(before: Option<usize>, after: usize) -> u64 {
+    let limiter = limiter();
+    let mut io = open(
+        &limiter,
+        Scripted {
+            reads: VecDeque::new(),
+            write: Ok(0),
+            shutdown: Ok(()),
+        },
+    );
+    let write = |io: &mut LimitedIo<Scripted>, bytes| {
+        io.open.as_mut().expect("it is open").socket.write = Ok(bytes);
+        let wrote = task::spawn(()).enter(|cx, _| Pin::new(&mut *io).poll_write(cx, &[]));
+        assert!(wrote.is_ready());
+    };
+    if let Some(bytes) = before {
+        write(&mut io, bytes);
+        let _connected = io.connected();
+    }
+    write(&mut io, after);
+    drop(io);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(limiter.snapshot().in_flight, 0);
+    limiter.snapshot().granted
+}
+
+#[tokio::test(start_paused = true)]
+async fn socket_that_carried_no_request_is_counted_when_it_closes() {
+    // A handshake, and then nothing or a `close_notify` of TLS 1.3 or 1.2.
+    for notify in [0, 24, 31] {
+        assert_eq!(counted(Some(600), notify).await, 1, "{notify}");
+        assert_eq!(counted(Some(0), notify).await, 1, "{notify}");
+        assert_eq!(counted(None, notify).await, 1, "{notify}");
+    }
+    // The shortest request over TLS 1.3, and a client that does not call `connected`.
+    assert_eq!(counted(Some(600), 49).await, 0);
+    assert_eq!(counted(None, 600).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_unused_sockets_closes_at_the_rate_of_the_quota() {
+    let limiter = limiter();
+    let idle = |reads: &[Step]| Scripted {
+        reads: reads.iter().copied().collect(),
+        write: Ok(0),
+        shutdown: Ok(()),
+    };
+    // Each waits for a permit, and then its server ends at once.
+    let sockets: Vec<_> = (0..59).map(|_| open(&limiter, idle(&[None; 1]))).collect();
+    drop(sockets);
+    sleep(Duration::from_millis(1)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.granted, snapshot.live), (50, 50));
+    // Those that wait for a permit keep that of their connection.
+    assert_eq!((snapshot.connections, snapshot.in_flight), (59, 0));
+    limiter.idle().await;
+    sleep(Duration::from_millis(1_010)).await;
+    assert_eq!(limiter.snapshot().granted, 59);
+    sleep(Duration::from_secs(3)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.connections, snapshot.live), (0, 0));
+    assert_eq!(snapshot.certificate, 50);
+}
+
+#[test]
+fn unused_socket_that_is_dropped_outside_of_a_runtime_is_counted() {
+    let limiter = limiter();
+    let io = open(
+        &limiter,
+        Scripted {
+            reads: VecDeque::new(),
+            write: Ok(0),
+            shutdown: Ok(()),
+        },
+    );
+    drop(io);
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.granted, snapshot.in_flight), (1, 0));
+    assert_eq!((snapshot.connections, snapshot.live), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_socket_closes_at_the_end_of_its_share() {
+    let limiter = limiter();
+    let (share, now) = (crate::Share::default(), Instant::now());
+    limiter.set_share(share, now + Duration::from_secs(60));
+    let io = open(
+        &limiter,
+        Scripted {
+            reads: [None].into(),
+            write: Ok(0),
+            shutdown: Ok(()),
+        },
+    );
+    drop(io);
+    // An empty share has no permit for it.
+    advance(Duration::from_secs(5)).await;
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(limiter.snapshot().granted, 0);
+    limiter.set_share(share, Instant::now());
+    sleep(Duration::from_millis(1_001)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.granted, snapshot.connections), (1, 0));
+}

@@ -1,0 +1,71 @@
+//! Tokens that die, and cold starts, over sockets on a runtime of several threads.
+//!
+//! Under one thread and a paused clock the two tasks that poll a token request take turns. Here
+//! they meet.
+
+use http::StatusCode;
+use tds_sim::{Config, Server};
+use tokio::task::JoinSet;
+use tower_tds::{Client, Credentials};
+
+/// Makes several calls at once, and returns the errors.
+async fn calls(client: &Client) -> Vec<String> {
+    let mut calls = JoinSet::new();
+    for _ in 0..CALLS {
+        let client = client.clone();
+        calls.spawn(async move {
+            match client.get("/v1/live/bus").await {
+                Ok(response) if response.status() == StatusCode::OK => None,
+                Ok(response) => Some(response.status().to_string()),
+                Err(error) => Some(format!("{error:#}")),
+            }
+        });
+    }
+    calls.join_all().await.into_iter().flatten().collect()
+}
+
+/// Cold starts one after the other, each with a death of its token. Returns the errors of all
+/// calls.
+async fn starts_and_deaths(times: u64) -> Vec<String> {
+    let mut config = Config::default();
+    // The clients have limits of their own, and one address.
+    config.rate = u32::MAX;
+    config.connections = u32::MAX;
+    let server = Server::start(config).await.expect("free ports");
+    let mut errors = Vec::new();
+    for _ in 0..times {
+        let credentials = Credentials::new(server.client_id(), server.client_secret());
+        let credentials = credentials.expect("the simulator's are usable");
+        let builder = Client::builder(server.auth_url(), server.base_url(), credentials);
+        let client = builder
+            .loopback_http()
+            .build()
+            .expect("loopback is let through");
+        errors.extend(calls(&client).await);
+        server.sim().revoke_all();
+        errors.extend(calls(&client).await);
+    }
+    let posts = server.sim().ledger().summary().token_posts;
+    if posts != 2 * times {
+        errors.push(format!(
+            "{posts} token requests for {times} starts and deaths"
+        ));
+    }
+    errors
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_dead_tokens_and_cold_starts_fail_no_call() {
+    let mut lanes = JoinSet::new();
+    for _ in 0..LANES {
+        lanes.spawn(starts_and_deaths(200 / LANES));
+    }
+    let errors: Vec<_> = lanes.join_all().await.into_iter().flatten().collect();
+    assert!(errors.is_empty(), "{} failed: {errors:#?}", errors.len());
+}
+
+/// Fewer than a bucket takes at once, the resends after the death included.
+const CALLS: u32 = 4;
+
+/// Each lane mostly waits for permits.
+const LANES: u64 = 20;
