@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut tcp = HttpConnector::new();
     // Otherwise the kernel resends abandoned requests when a cut of the network heals.
     #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(tds.limiter().limits().lost_after));
+    tcp.set_tcp_user_timeout(Some(tds.limiter().limits().tcp_user_timeout()));
     let connector = sockets.layer(tcp);
     let http = Http::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new().layer(tds.layer()).service(http);

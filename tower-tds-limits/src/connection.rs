@@ -9,18 +9,18 @@ use std::{
     future::{self, Future, poll_fn},
     io::{self as std_io, ErrorKind},
     iter::successors,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use hyper::rt::{Read, Write};
-use tokio::time::timeout;
+use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 use tower_layer::Layer;
 use tower_service::Service;
 
 pub use self::io::LimitedIo;
-use self::sockets::ConnectionPermit;
+use self::sockets::{ConnectionPermit, LINGERS};
 use crate::{
     LimitError, Limiter, clock,
     wait::{Terms, waiter::Waiter},
@@ -113,9 +113,10 @@ pub struct ConnectionLimitLayer {
 /// until `call`. A timeout of `call` does not include the wait.
 ///
 /// # Cancel safety
-/// A connect that is dropped, or that timed out, keeps its permit for one second, because the
-/// server may still accept it. So does a readied instance that is dropped. A refused connect gives
-/// its permit back at once.
+/// A connect runs in a task. If you drop it, it has a second more, because the server may have
+/// accepted it: then its socket is closed like each unused one. The permit of a connect that does not
+/// end by then, or that timed out, is kept for another second. So is that of a readied instance that
+/// is dropped. A refused connect gives its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -202,7 +203,11 @@ where
             Some(Ok(permit)) => {
                 let connecting = self.inner.call(target);
                 let connecting = async { connecting.await.map_err(Into::into) };
-                Box::pin(connect(connecting, permit, self.limiter.clone()))
+                let connected = connect(connecting, permit, self.limiter.clone());
+                match Handle::try_current() {
+                    Ok(runtime) => Box::pin(in_task(&runtime, connected)),
+                    Err(_) => Box::pin(connected),
+                }
             }
             Some(Err(error)) => Box::pin(future::ready(Err(error.into()))),
             None => panic!("`poll_ready` must return Ready before `call`"),
@@ -270,6 +275,32 @@ where
     }
 }
 
+/// Connects in a task.
+///
+/// A server may have accepted a connect that its caller drops, and then counts the close. So the
+/// connect has a second more: its socket is closed like each unused one.
+fn in_task<T: Send + 'static>(
+    runtime: &Handle,
+    connect: impl Future<Output = Result<T, BoxError>> + Send + 'static,
+) -> impl Future<Output = Result<T, BoxError>> + Send {
+    let (mut caller, connected) = oneshot::channel();
+    drop(runtime.spawn(async move {
+        let mut connect = pin!(connect);
+        let first = poll_fn(|cx| match connect.as_mut().poll(cx) {
+            Poll::Ready(connected) => Poll::Ready(Some(connected)),
+            Poll::Pending => caller.poll_closed(cx).map(|()| None),
+        });
+        let connected = match first.await {
+            Some(connected) => Ok(connected),
+            None => timeout(LINGERS, connect).await,
+        };
+        if let Ok(connected) = connected {
+            drop(caller.send(connected));
+        }
+    }));
+    async { connected.await.unwrap_or_else(|_| Err(ENDED.into())) }
+}
+
 /// Whether the error shows that there is no connection, for example because it was refused or the
 /// host is unreachable.
 ///
@@ -280,6 +311,9 @@ fn is_over(error: &BoxError) -> bool {
     let cause = causes.find_map(|error| error.downcast_ref::<std_io::Error>());
     cause.is_some_and(|error| error.kind() != ErrorKind::TimedOut)
 }
+
+/// A panic of the connector, or the end of the runtime.
+const ENDED: &str = "the task that connects has ended without a result";
 
 /// Twice as long as a socket takes to close, so that a request of one host does not reach it.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

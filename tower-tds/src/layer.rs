@@ -56,7 +56,7 @@ use crate::translate::{IntoError, ReadError};
 /// let limiter = Limiter::new(Limits::default());
 /// let mut tcp = HttpConnector::new();
 /// #[cfg(target_os = "linux")]
-/// tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after)); // no request of a cut arrives after it heals
+/// tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout())); // no request of a cut arrives after it heals
 /// let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp); // TLS goes above
 /// let http = Client::builder(TokioExecutor::new()).build(connector);
 ///

@@ -101,7 +101,7 @@ pub mod layers {
     //! let limiter = Limiter::new(Limits::default());
     //! let mut tcp = HttpConnector::new(); // put TLS around the limited connector, not inside it
     //! #[cfg(target_os = "linux")]
-    //! tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after)); // no request of a cut arrives after it heals
+    //! tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout())); // no request of a cut arrives after it heals
     //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     //! let http = Client::builder(TokioExecutor::new()).build(connector);
     //!

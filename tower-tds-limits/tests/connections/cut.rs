@@ -154,7 +154,7 @@ type Stack = RequestLimit<Client<ConnectionLimit<HttpConnector>, Empty<Bytes>>>;
 fn stack(limits: Limits) -> (Stack, Limiter) {
     let mut tcp = HttpConnector::new();
     #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(limits.lost_after));
+    tcp.set_tcp_user_timeout(Some(limits.tcp_user_timeout()));
     let limiter = Limiter::new(limits);
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     let client = Client::builder(TokioExecutor::new()).build(connector);
