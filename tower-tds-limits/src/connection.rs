@@ -279,10 +279,13 @@ where
 ///
 /// A server may have accepted a connect that its caller drops, and then counts the close. So the
 /// connect has a second more: its socket is closed like each unused one.
-fn in_task<T: Send + 'static>(
+fn in_task<T: Send + 'static, F>(
     runtime: &Handle,
-    connect: impl Future<Output = Result<T, BoxError>> + Send + 'static,
-) -> impl Future<Output = Result<T, BoxError>> + Send {
+    connect: F,
+) -> impl Future<Output = Result<T, BoxError>> + Send + use<T, F>
+where
+    F: Future<Output = Result<T, BoxError>> + Send + 'static,
+{
     let (mut caller, connected) = oneshot::channel();
     drop(runtime.spawn(async move {
         let mut connect = pin!(connect);

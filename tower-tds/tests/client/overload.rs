@@ -159,6 +159,7 @@ async fn possible(rate: f64, takes: Duration, allowed: Duration) -> u64 {
 }
 
 /// Asserts the bars, on what the server saw.
+#[expect(clippy::print_stdout, reason = "a row of a table")]
 fn judge(case: &str, possible: u64, mut outcome: Outcome, server: &Server) {
     let summary = server.sim().ledger().summary();
     let sent = summary.data_calls;

@@ -247,8 +247,8 @@ fn unused_socket_that_is_dropped_outside_of_a_runtime_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn unused_socket_closes_at_the_end_of_its_share() {
     let limiter = limiter();
-    let (share, now) = (crate::Share::default(), Instant::now());
-    limiter.set_share(share, now + Duration::from_secs(60));
+    let (share, now) = (crate::share::Share::default(), Instant::now());
+    crate::share::Shares::of(&limiter).set(share, now + Duration::from_secs(60));
     let io = open(
         &limiter,
         Scripted {
@@ -262,7 +262,7 @@ async fn unused_socket_closes_at_the_end_of_its_share() {
     advance(Duration::from_secs(5)).await;
     sleep(Duration::from_millis(1)).await;
     assert_eq!(limiter.snapshot().granted, 0);
-    limiter.set_share(share, Instant::now());
+    crate::share::Shares::of(&limiter).set(share, Instant::now());
     sleep(Duration::from_millis(1_001)).await;
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.granted, snapshot.connections), (1, 0));
