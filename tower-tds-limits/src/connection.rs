@@ -52,7 +52,7 @@ use crate::{
 /// let limiter = Limiter::new(Limits::default());
 /// let mut tcp = HttpConnector::new();
 /// #[cfg(target_os = "linux")]
-/// tcp.set_tcp_user_timeout(Some(limiter.limits().lost_after));
+/// tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
 /// let connector = ConnectionLimitLayer::new(limiter).layer(tcp);
 /// let client: Client<_, String> = Client::builder(TokioExecutor::new()).build(connector);
 /// # drop(client);
@@ -96,7 +96,7 @@ pub struct ConnectionLimitLayer {
 /// plain request that is shorter is taken for none, which costs a permit.
 ///
 /// Such a connect may be left waiting for its permit, with no request behind it. Therefore a
-/// connect waits for at most a minute, unless you set [`Limits::max_wait`](crate::Limits::max_wait).
+/// connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait).
 /// With one host and the default of [`Limits::in_flight`](crate::Limits::in_flight), a request needs
 /// that long only if the server does not close its sockets.
 ///
@@ -123,7 +123,7 @@ pub struct ConnectionLimitLayer {
 ///
 /// # Errors
 /// Errors are boxed, as pools require. The future returns a [`LimitError`] when the wait reached
-/// [`Limits::max_wait`](crate::Limits::max_wait), a minute by default, and otherwise the connector's
+/// [`Limits::max_wait`](crate::Limits::max_wait), 35 s by default, and otherwise the connector's
 /// own error.
 ///
 /// # Panics
@@ -318,5 +318,5 @@ fn is_over(error: &BoxError) -> bool {
 /// A panic of the connector, or the end of the runtime.
 const ENDED: &str = "the task that connects has ended without a result";
 
-/// Twice as long as a socket takes to close, so that a request of one host does not reach it.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Longer than a socket takes to close, so that a request of one host does not reach it.
+const LONGEST_WAIT: Duration = Duration::from_secs(35);

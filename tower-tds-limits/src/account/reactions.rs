@@ -99,8 +99,11 @@ impl Reactions {
                 self.silent_until = now.plus(SILENCE);
                 Begins::Silence
             }
-            // It answers a request that was sent before the silence.
-            Outcome::ConnectionsExceeded if now < self.connects_at => Begins::Nothing,
+            // It answers a request that was sent before the silence, so it lowers nothing.
+            Outcome::ConnectionsExceeded if now < self.connects_at => {
+                self.silent_until = now.plus(SILENCE);
+                Begins::Nothing
+            }
             Outcome::ConnectionsExceeded => {
                 self.silent_until = now.plus(SILENCE);
                 self.connects_at = self.silent_until;

@@ -31,7 +31,7 @@ async fn thousand_waiting_requests_leave_no_task_and_no_waiter() {
     }
     let before = Instant::now();
     // Each of the ten idle sockets has a task on either side, and the limit has its timer. The
-    // pool's own connects wait for a minute at most.
+    // pool's own connects wait for 35 s at most.
     while tasks() > 21 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
