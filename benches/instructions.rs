@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-window limit-detached fed full waits-60 waits-6000 classify retry retry-bare whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-http1 limit-window limit-detached fed full waits-60 waits-6000 classify retry retry-bare whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -71,6 +71,7 @@ fn main() {
             count,
         ),
         "limit" => run(limit().layer(Echo::new()), count),
+        "limit-http1" => run(limit().over_hyper_http1().layer(Echo::new()), count),
         "limit-window" => run(window().layer(Echo::new()), count),
         "limit-detached" => run(limit().detached().layer(Echo::new()), count),
         "fed" => fed(Echo::new(), count),

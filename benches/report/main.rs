@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! cargo run --release -p tds-benches --bin report
+//! cargo run --release -p tds-benches --bin report overload    # that table alone, on stdout
 //! ```
 
 #![expect(
     clippy::expect_used,
     clippy::print_stderr,
+    clippy::print_stdout,
     reason = "a report that cannot be made must not go on, and it takes a minute"
 )]
 
@@ -16,9 +18,13 @@ mod overload;
 mod plot;
 mod socket;
 
-use std::{fmt::Write, fs, path::Path, process::Command};
+use std::{env, fmt::Write, fs, path::Path, process::Command};
 
 fn main() {
+    if env::args().any(|arg| arg == "overload") {
+        println!("{}", overload_table(&overload::measure()));
+        return;
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.expect("the workspace");
     let plots = root.join("benches/plots");
@@ -89,8 +95,18 @@ fn main() {
         )
         .expect("a string");
     }
-    page.push_str(OVERLOAD);
-    for row in &overload {
+    page.push_str(&overload_table(&overload));
+    // The last part is written by hand and stays as it is.
+    let file = root.join("BENCHMARKS.md");
+    let before = fs::read_to_string(&file).expect("the page as it was");
+    let rest = before.find(REST).expect("its last part");
+    page.push_str(&before[rest..]);
+    fs::write(file, page).expect("a file");
+}
+
+fn overload_table(rows: &[overload::Row]) -> String {
+    let mut table = String::from(OVERLOAD);
+    for row in rows {
         let overload::Row {
             name,
             load,
@@ -100,7 +116,7 @@ fn main() {
         } = row;
         let share = *answered as f64 / (*sent).max(1) as f64;
         writeln!(
-            page,
+            table,
             "| {:?}, {} s, {}/s | {name} | {sent} | {refused} | {answered} | {share:.2} |",
             load.takes,
             load.deadline.as_secs(),
@@ -108,12 +124,7 @@ fn main() {
         )
         .expect("a string");
     }
-    // The last part is written by hand and stays as it is.
-    let file = root.join("BENCHMARKS.md");
-    let before = fs::read_to_string(&file).expect("the page as it was");
-    let rest = before.find(REST).expect("its last part");
-    page.push_str(&before[rest..]);
-    fs::write(file, page).expect("a file");
+    table
 }
 
 const HEAD: &str = "\
