@@ -31,7 +31,9 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     tcp.set_tcp_user_timeout(Some(tds.limiter().limits().tcp_user_timeout()));
     let connector = sockets.layer(tcp);
     let http = Http::builder(TokioExecutor::new()).build(connector);
-    let service = ServiceBuilder::new().layer(tds.layer()).service(http);
+    let service = ServiceBuilder::new()
+        .layer(tds.layer().over_hyper_http1())
+        .service(http);
 
     for name in ["bus", "metro", "rail"] {
         let target = format!("{}/v1/live/{name}", server.base_url());
