@@ -15,15 +15,15 @@ use tokio::time::Instant;
 
 use self::{
     ladder::{Crowd, Ladder, Rung},
-    reactions::{Begins, Key, Reactions, Sockets, data_sockets},
+    reactions::{Begins, Key, Outcome, Reactions, Sockets, data_sockets},
     times::ResponseTimes,
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
+    error::WaitCause,
     limits::{Limits, Proof, Quota, Rules, Share, TIMED_OUT},
-    request::feedback::Outcome,
     rule::{Rule, later},
-    wait::{Limit, Line, Opens, Outlook, WaitCause},
+    wait::{Limit, Line, Opens, Outlook},
 };
 
 /// The requests in flight, and the rules of each quota.

@@ -8,8 +8,9 @@ use crate::{
     account::ladder::Rung,
     clock,
     credential::Credential,
+    error::WaitCause,
     limits::Limits,
-    wait::{Limit as _, Line, WaitCause},
+    wait::{Limit as _, Line},
 };
 
 /// Keeps all layers and clients that share it inside one set of limits.

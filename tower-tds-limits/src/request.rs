@@ -26,7 +26,7 @@ use self::{
     permit::PermitBody,
     sent::{Complete, SentCall},
 };
-use crate::Error;
+use crate::error::Error;
 
 /// Keeps requests inside a [`Limiter`](crate::Limiter)'s limits.
 ///

@@ -11,8 +11,8 @@ mod window;
 use self::{bucket::Bucket, counter::Counter, window::Window};
 use crate::{
     clock::Tick,
+    error::WaitCause,
     limits::{Quota, Rules},
-    wait::WaitCause,
 };
 
 /// The rules for one quota.

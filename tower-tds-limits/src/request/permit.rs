@@ -10,9 +10,11 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::feedback::Outcome;
 use crate::{
-    account::{Account, Grant, Refused, reactions::Begins},
+    account::{
+        Account, Grant, Refused,
+        reactions::{Begins, Outcome},
+    },
     clock,
     credential::Credential,
     events,

@@ -23,7 +23,7 @@ use super::{
     layer::Settings,
     permit::{PermitBody, RequestPermit},
 };
-use crate::{Error, clock};
+use crate::{clock, error::Error};
 
 pin_project! {
     /// A call from its sending to its response head.
