@@ -68,7 +68,9 @@ impl<S> SentCall<S> {
             Ok(response) => response.body().is_end_stream(),
             Err(_) => true,
         };
-        let permit = this.permit.take_if(|permit| permit.read(outcome, is_whole));
+        let permit = this
+            .permit
+            .take_if(|permit| permit.record(outcome, is_whole));
         // Drops a permit that the body does not hold.
         *this.permit = None;
         Poll::Ready(match response {
@@ -104,7 +106,7 @@ impl<S> SentCall<S> {
         match this.watch {
             Some(watch) => {
                 if watch.drop_call(|| response.set(None)) {
-                    permit.unsent();
+                    permit.withdraw();
                 }
             }
             None => response.set(None),
