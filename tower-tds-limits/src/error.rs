@@ -233,8 +233,7 @@ impl fmt::Display for Rough {
 
 impl WaitCause {
     /// A short, stable name for labels and fields.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Readiness => "readiness",
             Self::Window => "window",

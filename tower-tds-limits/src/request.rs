@@ -2,7 +2,6 @@
 
 pub(crate) mod feedback;
 pub(crate) mod future;
-mod guard;
 pub(crate) mod layer;
 pub(crate) mod permit;
 mod sent;

@@ -18,10 +18,9 @@ use tower_service::Service;
 
 use super::{
     feedback::Feedback,
-    guard::Watch,
     layer::Settings,
     permit::{PermitBody, RequestPermit},
-    sent::{Complete, SentCall},
+    sent::{Complete, SentCall, Watch},
 };
 use crate::{
     account::Account,
