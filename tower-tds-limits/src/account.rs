@@ -15,15 +15,15 @@ use tokio::time::Instant;
 
 use self::{
     ladder::{Crowd, Ladder, Rung},
-    reactions::{Begins, Key, Reactions, Sockets, data_sockets},
+    reactions::{Begins, Key, Outcome, Reactions, Sockets, data_sockets},
     times::ResponseTimes,
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
+    error::WaitCause,
     limits::{Limits, Proof, Quota, Rules, Share, TIMED_OUT},
-    request::feedback::Outcome,
-    rule::{Rule, later},
-    wait::{Limit, Line, Opens, Outlook, WaitCause},
+    rule::{QuotaRules, later},
+    wait::{Limit, Line, Opens, Outlook},
 };
 
 /// The requests in flight, and the rules of each quota.
@@ -34,8 +34,8 @@ pub(crate) struct Account {
     /// The time of the last event.
     seen: Tick,
     pub(crate) in_flight: u32,
-    /// One rule for each quota.
-    rules: Vec<Rule>,
+    /// Those of each quota.
+    rules: Vec<QuotaRules>,
     times: ResponseTimes,
     ladder: Ladder,
     pub(crate) reactions: Reactions,
@@ -66,7 +66,7 @@ pub(crate) struct Grant {
 
 /// The effect of a response.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseEffect {
     pub(crate) proven: bool,
     /// The rung to which the response has returned the limiter.
     pub(crate) rung: Option<Rung>,
@@ -84,7 +84,7 @@ pub(crate) struct Refused {
 
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let rule = |quota: &Quota| Rule::new(*quota, limits.rules_of(quota, limits.rules));
+        let rule = |quota: &Quota| QuotaRules::new(*quota, limits.rules_of(quota, limits.rules));
         let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
@@ -101,7 +101,7 @@ impl Account {
             suspended: Duration::ZERO,
         };
         if limits.drained {
-            account.each(Rule::drain);
+            account.each(QuotaRules::drain);
         }
         account
     }
@@ -109,12 +109,16 @@ impl Account {
     /// Live permits of the fullest window at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
         self.advance(now);
-        self.rules.iter().map(Rule::live).max().unwrap_or_default()
+        self.rules
+            .iter()
+            .map(QuotaRules::live)
+            .max()
+            .unwrap_or_default()
     }
 
     /// The most that can have been counted in any interval of the first quota, so far.
     pub(crate) fn certificate(&self) -> u64 {
-        self.rules.first().map_or(0, Rule::most_live)
+        self.rules.first().map_or(0, QuotaRules::most_live)
     }
 
     pub(crate) fn rung(&self) -> Rung {
@@ -170,15 +174,16 @@ impl Account {
         Refused { begins, rung }
     }
 
-    /// Records a response and its proof. An accepted one may return the limiter to the highest rung.
+    /// Records a response head, which proves the request unless only the end of its body does. An accepted
+    /// one may return the limiter to the highest rung.
     #[inline]
-    pub(crate) fn answer(
+    pub(crate) fn prove_by_head(
         &mut self,
         now: Instant,
         grant: Grant,
         outcome: Outcome,
         whole: bool,
-    ) -> Answer {
+    ) -> ResponseEffect {
         let now = self.advance(now);
         let returns = outcome == Outcome::Answered && self.ladder.accept(now);
         if returns {
@@ -206,7 +211,7 @@ impl Account {
         if whole {
             self.end();
         }
-        Answer { proven, rung }
+        ResponseEffect { proven, rung }
     }
 
     /// Records the end of a response body. It proves the request, if the head did not.
@@ -233,8 +238,8 @@ impl Account {
     }
 
     /// Takes back the grant of a request that never reached the wire.
-    pub(crate) fn unsend(&mut self, grant: Grant) {
-        self.each(|rule| rule.withdraw(grant.at));
+    pub(crate) fn withdraw(&mut self, grant: Grant) {
+        self.each(|rules| rules.withdraw(grant.at));
         self.end();
     }
 
@@ -259,7 +264,7 @@ impl Account {
             return now;
         }
         self.seen = now;
-        self.each(|rule| rule.advance(now));
+        self.each(|rules| rules.advance(now));
         now
     }
 
@@ -276,16 +281,16 @@ impl Account {
         while self.next_pending_at() <= now
             && let Some(Reverse((at, grant))) = self.pending.pop()
         {
-            self.each(|rule| {
+            self.each(|rules| {
                 // The response time is unknown, so the bucket gets no evidence.
-                rule.advance(at);
-                rule.prove(at, grant.at);
+                rules.advance(at);
+                rules.prove(at, grant.at);
             });
         }
     }
 
     #[inline]
-    fn each(&mut self, event: impl FnMut(&mut Rule)) {
+    fn each(&mut self, event: impl FnMut(&mut QuotaRules)) {
         self.rules.iter_mut().for_each(event);
     }
 
@@ -312,7 +317,7 @@ impl Account {
         if closed.0 == Tick::NEVER {
             return closed;
         }
-        let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
+        let rules = self.rules.iter_mut().map(|rules| rules.opens_at(seen));
         let rules = rules.fold((Tick::ZERO, WaitCause::Window), later);
         later(rules, closed)
     }
@@ -392,10 +397,10 @@ impl Account {
     /// Records the proof that the request was counted by `now`.
     #[inline]
     fn prove(&mut self, now: Tick, grant: Grant) {
-        self.each(|rule| {
-            rule.prove(now, grant.at);
+        self.each(|rules| {
+            rules.prove(now, grant.at);
             if !grant.is_front {
-                rule.answered(now, grant.at);
+                rules.take_evidence(now, grant.at);
             }
         });
     }
@@ -404,7 +409,7 @@ impl Account {
     /// probe.
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
-        let probes = self.rules.iter().map(|rule| rule.probes_at(self.seen));
+        let probes = self.rules.iter().map(|rules| rules.probes_at(self.seen));
         let probe = probes.min().filter(|_| cause == WaitCause::Bucket);
         self.next_pending_at().min(probe.unwrap_or(Tick::NEVER))
     }
@@ -452,8 +457,8 @@ impl Limit for Account {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
-        let (bunched, live) = self.rules.first().map_or((0, 0), |rule| rule.crowd(seen));
-        self.each(|rule| rule.grant(seen));
+        let (bunched, live) = self.rules.first().map_or((0, 0), |rules| rules.crowd(seen));
+        self.each(|rules| rules.grant(seen));
         Grant {
             at: seen,
             bunched: u16::try_from(bunched).unwrap_or(u16::MAX),
@@ -491,7 +496,7 @@ impl Limit for Account {
         };
         let others = u64::try_from(ahead).unwrap_or(u64::MAX);
         let rules = self.rules.iter();
-        let estimates = rules.map(|rule| rule.opens_behind(others, mean, now));
+        let estimates = rules.map(|rules| rules.opens_behind(others, mean, now));
         let opens_at = estimates.fold(known, Tick::max);
         Some(Outlook {
             cause,

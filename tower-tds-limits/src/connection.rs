@@ -1,7 +1,6 @@
 //! The connection limit: a permit from before `connect` until the server has closed.
 
 mod io;
-pub(crate) mod sockets;
 
 use std::{
     error::Error,
@@ -20,9 +19,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 pub use self::io::LimitedIo;
-use self::sockets::{ConnectionPermit, LINGERS};
 use crate::{
-    LimitError, Limiter, clock,
+    clock,
+    error::LimitError,
+    limiter::Limiter,
+    sockets::{ConnectionPermit, LINGERS},
     wait::{Terms, waiter::Waiter},
 };
 
@@ -134,13 +135,14 @@ pub struct ConnectionLimitLayer {
 pub struct ConnectionLimit<C> {
     inner: C,
     limiter: Limiter,
-    wait: Option<Wait>,
+    wait: Option<PendingPermit>,
     /// Set from the end of a wait until `call`.
     ready: Option<Result<ConnectionPermit, LimitError>>,
 }
 
 /// One wait for a permit.
-type Wait = Pin<Box<dyn Future<Output = Result<ConnectionPermit, LimitError>> + Send + Sync>>;
+type PendingPermit =
+    Pin<Box<dyn Future<Output = Result<ConnectionPermit, LimitError>> + Send + Sync>>;
 
 /// Error of a connector, in the form that pools require.
 type BoxError = Box<dyn Error + Send + Sync>;

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use crate::{
     account::{
         Account, Grant, Refused,
-        reactions::{Key, LONGEST},
+        reactions::{Key, LONGEST, Outcome},
     },
-    connection::sockets::Connections,
+    error::{RemainingWait, WaitCause},
     limits::Limits,
-    request::feedback::Outcome,
-    wait::{Line, Refusal, WaitCause, shared::Shared},
+    sockets::Connections,
+    wait::{Line, shared::Shared},
 };
 
 /// One credential, and the limits that it shares with other credentials.
@@ -135,10 +135,10 @@ impl Drop for Credential {
 
 impl Pause {
     /// The wait for the announced end.
-    pub(crate) fn wait(&self, now: Instant) -> Refusal {
-        Refusal {
+    pub(crate) fn wait(&self, now: Instant) -> RemainingWait {
+        RemainingWait {
             cause: WaitCause::Pause,
-            wait: Some(self.announced.saturating_duration_since(now)),
+            left: Some(self.announced.saturating_duration_since(now)),
         }
     }
 

@@ -2,11 +2,6 @@
 
 use std::{error, fmt, time::Duration};
 
-use crate::{
-    WaitCause,
-    wait::{Outlook, Refusal},
-};
-
 /// An error of a limit's `Service`: its own, or the inner service's unchanged.
 ///
 /// It does not implement `std::error::Error`, so it converts into a boxed error even if the inner
@@ -49,6 +44,43 @@ enum Kind {
     Overload(usize),
 }
 
+/// The cause of a call's wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum WaitCause {
+    /// The readiness of the inner service, such as a token.
+    Readiness,
+    /// A permit of a quota, all of whose permits are live.
+    Window,
+    /// Room in a sliding-window counter.
+    Counter,
+    /// Room in a leaky bucket.
+    Bucket,
+    /// A place in flight: [`Limits::in_flight`](crate::Limits::in_flight).
+    InFlight,
+    /// The end of the silence after a 423 or a 416.
+    Silence,
+    /// The end of this credential's pause after a 429.
+    Pause,
+    /// A socket: [`Limits::connections`](crate::Limits::connections), or a connection of the
+    /// client.
+    Connection,
+    /// The response head, after the request was sent.
+    Response,
+    /// A [`Share`](crate::share::Share) of the limits: the last one is empty, or it has ended.
+    Share,
+    /// A [`Share`](crate::share::Share), which the store cannot give because of this fault.
+    Store(&'static str),
+}
+
+/// The cause of a wait, and how much of it is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RemainingWait {
+    pub(crate) cause: WaitCause,
+    /// How long until the limit opens, if that is known.
+    pub(crate) left: Option<Duration>,
+}
+
 // === impl LimitError ===
 
 impl LimitError {
@@ -56,10 +88,9 @@ impl LimitError {
         Self { kind, cause, time }
     }
 
-    /// A call that was rejected without a wait; `wait` is the time until the limit opens, if it is
-    /// known.
-    pub(crate) fn rejected(Refusal { cause, wait }: Refusal) -> Self {
-        Self::new(Kind::Rejected, cause, wait.map(round_up))
+    /// A call that was rejected without a wait.
+    pub(crate) fn rejected(RemainingWait { cause, left }: RemainingWait) -> Self {
+        Self::new(Kind::Rejected, cause, left.map(round_up))
     }
 
     /// A wait that reached its bound after `waited`.
@@ -68,15 +99,12 @@ impl LimitError {
     }
 
     /// A call that would have to wait for too long to be answered within its deadline.
-    pub(crate) fn hopeless(Refusal { cause, wait }: Refusal) -> Self {
-        Self::new(Kind::Hopeless, cause, wait.map(round_up))
+    pub(crate) fn hopeless(RemainingWait { cause, left }: RemainingWait) -> Self {
+        Self::new(Kind::Hopeless, cause, left.map(round_up))
     }
 
-    /// The same, behind a queue.
-    pub(crate) fn overload(outlook: Outlook) -> Self {
-        let Outlook {
-            cause, ahead, wait, ..
-        } = outlook;
+    /// The same, behind a queue of `ahead` calls.
+    pub(crate) fn overload(cause: WaitCause, ahead: usize, wait: Duration) -> Self {
         Self::new(Kind::Overload(ahead), cause, Some(round_up(wait)))
     }
 
@@ -198,6 +226,43 @@ impl fmt::Display for Rough {
             seconds @ ..172_800 => write!(f, "{} h", seconds / 3_600),
             seconds => write!(f, "{} days", seconds / 86_400),
         }
+    }
+}
+
+// === impl WaitCause ===
+
+impl WaitCause {
+    /// A short, stable name for labels and fields.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Readiness => "readiness",
+            Self::Window => "window",
+            Self::Counter => "counter",
+            Self::Bucket => "bucket",
+            Self::InFlight => "in_flight",
+            Self::Silence => "silence",
+            Self::Pause => "pause",
+            Self::Connection => "connection",
+            Self::Response => "response",
+            Self::Share => "share",
+            Self::Store(_) => "store",
+        }
+    }
+}
+
+impl fmt::Display for WaitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Store(fault) => return write!(f, "a share of the fleet's limits: {fault}"),
+            Self::Share => "a share of the fleet's limits",
+            Self::Readiness => "the inner service, such as a token",
+            Self::Window | Self::Counter | Self::Bucket => "the rate limit",
+            Self::InFlight => "another response body to end",
+            Self::Silence => "the end of the silence after a refusal",
+            Self::Pause => "the end of the pause after a 429",
+            Self::Connection => "a connection",
+            Self::Response => "a response",
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::{Rung, WaitCause};
+use crate::{account::ladder::Rung, error::WaitCause};
 
 /// The field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
 const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";

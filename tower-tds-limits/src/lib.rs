@@ -98,21 +98,21 @@ mod limits;
 mod request;
 mod rule;
 pub mod share;
+mod sockets;
 mod wait;
 
 pub use self::{
-    account::ladder::Rung,
+    account::{ladder::Rung, reactions::Outcome},
     connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
-    error::{Error, LimitError},
+    error::{Error, LimitError, WaitCause},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},
     request::{
         RequestLimit,
-        feedback::{Feedback, Outcome, ReadResponse, ReadStatus},
+        feedback::{Feedback, ReadResponse, ReadStatus},
         layer::{Detached, RequestLimitLayer},
         permit::PermitBody,
     },
-    wait::WaitCause,
 };
 
 /// The future of this crate's services.

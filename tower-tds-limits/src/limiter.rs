@@ -8,8 +8,9 @@ use crate::{
     account::ladder::Rung,
     clock,
     credential::Credential,
+    error::WaitCause,
     limits::Limits,
-    wait::{Limit as _, Line, WaitCause},
+    wait::{Limit as _, Line},
 };
 
 /// Keeps all layers and clients that share it inside one set of limits.
@@ -63,7 +64,9 @@ pub struct Snapshot {
     /// is accepted, and then `None`.
     pub paused_for: Option<Duration>,
     /// The most requests that the service can have counted in any interval of the first quota so
-    /// far. It is computed from the times of grants and proofs, and is never more than the quota.
+    /// far, as computed from the times of grants and proofs. Requests never bring it above the quota.
+    /// The close of an unused socket can, if it has to be recorded without a permit, for example
+    /// because the server closed first or a share ended.
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,

@@ -2,7 +2,6 @@
 
 pub(crate) mod feedback;
 pub(crate) mod future;
-mod guard;
 pub(crate) mod layer;
 pub(crate) mod permit;
 mod sent;
@@ -26,7 +25,7 @@ use self::{
     permit::PermitBody,
     sent::{Complete, SentCall},
 };
-use crate::Error;
+use crate::error::Error;
 
 /// Keeps requests inside a [`Limiter`](crate::Limiter)'s limits.
 ///

@@ -11,21 +11,21 @@ mod window;
 use self::{bucket::Bucket, counter::Counter, window::Window};
 use crate::{
     clock::Tick,
+    error::WaitCause,
     limits::{Quota, Rules},
-    wait::WaitCause,
 };
 
-/// The rules for one quota.
+/// All rules of one quota.
 #[derive(Debug)]
-pub(crate) struct Rule {
+pub(crate) struct QuotaRules {
     window: Window,
     counter: Option<Counter>,
     bucket: Option<Bucket>,
 }
 
-// === impl Rule ===
+// === impl QuotaRules ===
 
-impl Rule {
+impl QuotaRules {
     /// Creates the rules in `rules` for `quota`.
     pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
         Self {
@@ -113,11 +113,11 @@ impl Rule {
         }
     }
 
-    /// Records the response at `now` to a request granted at `granted`.
+    /// Takes the response at `now` to a request granted at `granted` as evidence about earlier ones.
     #[inline]
-    pub(crate) fn answered(&mut self, now: Tick, granted: Tick) {
+    pub(crate) fn take_evidence(&mut self, now: Tick, granted: Tick) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.answered(now, granted);
+            bucket.take_evidence(now, granted);
         }
     }
 

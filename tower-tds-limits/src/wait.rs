@@ -14,13 +14,16 @@ pub(crate) mod waiter;
 
 #[cfg(not(test))]
 use std::sync;
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 #[cfg(test)]
 use self::tests::sync;
-use crate::clock;
+use crate::{
+    clock,
+    error::{RemainingWait, WaitCause},
+};
 
 /// A limit on requests or sockets, as a state machine that is pure arithmetic: it decides when one
 /// more may pass.
@@ -83,14 +86,6 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-/// The cause of a wait and the time until it ends, for errors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) cause: WaitCause,
-    /// How long until the limit opens, if that is known.
-    pub(crate) wait: Option<Duration>,
-}
-
 /// What a newcomer may expect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outlook {
@@ -128,35 +123,6 @@ pub(crate) enum Denial {
     Late,
 }
 
-/// The cause of a call's wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum WaitCause {
-    /// The readiness of the inner service, such as a token.
-    Readiness,
-    /// A permit of a quota, all of whose permits are live.
-    Window,
-    /// Room in a sliding-window counter.
-    Counter,
-    /// Room in a leaky bucket.
-    Bucket,
-    /// A place in flight: [`Limits::in_flight`](crate::Limits::in_flight).
-    InFlight,
-    /// The end of the silence after a 423 or a 416.
-    Silence,
-    /// The end of this credential's pause after a 429.
-    Pause,
-    /// A socket: [`Limits::connections`](crate::Limits::connections), or a connection of the
-    /// client.
-    Connection,
-    /// The response head, after the request was sent.
-    Response,
-    /// A [`Share`](crate::share::Share) of the limits: the last one is empty, or it has ended.
-    Share,
-    /// A [`Share`](crate::share::Share), which the store cannot give because of this fault.
-    Store(&'static str),
-}
-
 // === impl Terms ===
 
 impl Terms {
@@ -186,44 +152,6 @@ impl Opens {
             Self::At(at) => Some(at),
             Self::Now | Self::OnReturn => None,
         }
-    }
-}
-
-// === impl WaitCause ===
-
-impl WaitCause {
-    /// A short, stable name for labels and fields.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Readiness => "readiness",
-            Self::Window => "window",
-            Self::Counter => "counter",
-            Self::Bucket => "bucket",
-            Self::InFlight => "in_flight",
-            Self::Silence => "silence",
-            Self::Pause => "pause",
-            Self::Connection => "connection",
-            Self::Response => "response",
-            Self::Share => "share",
-            Self::Store(_) => "store",
-        }
-    }
-}
-
-impl fmt::Display for WaitCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Store(fault) => return write!(f, "a share of the fleet's limits: {fault}"),
-            Self::Share => "a share of the fleet's limits",
-            Self::Readiness => "the inner service, such as a token",
-            Self::Window | Self::Counter | Self::Bucket => "the rate limit",
-            Self::InFlight => "another response body to end",
-            Self::Silence => "the end of the silence after a refusal",
-            Self::Pause => "the end of the pause after a 429",
-            Self::Connection => "a connection",
-            Self::Response => "a response",
-        })
     }
 }
 

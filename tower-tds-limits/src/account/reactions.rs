@@ -18,9 +18,31 @@ use tokio::time::Instant;
 
 use crate::{
     clock::{Tick, nanos},
-    request::feedback::Outcome,
-    wait::WaitCause,
+    error::WaitCause,
 };
+
+/// The meaning of a response or an error for the limits. An error that was made from a response
+/// counts as that response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The service responded, so it has counted the request.
+    Answered,
+    /// A gateway's 504. The service behind it may still begin the request within the next second.
+    GatewayTimedOut,
+    /// The service refused the request because of the rate (by default: 423).
+    RateExceeded,
+    /// The service refused the request because the credential's quota is used up (by default: 429).
+    /// The duration is the wait that it announced.
+    QuotaExceeded(Option<Duration>),
+    /// The service refused the request because there are too many connections (by default: 416).
+    ConnectionsExceeded,
+    /// Nothing reached the wire, so the permit comes back at once.
+    Unsent,
+    /// No response will come. The service may still count the request for
+    /// [`Limits::lost_after`](crate::Limits::lost_after).
+    Lost,
+}
 
 /// Everything that is closed for a time.
 #[derive(Debug, Default)]

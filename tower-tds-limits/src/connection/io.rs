@@ -22,11 +22,11 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-use super::sockets::{ConnectionPermit, LINGERS};
 use crate::{
-    Limiter,
     account::{Account, Grant},
     clock,
+    limiter::Limiter,
+    sockets::{ConnectionPermit, LINGERS},
     wait::{Limit as _, Line, Terms, shared::Shared, waiter::Waiter},
 };
 

@@ -5,6 +5,11 @@ use std::{convert::Infallible, error::Error, io, time::Duration};
 use http::{HeaderMap, Response, StatusCode, header};
 use hyper_util::client::legacy;
 
+use crate::{
+    account::reactions::Outcome,
+    error::{self, LimitError},
+};
+
 /// Reads from an outcome whether the service counted the request, and whether a limit refused it.
 ///
 /// # Examples
@@ -38,29 +43,6 @@ use hyper_util::client::legacy;
 pub trait Feedback<T, E> {
     /// Reads one outcome of the inner service.
     fn read(&self, outcome: Result<&T, &E>) -> Outcome;
-}
-
-/// The meaning of a response or an error for the limits. An error that was made from a response
-/// counts as that response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The service responded, so it has counted the request.
-    Answered,
-    /// A gateway's 504. The service behind it may still begin the request within the next second.
-    GatewayTimedOut,
-    /// The service refused the request because of the rate (by default: 423).
-    RateExceeded,
-    /// The service refused the request because the credential's quota is used up (by default: 429).
-    /// The duration is the wait that it announced.
-    QuotaExceeded(Option<Duration>),
-    /// The service refused the request because there are too many connections (by default: 416).
-    ConnectionsExceeded,
-    /// Nothing reached the wire, so the permit comes back at once.
-    Unsent,
-    /// No response will come. The service may still count the request for
-    /// [`Limits::lost_after`](crate::Limits::lost_after).
-    Lost,
 }
 
 /// Reads the statuses of the transport data service, and the errors of hyper, hyper-util and IO. It
@@ -167,17 +149,17 @@ impl<B> Feedback<Response<B>, Infallible> for ReadStatus {
 }
 
 /// Reads the error of another `RequestLimit` below this one.
-impl<B, E> Feedback<Response<B>, crate::Error<E>> for ReadStatus
+impl<B, E> Feedback<Response<B>, error::Error<E>> for ReadStatus
 where
     Self: Feedback<Response<B>, E>,
 {
     #[inline]
-    fn read(&self, outcome: Result<&Response<B>, &crate::Error<E>>) -> Outcome {
+    fn read(&self, outcome: Result<&Response<B>, &error::Error<E>>) -> Outcome {
         match outcome {
             Ok(response) => Feedback::<_, E>::read(self, Ok(response)),
-            Err(crate::Error::Limit(error)) if error.was_sent() => Outcome::Lost,
-            Err(crate::Error::Limit(_)) => Outcome::Unsent,
-            Err(crate::Error::Inner(error)) => self.read(Err(error)),
+            Err(error::Error::Limit(error)) if error.was_sent() => Outcome::Lost,
+            Err(error::Error::Limit(_)) => Outcome::Unsent,
+            Err(error::Error::Inner(error)) => self.read(Err(error)),
         }
     }
 }
@@ -199,7 +181,7 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
         // Once there was a connection, no source can show that nothing was sent on it.
         there_was |= error.is::<hyper::Error>()
             || matches!(error.downcast_ref::<legacy::Error>(), Some(error) if !error.is_connect());
-        if !there_was && unsent(error) {
+        if !there_was && had_no_connection(error) {
             return Outcome::Unsent;
         }
         next = error.source();
@@ -208,11 +190,11 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
 }
 
 /// Whether the error shows that there was no connection.
-fn unsent(error: &(dyn Error + 'static)) -> bool {
+fn had_no_connection(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<legacy::Error>() {
         return error.is_connect();
     }
-    if let Some(error) = error.downcast_ref::<crate::LimitError>() {
+    if let Some(error) = error.downcast_ref::<LimitError>() {
         return !error.was_sent();
     }
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);

@@ -18,18 +18,17 @@ use tower_service::Service;
 
 use super::{
     feedback::Feedback,
-    guard::Watch,
     layer::Settings,
     permit::{PermitBody, RequestPermit},
-    sent::{Complete, SentCall},
+    sent::{Complete, SentCall, Watch},
 };
 use crate::{
-    Error, LimitError, WaitCause,
     account::Account,
     clock,
     credential::Credential,
+    error::{Error, LimitError, RemainingWait, WaitCause},
     events,
-    wait::{Deadline, Denial, Refusal, Terms, waiter::Waiter},
+    wait::{Deadline, Denial, Terms, waiter::Waiter},
 };
 
 pin_project! {
@@ -289,7 +288,9 @@ impl<S, R> Waiting<S, Request<R>> {
             Poll::Ready(Err(denial)) => {
                 let error = match denial {
                     Denial::Full => LimitError::rejected(self.reason(obstacle, credential, now)),
-                    Denial::Overload(outlook) => LimitError::overload(outlook),
+                    Denial::Overload(outlook) => {
+                        LimitError::overload(outlook.cause, outlook.ahead, outlook.wait)
+                    }
                     Denial::Late => {
                         let cause = self.reason(obstacle, credential, now).cause;
                         LimitError::deadline(cause, self.wait.length(now))
@@ -367,14 +368,14 @@ impl<S, R> Waiting<S, Request<R>> {
     }
 
     /// The cause of the wait, and the time until it ends.
-    fn reason(&self, obstacle: Obstacle, credential: &Credential, now: Instant) -> Refusal {
+    fn reason(&self, obstacle: Obstacle, credential: &Credential, now: Instant) -> RemainingWait {
         let cause = match (obstacle, credential.pause_at(now)) {
             (Obstacle::Permit, _) => return self.waiter.wait(now),
             (Obstacle::Pause(_), Some(pause)) => return pause.wait(now),
             (Obstacle::Pause(_), None) => WaitCause::Pause,
             (Obstacle::Readiness, _) => WaitCause::Readiness,
         };
-        Refusal { cause, wait: None }
+        RemainingWait { cause, left: None }
     }
 }
 

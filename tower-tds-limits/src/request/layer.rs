@@ -4,7 +4,7 @@ use http::Extensions;
 use tokio::time::Instant;
 
 use super::feedback::ReadStatus;
-use crate::Limiter;
+use crate::limiter::Limiter;
 
 /// Puts [`RequestLimit`](crate::RequestLimit) around a service.
 ///

@@ -10,9 +10,11 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::feedback::Outcome;
 use crate::{
-    account::{Account, Grant, Refused, reactions::Begins},
+    account::{
+        Account, Grant, Refused,
+        reactions::{Begins, Outcome},
+    },
     clock,
     credential::Credential,
     events,
@@ -73,18 +75,18 @@ impl RequestPermit {
     /// Records an outcome. `is_whole` is set for an error, and for a response whose body has ended.
     /// Returns whether the body has to hold the permit; if not, the permit is to be dropped.
     #[inline]
-    pub(super) fn read(&mut self, outcome: Outcome, is_whole: bool) -> bool {
+    pub(super) fn record(&mut self, outcome: Outcome, is_whole: bool) -> bool {
         match outcome {
-            Outcome::Unsent => self.unsent(),
+            Outcome::Unsent => self.withdraw(),
             // Neither the head nor the end of the body is a proof.
             Outcome::Lost => return false,
-            outcome => self.answered(outcome, is_whole),
+            outcome => self.prove_by_head(outcome, is_whole),
         }
         self.stage != Stage::Over
     }
 
     /// Records the end of the response body, which proves an unproven request.
-    pub(super) fn ended(mut self) {
+    pub(super) fn prove_by_end(mut self) {
         let grant = self.grant;
         if self.stage == Stage::Sent {
             let account = &self.credential.account;
@@ -93,17 +95,17 @@ impl RequestPermit {
         }
     }
 
-    /// Records that the request was never sent.
-    pub(super) fn unsent(&mut self) {
+    /// Takes back the grant of a request that was never sent.
+    pub(super) fn withdraw(&mut self) {
         let grant = self.grant;
         self.credential
             .account
-            .update(|account| account.unsend(grant));
+            .update(|account| account.withdraw(grant));
         self.stage = Stage::Over;
     }
 
     #[inline]
-    fn answered(&mut self, outcome: Outcome, is_whole: bool) {
+    fn prove_by_head(&mut self, outcome: Outcome, is_whole: bool) {
         let grant = self.grant;
         // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
@@ -111,13 +113,13 @@ impl RequestPermit {
             self.react(now, outcome);
         }
         let account = &self.credential.account;
-        let answer = account.update(|account| account.answer(now, grant, outcome, is_whole));
+        let effect = account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
         if is_whole {
             self.stage = Stage::Over;
-        } else if answer.proven {
+        } else if effect.proven {
             self.stage = Stage::Proven;
         }
-        if let Some(rung) = answer.rung {
+        if let Some(rung) = effect.rung {
             events::clean_for_long(rung);
         }
     }
@@ -173,7 +175,7 @@ impl<B: Body> Body for PermitBody<B> {
             Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
             Some(Ok(_)) | None => {
                 if let Some(permit) = this.permit.take() {
-                    permit.ended();
+                    permit.prove_by_end();
                 }
             }
             // A body that breaks off does not prove that the service has finished the request.

@@ -1,15 +1,17 @@
-//! A call from its sending to its response head, and its completion in the background.
+//! A call from its sending to its response head, whether it was sent, and its completion in the
+//! background.
 
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
+    thread::{self, ThreadId},
     time::Duration,
 };
 
 use bytes::Buf;
-use http::Response;
+use http::{Extensions, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::{
@@ -19,11 +21,10 @@ use tokio::{
 
 use super::{
     feedback::Feedback,
-    guard::Watch,
     layer::Settings,
     permit::{PermitBody, RequestPermit},
 };
-use crate::{Error, clock};
+use crate::{clock, error::Error};
 
 pin_project! {
     /// A call from its sending to its response head.
@@ -38,6 +39,32 @@ pin_project! {
         pub(super) called_at: Instant,
         pub(super) deadline: Option<Instant>,
     }
+}
+
+/// Shows whether the head of a request was written or dropped unsent, over hyper's HTTP/1 client.
+///
+/// A guard in the request's extensions records it. Such a connection drops the extensions when
+/// it has written the head. The drop of a call whose request waits for a connection drops them as
+/// well, on the thread that drops the call. Only this case means *unsent*. A drop on another thread
+/// does not, because a connection may be writing the head there.
+#[derive(Debug, Clone)]
+pub(super) struct Watch(Arc<Mutex<Head>>);
+
+/// Lies in the extensions of a request, and records its own drop.
+#[derive(Debug)]
+struct Guard(Watch);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    // ## Held => (Sent | Unsent)
+    Held {
+        /// Whether the time of the sending is wanted.
+        is_timed: bool,
+        /// The thread that drops the call, if one does.
+        dropped_by: Option<ThreadId>,
+    },
+    Sent(Option<Instant>),
+    Unsent,
 }
 
 /// A function that completes an abandoned call in the background.
@@ -68,7 +95,9 @@ impl<S> SentCall<S> {
             Ok(response) => response.body().is_end_stream(),
             Err(_) => true,
         };
-        let permit = this.permit.take_if(|permit| permit.read(outcome, is_whole));
+        let permit = this
+            .permit
+            .take_if(|permit| permit.record(outcome, is_whole));
         // Drops a permit that the body does not hold.
         *this.permit = None;
         Poll::Ready(match response {
@@ -104,7 +133,7 @@ impl<S> SentCall<S> {
         match this.watch {
             Some(watch) => {
                 if watch.drop_call(|| response.set(None)) {
-                    permit.unsent();
+                    permit.withdraw();
                 }
             }
             None => response.set(None),
@@ -133,6 +162,86 @@ impl<S> SentCall<S> {
             let rest = read_to_end(rest, Arc::clone(settings));
             drop(runtime.spawn(timeout(LONGEST, rest)));
         }
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Puts a guard into the extensions of a request.
+    pub(super) fn insert(extensions: &mut Extensions, is_timed: bool) -> Self {
+        let head = Head::Held {
+            is_timed,
+            dropped_by: None,
+        };
+        let watch = Self(Arc::new(Mutex::new(head)));
+        extensions.insert(Guard(watch.clone()));
+        watch
+    }
+
+    /// When the head was sent, if it was and the time is wanted.
+    pub(super) fn sent_at(&self) -> Option<Instant> {
+        match *self.head() {
+            Head::Sent(at) => at,
+            Head::Held { .. } | Head::Unsent => None,
+        }
+    }
+
+    /// Whether the head was neither written nor dropped.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(*self.head(), Head::Held { .. })
+    }
+
+    /// Whether the request is known to be unsent.
+    pub(super) fn is_unsent(&self) -> bool {
+        *self.head() == Head::Unsent
+    }
+
+    /// Drops the call by `drop_call`. Returns whether its request is known to be unsent.
+    pub(super) fn drop_call(&self, drop_call: impl FnOnce()) -> bool {
+        if let Head::Held { dropped_by, .. } = &mut *self.head() {
+            *dropped_by = Some(thread::current().id());
+        }
+        drop_call();
+        self.is_unsent()
+    }
+
+    /// Records the end of the head: sent, unless the thread that drops the call dropped it.
+    fn end(&self, is_copied: bool) {
+        let mut head = self.head();
+        if let Head::Held {
+            is_timed,
+            dropped_by,
+        } = *head
+        {
+            let is_dropped =
+                !is_copied && dropped_by.is_some_and(|by| by == thread::current().id());
+            *head = if is_dropped {
+                Head::Unsent
+            } else {
+                Head::Sent(is_timed.then(clock::now))
+            };
+        }
+    }
+
+    fn head(&self) -> MutexGuard<'_, Head> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Guard ===
+
+/// A copied request counts as sent, because the copy can be sent at any time.
+impl Clone for Guard {
+    fn clone(&self) -> Self {
+        self.0.end(true);
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.end(false);
     }
 }
 

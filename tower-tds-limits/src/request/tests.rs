@@ -8,8 +8,8 @@ use std::{
 use tokio_test::assert_ready_ok;
 use tower::service_fn;
 
-use super::{guard::Watch, *};
-use crate::{Limiter, Limits, clock::tests::READS, wait::tests::sync::LOCKS};
+use super::{sent::Watch, *};
+use crate::{clock::tests::READS, limiter::Limiter, limits::Limits, wait::tests::sync::LOCKS};
 
 /// The locks and the readings of the clock in one call, while none waits.
 fn costs<S>(service: &mut S) -> [(usize, usize); 3]

@@ -158,9 +158,9 @@ impl Bucket {
         }
     }
 
-    /// Records the response at `now` to a request granted at `granted`.
+    /// Takes the response at `now` to a request granted at `granted` as evidence about earlier ones.
     #[inline]
-    pub(crate) fn answered(&mut self, now: Tick, granted: Tick) {
+    pub(crate) fn take_evidence(&mut self, now: Tick, granted: Tick) {
         let took = now.since(granted);
         self.times.learn(took);
         if took > self.times.shortest().saturating_mul(QUICK) {

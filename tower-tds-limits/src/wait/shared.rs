@@ -26,14 +26,14 @@ pub(crate) struct Shared<L> {
 pub(super) struct State<L> {
     pub(super) limit: L,
     pub(super) queue: Queue,
-    pub(super) timer: Timer,
+    pub(super) timer: TimerState,
     /// Wakers to wake when nothing is in flight.
     awaits_idle: Vec<Waker>,
 }
 
 /// State of the timer's task.
 #[derive(Debug, Default)]
-pub(super) struct Timer {
+pub(super) struct TimerState {
     /// The number of the current task. An older task ends at its next poll.
     number: u64,
     is_running: bool,
@@ -59,7 +59,7 @@ impl<L: Limit> Shared<L> {
         let state = State {
             limit,
             queue: Queue::default(),
-            timer: Timer::default(),
+            timer: TimerState::default(),
             awaits_idle: Vec::new(),
         };
         Self {
@@ -277,9 +277,9 @@ impl<L: Limit> State<L> {
     }
 }
 
-// === impl Timer ===
+// === impl TimerState ===
 
-impl Timer {
+impl TimerState {
     /// Sets the time of the task if `due` is earlier. Returns the waker of the task in that case.
     fn set(&mut self, due: Instant) -> Option<Waker> {
         if self.due.is_some_and(|before| before <= due) {

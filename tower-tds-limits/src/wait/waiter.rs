@@ -6,8 +6,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Denial, Limit, Line, Opens, Refusal, Terms, clock, queue::Place, shared::Shared, sync::Arc,
-    timer::Timer,
+    Denial, Limit, Line, Opens, RemainingWait, Terms, clock, queue::Place, shared::Shared,
+    sync::Arc, timer::Timer,
 };
 
 /// One waiter of a limit. Dropping it gives up its place.
@@ -51,12 +51,12 @@ impl<L: Limit> Waiter<L> {
     }
 
     /// The cause of the wait, and the time until the limit opens.
-    pub(crate) fn wait(&self, now: Instant) -> Refusal {
+    pub(crate) fn wait(&self, now: Instant) -> RemainingWait {
         let limit = &mut self.shared.lock().limit;
         let opens_at = limit.opens(self.line, now).at();
-        Refusal {
+        RemainingWait {
             cause: limit.cause(self.line, now),
-            wait: opens_at.map(|at| at.saturating_duration_since(now)),
+            left: opens_at.map(|at| at.saturating_duration_since(now)),
         }
     }
 }

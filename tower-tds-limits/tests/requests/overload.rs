@@ -111,7 +111,7 @@ impl Load {
         if takes < ms(1_000) { quick } else { slow }
     }
 
-    async fn call(self, takes: Duration) -> bool {
+    async fn make(self, takes: Duration) -> bool {
         let begin = Instant::now();
         let mut request = self.deadline.map_or_else(request, request_within);
         request.extensions_mut().insert(Takes(takes));
@@ -143,7 +143,7 @@ impl Load {
         let mut calls = JoinSet::new();
         while at < lasts {
             sleep_until(begin + at).await;
-            calls.spawn(self.clone().call(takes(rng)));
+            calls.spawn(self.clone().make(takes(rng)));
             at += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / rate);
         }
         if self.deadline.is_some() {
@@ -155,7 +155,7 @@ impl Load {
     async fn is_healthy(&self, takes: Duration) -> bool {
         let mut calls = JoinSet::new();
         for _ in 0..40 {
-            calls.spawn(self.clone().call(takes));
+            calls.spawn(self.clone().make(takes));
             sleep(ms(50)).await;
         }
         calls.join_all().await.into_iter().all(|answered| answered)
@@ -234,7 +234,7 @@ async fn first_calls_wait_as_long_as_their_deadlines_allow() {
     let load = Load::new(true, Some(secs(5)));
     let mut calls = JoinSet::new();
     for _ in 0..200 {
-        calls.spawn(load.clone().call(secs(1)));
+        calls.spawn(load.clone().make(secs(1)));
     }
     calls.join_all().await;
     assert_eq!(load.rejected.load(Ordering::Relaxed), 0);
@@ -244,13 +244,13 @@ async fn first_calls_wait_as_long_as_their_deadlines_allow() {
 async fn lone_call_is_sent_whatever_responses_usually_take() {
     let load = Load::new(true, Some(secs(10)));
     for _ in 0..3 {
-        assert!(load.clone().call(secs(2)).await);
+        assert!(load.clone().make(secs(2)).await);
     }
     let hurried = Load {
         deadline: Some(ms(100)),
         ..load.clone()
     };
-    assert!(hurried.clone().call(ms(80)).await);
+    assert!(hurried.clone().make(ms(80)).await);
     assert_eq!(load.slow.sent() + load.quick.sent(), 4);
 }
 
@@ -275,10 +275,10 @@ async fn calls_without_a_deadline_are_never_rejected() {
         ..hurried.clone()
     };
     let mut calls = JoinSet::new();
-    assert!(hurried.clone().call(ms(80)).await);
+    assert!(hurried.clone().make(ms(80)).await);
     for _ in 0..150 {
-        calls.spawn(patient.clone().call(ms(80)));
-        calls.spawn(hurried.clone().call(ms(80)));
+        calls.spawn(patient.clone().make(ms(80)));
+        calls.spawn(hurried.clone().make(ms(80)));
     }
     let answered = calls.join_all().await;
     let answered = answered.into_iter().filter(|answered| *answered).count();
@@ -289,10 +289,10 @@ async fn calls_without_a_deadline_are_never_rejected() {
 #[tokio::test(start_paused = true)]
 async fn rejection_says_how_long_the_queue_is() {
     let load = Load::new(true, Some(secs(1)));
-    assert!(load.clone().call(ms(80)).await);
+    assert!(load.clone().make(ms(80)).await);
     let mut calls = JoinSet::new();
     for _ in 0..200 {
-        calls.spawn(load.clone().call(ms(80)));
+        calls.spawn(load.clone().make(ms(80)));
     }
     // All of them have been polled then.
     sleep(ms(1)).await;

@@ -78,7 +78,7 @@ impl Called {
     /// Calls until `until`, one call after the other. Each has a task of its own, which may panic.
     pub(crate) async fn keep_calling(self, mut rng: Rng, cancels: u8, until: Instant) {
         while Instant::now() < until {
-            let call = spawn(self.clone().call(rng.fork(), cancels));
+            let call = spawn(self.clone().make(rng.fork(), cancels));
             if rng.u8(..100) < 3 {
                 sleep(millis(&mut rng, 300)).await;
                 call.abort();
@@ -89,7 +89,7 @@ impl Called {
     }
 
     /// Makes one call in some way.
-    async fn call(self, mut rng: Rng, cancels: u8) {
+    async fn make(self, mut rng: Rng, cancels: u8) {
         if rng.u8(..100) < cancels {
             let patience = millis(&mut rng, 800);
             return timeout(patience, self.read(None)).await.unwrap_or(());

@@ -21,7 +21,7 @@ fn calls_within(
             if outcome == Outcome::RateExceeded {
                 refuse(account, start + at, grant);
             } else {
-                account.answer(start + at, grant, outcome, true);
+                account.prove_by_head(start + at, grant, outcome, true);
             }
         }
         let next = answers.front().map(|(at, _)| *at);

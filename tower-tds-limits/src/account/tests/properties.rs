@@ -96,9 +96,9 @@ impl Fate {
             Self::Refused(..) => return refuse(account, now, grant),
             Self::Behind(..) => Outcome::GatewayTimedOut,
             Self::Lost(..) => return account.lose(now, grant),
-            Self::Unsent(_) => return account.unsend(grant),
+            Self::Unsent(_) => return account.withdraw(grant),
         };
-        account.answer(now, grant, outcome, true);
+        account.prove_by_head(now, grant, outcome, true);
     }
 }
 
@@ -126,7 +126,7 @@ fn on_rung(limits: &Limits, rung: Rung) -> Account {
     account.ladder = Ladder::on(rung);
     let rules = limits.quotas().iter().map(|quota| {
         let (kept, rules) = account.keeps(*quota);
-        Rule::new(kept, rules)
+        QuotaRules::new(kept, rules)
     });
     account.rules = rules.collect();
     account

@@ -4,7 +4,7 @@ use tokio::time::{Instant, advance, sleep};
 use tokio_test::task;
 
 use super::*;
-use crate::{Limits, Quota, Rules};
+use crate::limits::{Limits, Quota, Rules};
 
 /// What a socket does at its next read: an error, its end, or nothing yet.
 type Step = Option<Result<(), ErrorKind>>;

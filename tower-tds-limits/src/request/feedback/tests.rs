@@ -4,7 +4,7 @@ use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ReadResponse, account::reactions::Reactions, clock::Tick};
+use crate::{account::reactions::Reactions, clock::Tick, error::WaitCause};
 
 fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     let mut response = Response::new(());
@@ -62,7 +62,7 @@ fn refused_connect_is_unsent_and_broken_connection_is_lost() {
         let boxed: Box<dyn Error + Send + Sync> = Box::new(Nested(error.kind().into()));
         let bare = ReadStatus.read(Err::<&Response<()>, _>(&error));
         assert_eq!(ReadStatus.read(Err::<&Response<()>, _>(&boxed)), bare);
-        let ours = crate::Error::Inner(error);
+        let ours = error::Error::Inner(error);
         assert_eq!(ReadStatus.read(Err::<&Response<()>, _>(&ours)), bare);
         bare
     };
@@ -100,8 +100,8 @@ fn hostile() -> impl Strategy<Value = HeaderValue> {
 /// A limit around another one, which did not let the request through.
 #[test]
 fn rejection_by_an_inner_limit_is_unsent() {
-    let error = crate::LimitError::timed_out(crate::WaitCause::Connection, Duration::ZERO);
-    let error = crate::Error::<Infallible>::Limit(error);
+    let error = LimitError::timed_out(WaitCause::Connection, Duration::ZERO);
+    let error = error::Error::<Infallible>::Limit(error);
     assert_eq!(
         ReadStatus.read(Err::<&Response<()>, _>(&error)),
         Outcome::Unsent
@@ -111,13 +111,13 @@ fn rejection_by_an_inner_limit_is_unsent() {
 /// The request may be counted, so its permit is not free.
 #[test]
 fn timeout_of_an_inner_limit_after_the_request_was_sent_is_lost() {
-    let error = crate::LimitError::deadline(crate::WaitCause::Response, Duration::from_secs(1));
+    let error = LimitError::deadline(WaitCause::Response, Duration::from_secs(1));
     let boxed: BoxError<'_> = Box::new(error.clone());
     assert_eq!(
         ReadStatus.read(Err::<&Response<()>, _>(&boxed)),
         Outcome::Lost
     );
-    let error = crate::Error::<Infallible>::Limit(error);
+    let error = error::Error::<Infallible>::Limit(error);
     assert_eq!(
         ReadStatus.read(Err::<&Response<()>, _>(&error)),
         Outcome::Lost

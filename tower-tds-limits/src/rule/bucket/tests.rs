@@ -34,7 +34,7 @@ fn fill_to(bucket: &mut Bucket, now: Tick, most: usize) -> usize {
 
 fn answer(bucket: &mut Bucket, now: Tick, granted: Tick) {
     bucket.prove(now, granted);
-    bucket.answered(now, granted);
+    bucket.take_evidence(now, granted);
 }
 
 /// A fiftieth of 1.002 s.

@@ -3,7 +3,7 @@ use std::{num::NonZeroU32, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Quota;
+use crate::limits::Quota;
 
 const PERIOD: Duration = Duration::from_millis(1_002);
 

@@ -6,8 +6,8 @@ use loom::{future::block_on, sync::Arc, thread};
 use tokio::time::Instant;
 
 use crate::{
-    WaitCause,
-    wait::{Deadline, Denial, Limit, Line, Opens, Refusal, Terms, queue},
+    error::{RemainingWait, WaitCause},
+    wait::{Deadline, Denial, Limit, Line, Opens, Terms, queue},
 };
 
 mod sync {

@@ -7,8 +7,9 @@ use tokio_test::{assert_pending, assert_ready, task};
 use super::{ConnectionPermit, Connections};
 use crate::{
     account::reactions::Sockets,
+    error::WaitCause,
     limits::Limits,
-    wait::{Limit, Line, Opens, WaitCause, shared::Shared, tests::sync::LOCKS},
+    wait::{Limit, Line, Opens, shared::Shared, tests::sync::LOCKS},
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -21,8 +21,9 @@ use tokio::{
 use crate::{
     account::reactions::Sockets,
     clock,
+    error::WaitCause,
     limits::Limits,
-    wait::{Limit, Line, Opens, WaitCause, shared::Shared},
+    wait::{Limit, Line, Opens, shared::Shared},
 };
 
 /// Sockets from the permit before `connect` until the server has closed them.
@@ -51,7 +52,7 @@ pub(crate) struct Connections {
 /// A dropped permit is kept for one more second, because the server may still accept or count the
 /// connection. [`release`](Self::release) gives it back at once.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit {
+pub(crate) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// `None` once it was given back.
     line: Option<Line>,
@@ -183,7 +184,7 @@ impl Limit for Connections {
 // === impl ConnectionPermit ===
 
 impl ConnectionPermit {
-    pub(super) fn new(shared: &Arc<Shared<Connections>>, line: Line) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared<Connections>>, line: Line) -> Self {
         let (ended, is_shared, over) = shared.read(|connections, _| {
             let over = Arc::clone(&connections.over).notified_owned();
             (connections.ended, Arc::clone(&connections.is_shared), over)
@@ -202,7 +203,7 @@ impl ConnectionPermit {
     ///
     /// # Errors
     /// If that share has ended.
-    pub(super) fn check(&self) -> io::Result<()> {
+    pub(crate) fn check(&self) -> io::Result<()> {
         if !self.is_shared.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -217,7 +218,7 @@ impl ConnectionPermit {
     }
 
     /// Waits until that share has ended. Returns the error of [`check`](Self::check).
-    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         // The waker is registered before the check, so that no end is missed. It is registered once
         // for each task, so a pending read takes no lock.
         let waker = self.waker.as_ref();
@@ -229,7 +230,7 @@ impl ConnectionPermit {
     }
 
     /// Gives the permit back at once, because the server has no connection.
-    pub(super) fn release(mut self) {
+    pub(crate) fn release(mut self) {
         if let Some(line) = self.line.take() {
             self.shared.update(|connections| connections.release(line));
         }
@@ -247,7 +248,7 @@ impl Drop for ConnectionPermit {
 
 /// A segment reaches the server after the delay of the path. A second is three times the longest
 /// stalls that were simulated (300 ms), and the next connect takes the same path.
-pub(super) const LINGERS: Duration = Duration::from_secs(1);
+pub(crate) const LINGERS: Duration = Duration::from_secs(1);
 
 const OVER: &str = "closed at the end of its share of the fleet's limits";
 
