@@ -1,4 +1,4 @@
-//! Recent response times, from which a limiter tells whether a call can still be answered.
+//! Recent response times, which show whether a call can still be answered.
 
 use std::time::Duration;
 

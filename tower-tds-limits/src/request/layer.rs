@@ -109,16 +109,17 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// extensions once it has called on.
     ///
     /// Such a client drops the extensions of a request when it has written the head. A guard in
-    /// them then tells whether a call that ends early was sent. Three things follow:
+    /// them then shows whether a call that ends early was sent. Three things follow:
     ///
     /// - a dropped call that still waited for its connection gives its permit back at once;
     /// - an error at the deadline says whether the request was sent;
     /// - [`answer_timeout`](Self::answer_timeout) begins when the request is sent.
     ///
-    /// Without it, such a call counts as sent from `call` on. Do not use it above a layer that holds
-    /// the request or its extensions across an `await`, for example one that signs requests: a
-    /// request that is on the wire would be taken for one that never left, and the quota would be
-    /// exceeded. HTTP/2 and clients that convert the request drop the extensions early, so there it
+    /// Without it, such a call counts as sent from `call` on.
+    ///
+    /// Do not use it above a layer that holds the request or its extensions across an `await`, for
+    /// example one that signs requests. A request that is on the wire would be taken for one that
+    /// never left, and the quota would be exceeded. HTTP/2 and clients that convert the request drop the extensions early, so there it
     /// gains nothing and does no harm.
     pub fn over_hyper_http1(mut self) -> Self {
         self.settings.over_hyper_http1 = true;
