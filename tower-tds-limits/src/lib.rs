@@ -47,7 +47,7 @@
 //!   body. The open sockets stay within theirs, from before `connect` until the server must have
 //!   seen their end.
 //! - With [deadlines](RequestLimitLayer::deadline_from), what is sent under overload is answered:
-//!   99.9 % of it at 1.0 to 2.4 times the quota, with deadlines of one and two seconds (`cargo run
+//!   99.9 % of it at 1.0 to 2.2 times the quota, with deadlines of one and two seconds (`cargo run
 //!   --release -p tds-benches --bin report overload`). A call that cannot make its deadline is
 //!   rejected on arrival.
 //! - Calls are first in, first out, except [`Limiter::first_in_line`]. A slow, lost, cancelled or

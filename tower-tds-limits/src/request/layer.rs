@@ -119,8 +119,8 @@ impl<F, M> RequestLimitLayer<F, M> {
     ///
     /// Do not use it above a layer that holds the request or its extensions across an `await`, for
     /// example one that signs requests. A request that is on the wire would be taken for one that
-    /// never left, and the quota would be exceeded. HTTP/2 and clients that convert the request drop the extensions early, so there it
-    /// gains nothing and does no harm.
+    /// never left, and the quota would be exceeded. HTTP/2 and clients that convert the request drop
+    /// the extensions early, so there it gains nothing and does no harm.
     pub fn over_hyper_http1(mut self) -> Self {
         self.settings.over_hyper_http1 = true;
         self
