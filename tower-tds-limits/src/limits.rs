@@ -230,8 +230,8 @@ impl Limits {
     }
 
     /// Bounds each wait: of a request for the inner service's readiness and a permit, and of a
-    /// connect for its permit. By default a request's wait has no bound, and a connect waits for a
-    /// minute.
+    /// connect for its permit. By default a request's wait has no bound, and a connect waits for 35 s
+    /// at most.
     ///
     /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) of the response
     /// future. The request was not sent, so the call can be made again.

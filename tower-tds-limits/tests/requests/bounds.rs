@@ -30,11 +30,11 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 struct Deadline(Instant);
 
-fn deadline(extensions: &Extensions) -> Option<Instant> {
+pub(crate) fn deadline(extensions: &Extensions) -> Option<Instant> {
     extensions.get::<Deadline>().map(|deadline| deadline.0)
 }
 
-fn request_until(deadline: Instant) -> Request<Empty<Bytes>> {
+pub(crate) fn request_until(deadline: Instant) -> Request<Empty<Bytes>> {
     let mut request = request();
     request.extensions_mut().insert(Deadline(deadline));
     request

@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use fastrand::Rng;
-use http::{Extensions, Request, Response};
+use http::{Request, Response};
 use http_body_util::Empty;
 use tokio::{
     task::JoinSet,
@@ -23,24 +23,14 @@ use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{Error, Limiter, Limits, PermitBody, Quota, RequestLimitLayer, WaitCause};
 
 use crate::{
+    bounds::{self, request_until},
     limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},
 };
 
-#[derive(Debug, Clone, Copy)]
-struct Deadline(Instant);
-
-fn deadline(extensions: &Extensions) -> Option<Instant> {
-    extensions.get::<Deadline>().map(|deadline| deadline.0)
-}
-
 fn request_within(left: Duration) -> Request<Empty<Bytes>> {
-    let mut request = request();
-    request
-        .extensions_mut()
-        .insert(Deadline(Instant::now() + left));
-    request
+    request_until(Instant::now() + left)
 }
 
 type Caller = BoxCloneSyncService<
@@ -90,7 +80,7 @@ impl Load {
                 Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
             })
         });
-        let layer = RequestLimitLayer::new(limiter.clone()).deadline_from(self::deadline);
+        let layer = RequestLimitLayer::new(limiter.clone()).deadline_from(bounds::deadline);
         let caller = if detaches {
             Caller::new(layer.detached().layer(service))
         } else {
@@ -316,7 +306,7 @@ async fn rejection_says_how_long_the_queue_is() {
 async fn pause_beyond_the_deadline_rejects_at_once() {
     let limited = Limited::before(Scripted::pausing(30));
     limited.calls(1).await;
-    let layer = RequestLimitLayer::new(limited.limiter.clone()).deadline_from(deadline);
+    let layer = RequestLimitLayer::new(limited.limiter.clone()).deadline_from(bounds::deadline);
     let service = layer.layer(limited.service.clone());
     let begin = Instant::now();
     let error = unsent(service.clone().oneshot(request_within(secs(5))).await).expect("a pause");
@@ -339,7 +329,7 @@ async fn long_interval_rejects_short_deadlines_at_once() {
     let limits = Limits::new(Quota::per_minute(NonZeroU32::MIN));
     let limited = Limited::new(limits, Scripted::new(ms(20), |_| Answer::ok()));
     limited.calls(1).await;
-    let layer = RequestLimitLayer::new(limited.limiter.clone()).deadline_from(deadline);
+    let layer = RequestLimitLayer::new(limited.limiter.clone()).deadline_from(bounds::deadline);
     let mut service = layer.layer(limited.service.clone());
     let begin = Instant::now();
     let service = service.ready().await.expect("always ready");
