@@ -139,9 +139,7 @@ impl Downloads {
         let mut part = Part::open(path).await?;
         let known = self.manifest.part(item);
         let known = known.filter(|_| self.resume && part.length() > 0);
-        if known.is_some() {
-            part.keep();
-        } else {
+        if known.is_none() {
             part.clear().await?;
         }
         let filled = self.fill(item, &mut part, known).await;

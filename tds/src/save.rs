@@ -1,7 +1,7 @@
 //! Atomic files: written under another name, synced, and renamed.
 
 use std::{
-    io::{self, SeekFrom},
+    io::{self, Seek, SeekFrom},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -9,6 +9,7 @@ use std::{
 use tokio::{
     fs,
     io::{AsyncSeekExt, AsyncWriteExt},
+    task::spawn_blocking,
     time::sleep,
 };
 
@@ -33,20 +34,30 @@ pub(crate) struct Part {
 // === impl Part ===
 
 impl Part {
-    /// Opens the part of `path`, with the bytes that an earlier run left.
+    /// Opens the part of `path`. Bytes that an earlier run left stay until they are
+    /// [cleared](Self::clear).
+    ///
+    /// The file is created, locked and owned by a `Part` in one step that cannot be cancelled, so a
+    /// job that ends meanwhile leaves no empty part.
     pub(crate) async fn open(path: &Path) -> io::Result<Self> {
-        let mut part = path.as_os_str().to_owned();
-        part.push(PART);
-        let part = PathBuf::from(part);
-        let mut file = locked(&part).await?;
-        let length = file.seek(SeekFrom::End(0)).await?;
-        Ok(Self {
-            file,
-            part,
-            whole: path.to_owned(),
-            length,
-            is_kept: false,
+        let whole = path.to_owned();
+        spawn_blocking(|| {
+            let mut part = whole.as_os_str().to_owned();
+            part.push(PART);
+            let part = PathBuf::from(part);
+            let mut file = locked(&part)?;
+            let length = file.seek(SeekFrom::End(0))?;
+            let mut file = fs::File::from_std(file);
+            file.set_max_buf_size(BUFFER);
+            Ok(Self {
+                file,
+                part,
+                whole,
+                length,
+                is_kept: length > 0,
+            })
         })
+        .await?
     }
 
     pub(crate) const fn length(&self) -> u64 {
@@ -158,20 +169,18 @@ async fn own(path: &Path) -> io::Result<Part> {
 }
 
 /// Opens a file for one writer, and locks it.
-async fn locked(path: &Path) -> io::Result<fs::File> {
+fn locked(path: &Path) -> io::Result<std::fs::File> {
     // A link may lead to a file of another user, or create one. A device, such as /dev/full, cannot
     // lose data.
-    let link = fs::symlink_metadata(path).await;
+    let link = std::fs::symlink_metadata(path);
     if link.is_ok_and(|link| link.is_symlink())
-        && fs::metadata(path)
-            .await
-            .map_or(true, |there| there.is_file())
+        && std::fs::metadata(path).map_or(true, |there| there.is_file())
     {
         return Err(io::Error::other("its .part file is a symbolic link"));
     }
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create(true).open(path).await?;
-    let file = file.into_std().await;
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let file = options.open(path)?;
     let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to it");
     lock(&file)?.then_some(()).ok_or_else(busy)?;
     // Between the open and the lock it may have been renamed or removed.
@@ -179,13 +188,11 @@ async fn locked(path: &Path) -> io::Result<fs::File> {
     {
         use std::os::unix::fs::MetadataExt as _;
         let number = |file: std::fs::Metadata| (file.dev(), file.ino());
-        let named = fs::metadata(path).await.ok().map(number);
+        let named = std::fs::metadata(path).ok().map(number);
         if named != Some(number(file.metadata()?)) {
             return Err(busy());
         }
     }
-    let mut file = fs::File::from_std(file);
-    file.set_max_buf_size(BUFFER);
     Ok(file)
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Component, time::Duration};
 
 use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
-use crate::{cache, download, fleet, list, manifest, settings, status};
+use crate::{cache, download, fleet, list, manifest, save, settings, status};
 
 /// A generator of pseudorandom numbers (Knuth's constants).
 struct Random(u64);
@@ -230,4 +230,40 @@ fn any_record_of_a_store_is_a_row_of_the_table() {
             assert_eq!(table.lines().count(), 3);
         },
     );
+}
+
+/// The only thread for blocking work shows each step of an open in turn.
+#[test]
+fn an_open_that_is_cancelled_at_any_step_leaves_the_folder_as_it_was() {
+    let folder = std::env::temp_dir().join(format!("tds-open-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let old = folder.join("old.part");
+    for steps in 0..10 {
+        fs::write(&old, b"abc").expect("a file");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .max_blocking_threads(1)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            for name in ["new", "old"] {
+                let path = folder.join(name);
+                let mut open = std::pin::pin!(save::Part::open(&path));
+                for _ in 0..steps {
+                    let is_open = tokio::select! {
+                        biased;
+                        part = &mut open => part.is_ok(),
+                        step = tokio::task::spawn_blocking(|| ()) => step.is_err(),
+                    };
+                    if is_open {
+                        break;
+                    }
+                }
+            }
+        });
+        drop(runtime);
+        assert!(!folder.join("new.part").exists(), "after {steps} steps");
+        let kept = fs::read(&old).expect("the bytes of an earlier run");
+        assert_eq!(kept, b"abc", "after {steps} steps");
+    }
+    drop(fs::remove_dir_all(&folder));
 }
