@@ -11,12 +11,10 @@ use std::{
 
 use http::Response;
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Challenge, Error, Judge, Judgement, Rejection, TokenError,
-    judge::Refresh,
-    source::{Joined, Shared},
+    Challenge, Error, Judge, Judgement, Rejection, TokenError, judge::Refresh, source::Shared,
 };
 
 pin_project! {
@@ -75,8 +73,8 @@ pub(crate) struct Sent {
 struct Held<O> {
     outcome: O,
     sent: Sent,
-    flight: Joined,
-    timer: Pin<Box<Sleep>>,
+    /// Until the flight or the time for it has ended.
+    wait: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
 // === impl ResponseFuture ===
@@ -133,7 +131,7 @@ where
                     let Some(waiting) = held else {
                         return Poll::Pending;
                     };
-                    ready!(waiting.poll_end(cx));
+                    ready!(waiting.wait.as_mut().poll(cx));
                     let Some(ended) = held.take() else {
                         return Poll::Pending;
                     };
@@ -180,14 +178,15 @@ impl Sent {
         Err(rejected(outcome, Rejection::new(judgement, refresh)))
     }
 
-    fn hold<O>(&self, outcome: O, flight: Joined) -> Held<O> {
-        let longest = self.shared.now().steady + LONGEST;
+    fn hold<O>(&self, outcome: O, flight: u64) -> Held<O> {
+        let longest = self.shared.now() + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
+        let until = deadline.map_or(longest, |it| it.min(longest));
+        let shared = Arc::clone(&self.shared);
         Held {
             outcome,
             sent: self.clone(),
-            flight,
-            timer: Box::pin(sleep_until(deadline.map_or(longest, |it| it.min(longest)))),
+            wait: Box::pin(async move { drop(timeout_at(until, shared.ended(flight)).await) }),
         }
     }
 
@@ -200,17 +199,6 @@ impl Sent {
             Refresh::Requested
         } else {
             Refresh::None
-        }
-    }
-}
-
-// === impl Held ===
-
-impl<O> Held<O> {
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match Pin::new(&mut self.flight.0).poll(cx) {
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => self.timer.as_mut().poll(cx),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The judge of outcomes: whether a response or an error refuses the token that was sent.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
@@ -114,6 +114,8 @@ pub struct Rejection {
 pub(crate) enum Refresh {
     /// It stays in use.
     None,
+    /// It stays in use, is young, and may be accepted after this time.
+    After(Duration),
     /// A newer token was requested, and none has come.
     Requested,
     /// A newer token is in use.
@@ -151,7 +153,21 @@ impl Rejection {
     /// error of the service.
     #[must_use]
     pub fn is_worth_a_resend(&self) -> bool {
-        self.refresh != Refresh::None
+        matches!(self.refresh, Refresh::Requested | Refresh::Replaced)
+    }
+
+    /// The time after which a resend with the same token can help.
+    ///
+    /// There is such a time if the token is less than a minute old and the one before it was refused
+    /// too: the clock of the service may be behind that of the authorization server. The token is then
+    /// valid as soon as the service's clock has reached the time of its issue. The waits grow with the
+    /// token's age, from two seconds.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.refresh {
+            Refresh::After(wait) => Some(wait),
+            _ => None,
+        }
     }
 }
 
@@ -163,6 +179,10 @@ impl fmt::Display for Rejection {
             }
             (Judgement::Refused, Refresh::Requested) => {
                 "the service refused the token, and no newer one has come yet: call again once"
+            }
+            (Judgement::Refused, Refresh::After(_)) => {
+                "the service refused two young tokens: call again in a few seconds; if this persists, \
+                 check the service's clock, and that it trusts this authorization server"
             }
             (Judgement::Refused, Refresh::None) => {
                 "the service refused the token, and no new one is requested now: if this persists, \

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{TokenError, clock::Timestamp, error::Kind, state::Fetched};
+use crate::{TokenError, clock::Timestamp, error::Kind};
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +24,16 @@ mod tests;
 pub struct AccessToken {
     /// Marked as sensitive, so that `Debug` hides it.
     header: HeaderValue,
+}
+
+/// The times and the origin of a token that was just fetched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetched {
+    /// The time of the token request. The life counts from it, because the server's count began later.
+    pub(crate) sent: Timestamp,
+    pub(crate) life: Duration,
+    /// Whether this process requested it; otherwise it comes from a store.
+    pub(crate) is_own: bool,
 }
 
 /// A token that was just fetched, with its times.

@@ -1,9 +1,9 @@
-//! The client-credentials grant (RFC 6749, section 4.4): credentials, the store, one token request.
+//! The client-credentials grant (RFC 6749, section 4.4): credentials, and one token request.
 
 use std::{
     error::Error,
     panic::AssertUnwindSafe,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -12,7 +12,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use tokio::{sync::Mutex as AsyncMutex, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     Credentials, Provider, TokenEndpoint, TokenError,
@@ -20,17 +20,31 @@ use crate::{
     credentials::Form,
     error::Kind,
     reply::{self, Issued},
-    store::{Erased, LONGEST_WAIT, Leases, OPERATION_TIMEOUT},
+    state::Current,
 };
 
 #[cfg(test)]
 mod tests;
 
-/// Fetches tokens: from a store, or by a token request with the current credentials.
+/// Fetches a token with credentials: a [`Grant`], or a store above it.
+pub(crate) trait Fetch: Send + Sync + 'static {
+    /// `current` is the token in use at the start of the flight.
+    fn fetch<'a>(
+        &'a self,
+        credentials: &'a Credentials,
+        current: Option<Current>,
+    ) -> BoxFuture<'a, Result<Issued, TokenError>>;
+
+    /// The longest time of a fetch.
+    fn longest(&self) -> Duration;
+
+    fn settings(&self) -> &Settings;
+}
+
+/// Fetches tokens by token requests.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
     settings: Settings,
-    leases: Option<AsyncMutex<Leases>>,
     /// The endpoint that was discovered. The mutex guards only this field.
     discovered: Mutex<Option<TokenEndpoint>>,
 }
@@ -55,69 +69,11 @@ pub(crate) type Answer = (Parts, Result<Bytes, TokenError>);
 // === impl Grant ===
 
 impl Grant {
-    pub(crate) fn new(
-        exchange: Box<Exchange>,
-        settings: Settings,
-        store: Option<Box<dyn Erased>>,
-    ) -> Self {
-        let leases = store.map(|store| {
-            let (endpoint, parameters) = (&settings.endpoint, &settings.parameters);
-            let leases = Leases::new(store, settings.clock.clone(), TERM, endpoint, parameters);
-            AsyncMutex::new(leases)
-        });
+    pub(crate) fn new(exchange: Box<Exchange>, settings: Settings) -> Self {
         Self {
             exchange,
             settings,
-            leases,
             discovered: Mutex::default(),
-        }
-    }
-
-    /// The address of the endpoint, or of the document that names it.
-    pub(crate) fn uri(&self) -> &Uri {
-        self.settings.endpoint.uri()
-    }
-
-    /// The longest time that [`fetch`](Self::fetch) and [`save`](Self::save) take together.
-    pub(crate) fn longest_flight(&self) -> Duration {
-        let provider = self.settings.timeout;
-        let longest = self.settings.longest_request().saturating_add(provider);
-        longest.saturating_add(LONGEST_WAIT)
-    }
-
-    /// Takes the token of another process if `prefers` accepts it. If not, requests a token.
-    pub(crate) async fn fetch(
-        &self,
-        prefers: impl Fn(&Issued) -> bool + Send,
-    ) -> Result<Issued, TokenError> {
-        let provided = timeout(self.settings.timeout, self.settings.provider.provide());
-        let credentials = match AssertUnwindSafe(provided).catch_unwind().await {
-            Ok(Ok(provided)) => provided,
-            Ok(Err(_)) => Err("the provider took too long".into()),
-            Err(_) => Err("the provider panicked".into()),
-        };
-        let credentials = credentials.map_err(|error| TokenError::no_credentials(&*error))?;
-        if let Some(leases) = &self.leases
-            && let Some(issued) = leases.lock().await.find(&credentials, prefers).await
-        {
-            return Ok(issued);
-        }
-        let endpoint = self.endpoint().await?;
-        self.ask(&endpoint, &credentials).await.map_err(|error| {
-            if error.oauth_error().is_none() {
-                // The endpoint may have moved, so the next fetch reads the document again.
-                *self.discovered() = None;
-            }
-            error.at(endpoint.uri())
-        })
-    }
-
-    /// Saves a token of this process in the store, or gives back the lease if there is none.
-    pub(crate) async fn save(&self, issued: Option<Issued>) {
-        if let Some(leases) = &self.leases {
-            let saved = async { leases.lock().await.save(issued).await };
-            // A store that panics has saved nothing.
-            drop(AssertUnwindSafe(saved).catch_unwind().await);
         }
     }
 
@@ -170,16 +126,65 @@ impl Grant {
     }
 }
 
+impl Fetch for Grant {
+    fn fetch<'a>(
+        &'a self,
+        credentials: &'a Credentials,
+        _: Option<Current>,
+    ) -> BoxFuture<'a, Result<Issued, TokenError>> {
+        let fetched = async move {
+            let endpoint = self.endpoint().await?;
+            self.ask(&endpoint, credentials).await.map_err(|error| {
+                if error.oauth_error().is_none() {
+                    // The endpoint may have moved, so the next fetch reads the document again.
+                    *self.discovered() = None;
+                }
+                error.at(endpoint.uri())
+            })
+        };
+        fetched.boxed()
+    }
+
+    fn longest(&self) -> Duration {
+        let is_discovered = self.settings.endpoint.is_discovered();
+        let requests = if is_discovered { 2 } else { 1 };
+        self.settings.timeout.saturating_mul(requests)
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
 // === impl Settings ===
 
 impl Settings {
-    /// The longest time for a token request, with a discovery if there is one, and for three operations
-    /// of a store.
-    fn longest_request(&self) -> Duration {
-        let requests = if self.endpoint.is_discovered() { 2 } else { 1 };
-        let request = self.timeout.saturating_mul(requests);
-        request.saturating_add(OPERATION_TIMEOUT.saturating_mul(3))
+    /// The address of the endpoint, or of the document that names it.
+    pub(crate) fn uri(&self) -> &Uri {
+        self.endpoint.uri()
     }
+
+    /// Calls the provider. A fault of it is an error like any other.
+    async fn credentials(&self) -> Result<Arc<Credentials>, TokenError> {
+        let provided = timeout(self.timeout, self.provider.provide());
+        let provided = match AssertUnwindSafe(provided).catch_unwind().await {
+            Ok(Ok(provided)) => provided,
+            Ok(Err(_)) => Err("the provider took too long".into()),
+            Err(_) => Err("the provider panicked".into()),
+        };
+        provided.map_err(|error| TokenError::no_credentials(&*error))
+    }
+}
+
+/// One flight: the credentials, and a token for them.
+pub(crate) async fn fly(fetch: &dyn Fetch, current: Option<Current>) -> Result<Issued, TokenError> {
+    let credentials = fetch.settings().credentials().await?;
+    fetch.fetch(&credentials, current).await
+}
+
+/// The longest time of a flight.
+pub(crate) fn longest_flight(fetch: &dyn Fetch) -> Duration {
+    fetch.settings().timeout.saturating_add(fetch.longest())
 }
 
 /// Builds a token request. Each attempt builds its own, because an assertion is valid once.
@@ -230,9 +235,6 @@ pub(crate) fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Token
 
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// The term of a lease. A healthy endpoint answers sooner. A process that is stopped while it holds the
-/// lease delays the others by this time. A slower endpoint gets one request every five seconds.
-const TERM: Duration = Duration::from_secs(5);
 /// The largest reply. A token of Keycloak 26.5.0 has 959 to 1,405 bytes, and several times that with
 /// many roles. Proxies accept no header of 64 KiB.
 const LARGEST: usize = 64 * 1024;

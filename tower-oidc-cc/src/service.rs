@@ -1,7 +1,8 @@
 //! The layer and its service: a token in `poll_ready`, the header in `call`.
 
 use std::{
-    mem,
+    fmt, mem,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -16,7 +17,8 @@ use crate::{
     error::Kind,
     future::{ResponseFuture, Sent},
     origin::Places,
-    source::{Bearer, Shared, Wait},
+    source::Shared,
+    state::Bearer,
 };
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
@@ -59,7 +61,6 @@ pub struct BearerAuthLayer<J = Challenge> {
 /// - [`Error::Token`]: there was no token, or the request must not carry it. The request was not sent.
 /// - [`Error::Inner`]: the inner service failed, in `poll_ready` or in its response.
 /// - [`Error::Refused`]: the inner service failed, and the [`Judge`] found a refusal in its error.
-#[derive(Debug)]
 pub struct BearerAuth<S, J = Challenge> {
     inner: S,
     rules: Arc<Rules>,
@@ -76,16 +77,19 @@ struct Rules {
 }
 
 /// The result of the wait for a token since the last call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum Readiness {
     #[default]
     Unready,
-    Waiting(Box<Wait>),
+    Waiting(Wait),
     /// This state never returns to `Waiting`, because the inner service may hold a permit.
     Ready(Arc<Bearer>),
     /// There was no token. The next call returns this error.
     Failed(TokenError),
 }
+
+/// A wait for a token.
+type Wait = Pin<Box<dyn Future<Output = Result<Arc<Bearer>, TokenError>> + Send + Sync>>;
 
 // === impl BearerAuthLayer ===
 
@@ -198,14 +202,14 @@ impl<S, J> BearerAuth<S, J> {
         let shared = &self.rules.shared;
         loop {
             match &mut self.readiness {
-                Readiness::Unready => self.readiness = Readiness::Waiting(Box::default()),
-                Readiness::Waiting(wait) => match ready!(wait.poll(shared, cx)) {
-                    Ok(()) => {
-                        self.readiness =
-                            shared.bearer().map_or(Readiness::Unready, Readiness::Ready);
-                    }
-                    Err(error) => self.readiness = Readiness::Failed(error),
-                },
+                Readiness::Unready => {
+                    let wait = Arc::clone(shared).wait();
+                    self.readiness = Readiness::Waiting(Box::pin(wait));
+                }
+                Readiness::Waiting(wait) => {
+                    let waited = ready!(wait.as_mut().poll(cx));
+                    self.readiness = waited.map_or_else(Readiness::Failed, Readiness::Ready);
+                }
                 Readiness::Ready(_) => return Poll::Ready(true),
                 Readiness::Failed(_) => return Poll::Ready(false),
             }
@@ -290,5 +294,12 @@ impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
             judge: self.judge.clone(),
             readiness: Readiness::Unready,
         }
+    }
+}
+
+impl<S: fmt::Debug, J> fmt::Debug for BearerAuth<S, J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("BearerAuth");
+        f.field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -14,23 +14,19 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-pub(crate) use self::{
-    shared::{Bearer, Joined, Shared},
-    wait::Wait,
-};
+pub(crate) use self::shared::Shared;
 use crate::{
     AccessToken, Health, Provider, RefreshPolicy, TokenEndpoint, TokenError, TokenStore,
     clock::Clock,
-    request::{Grant, Settings, collect, transport},
+    request::{Fetch, Grant, Settings, collect, transport},
     state::State,
-    store::Erased,
+    store::{Erased, Stored},
 };
 
 mod shared;
-mod sync;
+mod task;
 #[cfg(test)]
 mod tests;
-mod wait;
 
 /// Keeps one valid token for all clones of this handle.
 ///
@@ -72,8 +68,9 @@ mod wait;
 ///
 /// # Cancel safety
 ///
-/// Every waiting caller polls the token request, and so does the task of the source. Dropping a
-/// caller ends only its own wait.
+/// The task of the source makes the token requests, so dropping a caller ends only its own wait. If the
+/// runtime of the task ends, the next caller starts another task, and another token request if one was
+/// in flight.
 ///
 /// # Clone
 ///
@@ -153,8 +150,7 @@ impl TokenSource {
     /// The error of the token request. During a backoff, the error of the last token request: see
     /// [`TokenError::retry_after`].
     pub async fn ready(&self) -> Result<(), TokenError> {
-        let mut wait = Wait::default();
-        poll_fn(|cx| wait.poll(&self.shared, cx)).await
+        self.token().await.map(drop)
     }
 
     /// Returns the token in use, and waits for one if there is none.
@@ -175,12 +171,8 @@ impl TokenSource {
     ///
     /// As for [`ready`](Self::ready).
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
-        loop {
-            self.ready().await?;
-            if let Some(bearer) = self.shared.bearer() {
-                return Ok(bearer.token.clone());
-            }
-        }
+        let bearer = Arc::clone(&self.shared).wait().await?;
+        Ok(bearer.token.clone())
     }
 
     /// Reports that the service refused a call because of this token.
@@ -191,7 +183,7 @@ impl TokenSource {
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.shared.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
-            drop(self.shared.refuse(bearer.generation));
+            self.shared.refuse(bearer.generation).ok();
         }
     }
 
@@ -219,8 +211,8 @@ impl TokenSource {
     /// # let _ = shut_down;
     /// ```
     pub async fn idle(&self) {
-        while let Some(mut flight) = self.shared.flight() {
-            drop((&mut flight.0).await);
+        while let Some(flight) = self.shared.in_flight() {
+            self.shared.ended(flight).await;
         }
     }
 
@@ -331,9 +323,13 @@ impl TokenSourceBuilder {
         };
         let clock = self.settings.clock.clone();
         let state = State::new(self.policy, fastrand::f64);
-        let grant = Grant::new(Box::new(exchange), self.settings, self.store);
+        let grant = Grant::new(Box::new(exchange), self.settings);
+        let fetch: Arc<dyn Fetch> = match self.store {
+            Some(store) => Arc::new(Stored::new(grant, store)),
+            None => Arc::new(grant),
+        };
         TokenSource {
-            shared: Shared::new(state, grant, clock),
+            shared: Shared::new(state, fetch, clock),
         }
     }
 }

@@ -6,16 +6,26 @@
 //! *stale*. It is *doubted* if the service has refused it and has not accepted it since. A doubted
 //! token stays in use. The *generation* of a token is its number in this process. A refusal of one
 //! generation has no effect on another. A token is *settled* while calls may send it without a read of
-//! this state.
+//! this state. A *flight* is one token request for all waiters, and flights are numbered too.
+//!
+//! A renewed token *rests* before it replaces a token that is still good, because the clock of a
+//! gateway may be behind that of the issuer, and the gateway then refuses a token that was issued in
+//! its future.
 
-use std::time::Duration;
+use std::{mem, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 pub(crate) use self::lifetime::Lifetime;
 pub use self::lifetime::RefreshPolicy;
 use self::throttle::{Backoff, Refusals};
-use crate::{Health, TokenError, clock::Timestamp, error::Kind, health::Phase};
+use crate::{
+    AccessToken, Health, TokenError,
+    clock::Timestamp,
+    error::Kind,
+    health::Phase,
+    reply::{Fetched, Issued},
+};
 
 mod lifetime;
 #[cfg(test)]
@@ -28,12 +38,17 @@ pub(crate) struct State {
     policy: RefreshPolicy,
     /// Draws a number in `0.0..1.0`, for jitter.
     draw: fn() -> f64,
-    /// The newest token, until its expiry is noticed.
-    token: Option<Token>,
+    /// The token in use, until its expiry is noticed.
+    token: Option<Arc<Bearer>>,
+    /// The token that replaces it at its `renew_at`, or earlier if it is refused.
+    next: Option<Arc<Bearer>>,
     /// The number of the newest token; zero before the first.
     generation: u64,
-    /// The request in flight: its reason and its start.
-    in_flight: Option<(Reason, Timestamp)>,
+    /// How often in a row a renewal has brought the token in use again.
+    repeats: u32,
+    in_flight: Option<Flight>,
+    /// How many flights have begun.
+    flights: u64,
     failure: Option<Failure>,
     backoff: Backoff,
     refusals: Refusals,
@@ -42,13 +57,27 @@ pub(crate) struct State {
     notices: Vec<Notice>,
 }
 
-/// The token in use.
-#[derive(Debug)]
-struct Token {
-    generation: u64,
+/// A token, with its number and its times.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer {
+    pub(crate) generation: u64,
+    pub(crate) token: AccessToken,
+    pub(crate) lifetime: Lifetime,
     /// When it was requested.
     sent: Timestamp,
-    lifetime: Lifetime,
+}
+
+/// The token in use at the start of a flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Current {
+    bearer: Arc<Bearer>,
+    is_doubted: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    reason: Reason,
+    began: Timestamp,
 }
 
 /// The last failure, until a success.
@@ -87,16 +116,6 @@ pub(crate) enum Reason {
     Refused,
 }
 
-/// The times and the origin of a token that was just fetched.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fetched {
-    /// The time of the token request. The life counts from it, because the server's count began later.
-    pub(crate) sent: Timestamp,
-    pub(crate) life: Duration,
-    /// Whether this process requested it; otherwise it comes from a store.
-    pub(crate) is_own: bool,
-}
-
 /// An event of a token source.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -104,10 +123,12 @@ pub(crate) enum Event {
     Needed,
     /// Time has passed.
     Timer,
-    /// A request has brought a token.
-    Fetched(Fetched),
-    /// A request has failed.
+    /// The flight has brought a token.
+    Fetched(Issued),
+    /// The flight has failed.
     Failed(TokenError),
+    /// The flight has ended with its runtime, so that nothing is known of it.
+    Lost,
     /// A call with the token of this number was accepted.
     Accepted(u64),
     /// A call with the token of this number was refused.
@@ -131,10 +152,10 @@ pub(crate) enum Action {
     Sleep(Duration),
     /// Do nothing.
     Rest,
-    /// Use the token that came, under this number.
-    Use(u64, Lifetime),
     /// A newer token than the refused one is in use.
     Superseded,
+    /// Send the refused token again after this time, because the clock of the service may be behind.
+    SendAfter(Duration),
 }
 
 // === impl Notice ===
@@ -171,8 +192,11 @@ impl State {
             policy,
             draw,
             token: None,
+            next: None,
             generation: 0,
+            repeats: 0,
             in_flight: None,
+            flights: 0,
             failure: None,
             backoff: Backoff::default(),
             refusals: Refusals::default(),
@@ -188,13 +212,17 @@ impl State {
             Event::Timer => self.timer(now),
             Event::Fetched(token) => self.fetched(token, now),
             Event::Failed(error) => self.failed(&error, now),
+            Event::Lost => {
+                self.in_flight = None;
+                Action::Rest
+            }
             Event::Accepted(generation) => self.accepted(generation, now),
             Event::Refused(generation) => self.refused(generation, now),
         }
     }
 
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        mem::take(&mut self.notices)
     }
 
     /// The number of the newest token; zero before the first.
@@ -202,11 +230,20 @@ impl State {
         self.generation
     }
 
-    /// The number and the life of the token that may be sent.
-    pub(crate) fn valid_at(&self, now: Timestamp) -> Option<(u64, Lifetime)> {
-        let token = self.token.as_ref()?;
-        let is_valid = token.lifetime.is_valid_at(now);
-        is_valid.then_some((token.generation, token.lifetime))
+    /// How many flights have begun. The last one may have ended.
+    pub(crate) fn flights(&self) -> u64 {
+        self.flights
+    }
+
+    /// The number of the flight that has not ended.
+    pub(crate) fn in_flight(&self) -> Option<u64> {
+        self.in_flight.map(|_| self.flights)
+    }
+
+    /// The token that may be sent.
+    pub(crate) fn in_use_at(&self, now: Timestamp) -> Option<&Arc<Bearer>> {
+        let mut tokens = self.token.iter().chain(&self.next);
+        tokens.find(|token| token.lifetime.is_valid_at(now))
     }
 
     /// The number of the token, if calls may send it without a look at this state.
@@ -216,54 +253,35 @@ impl State {
         (!is_due && !self.refusals.awaits_acceptance()).then_some(token.generation)
     }
 
-    /// Whether a token from a store is preferred to the token in use.
-    ///
-    /// A doubted token is replaced only by a token that was requested at the same time or later, so
-    /// that a store cannot bring back an older token.
-    pub(crate) fn prefers_at(&self, now: Timestamp, other: &Fetched) -> bool {
-        let Some(expires_at) = other.sent.checked_add(other.life) else {
-            return false;
-        };
-        let left = expires_at.left_at(now);
-        match self
-            .token
-            .as_ref()
-            .filter(|it| it.lifetime.is_valid_at(now))
-        {
-            None => !left.is_zero(),
-            Some(token) if self.refusals.is_doubted() => {
-                !left.is_zero() && other.sent.wall >= token.sent.wall
-            }
-            Some(token) => left > token.lifetime.expires_at.left_at(now),
-        }
+    /// What a store must know of the token in use.
+    pub(crate) fn current_at(&self, now: Timestamp) -> Option<Current> {
+        Some(Current {
+            bearer: Arc::clone(self.in_use_at(now)?),
+            is_doubted: self.refusals.is_doubted(),
+        })
     }
 
     pub(crate) fn phase_at(&self, now: Timestamp) -> Phase {
-        match &self.token {
-            Some(token) if token.lifetime.is_valid_at(now) => {
-                if self.refusals.is_doubted() {
-                    Phase::Doubted
-                } else if token.lifetime.renew_at.has_come_at(now) {
-                    Phase::Stale
-                } else {
-                    Phase::Fresh
-                }
-            }
+        match self.in_use_at(now) {
+            Some(_) if self.refusals.is_doubted() => Phase::Doubted,
+            Some(token) if token.lifetime.renew_at.has_come_at(now) => Phase::Stale,
+            Some(_) => Phase::Fresh,
             None if self.generation == 0 => Phase::Absent,
-            Some(_) | None => Phase::Expired,
+            None => Phase::Expired,
         }
     }
 
     pub(crate) fn health_at(&self, now: Timestamp) -> Health {
-        let token = self.valid_at(now);
-        let due = token.map_or(Duration::ZERO, |(_, life)| life.renew_at.left_at(now));
+        let token = self.in_use_at(now);
+        let newest = self.next.as_ref().or(token);
+        let due = newest.map_or(Duration::ZERO, |it| it.lifetime.renew_at.left_at(now));
         Health {
             phase: self.phase_at(now),
             generation: self.generation,
-            life_left: token.map(|(_, life)| life.expires_at.left_at(now)),
+            life_left: token.map(|it| it.lifetime.expires_at.left_at(now)),
             last_error: self.failure.as_ref().map(|failure| failure.error.clone()),
             next_attempt: due.max(self.backoff_left_at(now)),
-            waiting_for: self.in_flight.map(|(_, began)| began.age_at(now)),
+            waiting_for: self.in_flight.map(|it| it.began.age_at(now)),
             refused_for: token.and(self.refusals.doubted_for_at(now)),
             last_success: self.succeeded_at.map(|at| at.age_at(now)),
             endpoint: String::new(),
@@ -271,14 +289,14 @@ impl State {
     }
 
     fn needed(&mut self, now: Timestamp) -> Action {
-        self.expire(now);
+        self.advance(now);
         if self.token.is_none() {
             return self.request_at(now);
         }
-        let Some((Reason::Refused, began)) = self.in_flight else {
+        let Some(flight) = self.in_flight.filter(|it| it.reason == Reason::Refused) else {
             return Action::Send;
         };
-        let until = began.checked_add(LONGEST_DELAY);
+        let until = flight.began.checked_add(LONGEST_DELAY);
         match until.filter(|until| self.refusals.is_doubted() && !until.has_come_at(now)) {
             Some(until) => Action::JoinUntil(until.steady),
             None => Action::Send,
@@ -294,13 +312,17 @@ impl State {
             return Action::Fail(error);
         }
         let first = self.generation == 0;
-        let reason = if first { Reason::Start } else { Reason::Expiry };
-        self.in_flight = Some((reason, now));
+        self.begin(if first { Reason::Start } else { Reason::Expiry }, now)
+    }
+
+    fn begin(&mut self, reason: Reason, began: Timestamp) -> Action {
+        self.flights += 1;
+        self.in_flight = Some(Flight { reason, began });
         Action::Request
     }
 
     fn timer(&mut self, now: Timestamp) -> Action {
-        self.expire(now);
+        self.advance(now);
         let (None, Some(token)) = (self.in_flight, &self.token) else {
             return Action::Rest;
         };
@@ -308,50 +330,76 @@ impl State {
             renew_at,
             expires_at,
         } = token.lifetime;
-        // Under `OnExpiry` the next call requests a token, and the timer only ends the old one.
-        if renew_at == expires_at {
-            return Action::Sleep(expires_at.left_at(now));
+        // Under `OnExpiry` the next call requests a token, and the timer only ends the old one. The
+        // end of a rest needs no endpoint, so no backoff delays it.
+        if renew_at == expires_at || self.next.is_some() {
+            return Action::Sleep(renew_at.left_at(now));
         }
         let wait = renew_at.left_at(now).max(self.backoff_left_at(now));
         if !wait.is_zero() {
             return Action::Sleep(wait);
         }
-        self.in_flight = Some((Reason::Schedule, now));
-        Action::Request
+        self.begin(Reason::Schedule, now)
     }
 
-    fn fetched(&mut self, fetched: Fetched, now: Timestamp) -> Action {
+    fn fetched(&mut self, issued: Issued, now: Timestamp) -> Action {
+        self.advance(now);
+        let Issued { token, fetched } = issued;
         let draw = (self.draw)();
         let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.policy, draw);
         let Some(lifetime) = planned else {
             let reason = "its token was expired on arrival, by the clock of this machine";
             return self.failed(&TokenError::new(Kind::Malformed(reason)), now);
         };
-        let in_flight = self.in_flight.take();
-        let reason = in_flight.map_or(Reason::Start, |(reason, _)| reason);
+        let flight = self.in_flight.take();
+        let reason = flight.map_or(Reason::Start, |flight| flight.reason);
         if let Some(failure) = self.failure.take() {
             let down = failure.since.age_at(now);
             self.notices.push(Notice::Recovered(down));
         }
         self.backoff.succeed();
-        self.refusals.replaced();
         self.succeeded_at = Some(now);
-        self.generation += 1;
-        let generation = self.generation;
-        self.token = Some(Token {
-            generation,
-            sent: fetched.sent,
+        let mut new = Bearer {
+            generation: self.generation + 1,
+            token,
             lifetime,
-        });
-        let life = lifetime.expires_at.left_at(now);
-        let renewed = Notice::Renewed(generation, reason, life, fetched.is_own);
+            sent: fetched.sent,
+        };
+        if let Some(old) = self.token.as_ref().filter(|old| old.is_repeated_by(&new)) {
+            new.generation = old.generation;
+            self.repeats += 1;
+            if self.repeats == REPEATS {
+                new.lifetime.renew_at = new.lifetime.expires_at;
+            }
+            self.refusals.unchanged();
+            self.token = Some(Arc::new(new));
+            return Action::Rest;
+        }
+        self.repeats = 0;
+        self.generation = new.generation;
+        let life = new.lifetime.expires_at.left_at(now);
+        let renewed = Notice::Renewed(new.generation, reason, life, fetched.is_own);
         self.notices.push(renewed);
-        Action::Use(generation, lifetime)
+        let is_doubted = self.refusals.is_doubted();
+        let good = self.token.as_mut().filter(|_| !is_doubted);
+        let rest = good.and_then(|old| Some((new.rest_at(now, old)?, old)));
+        if let Some((until, old)) = rest {
+            Arc::make_mut(old).lifetime.renew_at = until;
+            self.next = Some(Arc::new(new));
+        } else {
+            self.replace(Some(Arc::new(new)));
+        }
+        Action::Rest
+    }
+
+    fn replace(&mut self, token: Option<Arc<Bearer>>) {
+        self.token = token;
+        self.refusals.replaced();
     }
 
     fn failed(&mut self, error: &TokenError, now: Timestamp) -> Action {
-        let in_flight = self.in_flight.take();
-        let reason = in_flight.map_or(Reason::Start, |(reason, _)| reason);
+        let flight = self.in_flight.take();
+        let reason = flight.map_or(Reason::Start, |flight| flight.reason);
         let before = self.failure.take();
         // Without credentials nothing was sent, and the provider may return them soon.
         let is_short = error.is_transient() || error.is_missing_credentials();
@@ -392,7 +440,7 @@ impl State {
     }
 
     fn refused(&mut self, generation: u64, now: Timestamp) -> Action {
-        self.expire(now);
+        self.advance(now);
         match &self.token {
             // The refused token has expired since. A resend needs a new token.
             None => {
@@ -404,19 +452,28 @@ impl State {
             Some(token) if token.generation != generation => return Action::Superseded,
             Some(_) => {}
         }
-        if !self.refusals.awaits_acceptance() {
+        let is_first = !self.refusals.awaits_acceptance();
+        if is_first {
             self.notices.push(Notice::Refused(generation));
+        }
+        if let Some(next) = self.next.take() {
+            self.refusals.refused_at(now);
+            self.replace(Some(next));
+            return Action::Superseded;
         }
         let may_refresh = self.refusals.refused_at(now);
         if self.in_flight.is_some() {
             return Action::Join;
         }
         if !may_refresh || !self.backoff_left_at(now).is_zero() {
-            return Action::Rest;
+            let age = self.token.as_ref().map(|token| token.sent.age_at(now));
+            return match age.filter(|age| !is_first && *age < REST) {
+                Some(age) => Action::SendAfter(age.max(BEHIND)),
+                None => Action::Rest,
+            };
         }
         self.refusals.charge_at(now);
-        self.in_flight = Some((Reason::Refused, now));
-        Action::Request
+        self.begin(Reason::Refused, now)
     }
 
     /// The rest of the backoff.
@@ -435,14 +492,74 @@ impl State {
         (!wait.is_zero()).then(|| error.with_retry_after(wait))
     }
 
-    fn expire(&mut self, now: Timestamp) {
-        if self.token.is_some() && self.valid_at(now).is_none() {
-            self.token = None;
+    /// Ends the rest of the next token, and a token that has expired.
+    fn advance(&mut self, now: Timestamp) {
+        let is_over = |old: &Arc<Bearer>| old.lifetime.renew_at.has_come_at(now);
+        if self.token.as_ref().is_some_and(is_over)
+            && let Some(next) = self.next.take()
+            // The old token may outlive it.
+            && next.lifetime.is_valid_at(now)
+        {
+            self.replace(Some(next));
         }
+        self.token.take_if(|token| !token.lifetime.is_valid_at(now));
+    }
+}
+
+// === impl Bearer ===
+
+impl Bearer {
+    /// Whether the endpoint has returned this token again, with no longer life.
+    fn is_repeated_by(&self, new: &Self) -> bool {
+        let end = self.lifetime.expires_at.checked_add(ROUNDING);
+        self.token.header() == new.token.header()
+            && end.is_some_and(|end| new.lifetime.expires_at.wall <= end.wall)
+    }
+
+    /// The end of this token's rest beside a token that is still good; `None` if it needs no rest.
+    fn rest_at(&self, now: Timestamp, old: &Self) -> Option<Timestamp> {
+        let rest = REST.checked_sub(self.sent.age_at(now))?;
+        let left = |token: &Self| token.lifetime.expires_at.left_at(now);
+        let rest = rest.min(left(old).min(left(self)) / 10);
+        now.checked_add(rest).filter(|_| !rest.is_zero())
+    }
+}
+
+// === impl Current ===
+
+impl Current {
+    /// Whether a token from a store is preferred to the token in use, if there is one.
+    ///
+    /// A doubted token is replaced only by a token that was requested at the same time or later, so
+    /// that a store cannot bring back an older token.
+    pub(crate) fn is_worse_than(current: Option<&Self>, other: &Issued, now: Timestamp) -> bool {
+        let Fetched { sent, life, .. } = other.fetched;
+        let expires_at = sent.checked_add(life);
+        let left = expires_at.map_or(Duration::ZERO, |it| it.left_at(now));
+        let current = current.filter(|it| it.bearer.lifetime.is_valid_at(now));
+        let Some(Self { bearer, is_doubted }) = current else {
+            return !left.is_zero();
+        };
+        bearer.token.header() != other.token.header()
+            && if *is_doubted {
+                !left.is_zero() && sent.wall >= bearer.sent.wall
+            } else {
+                left > bearer.lifetime.expires_at.left_at(now)
+            }
     }
 }
 
 /// The longest delay of a call by a doubted token, counted from the start of the refresh.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
+/// The longest rest of a new token, counted from its request. A tenth of what is left of either token is
+/// the limit if it is shorter.
+const REST: Duration = Duration::from_secs(60);
+/// The shortest wait before a young token that was refused is sent again. The waits double with its age.
+const BEHIND: Duration = Duration::from_secs(2);
+/// How often in a row a renewal may bring the same token. After that, the source waits for the expiry:
+/// some servers return a token until then. With the first request these are four for each token.
+const REPEATS: u32 = 3;
+/// The life in a reply has whole seconds, so the same expiry differs by a second or two.
+const ROUNDING: Duration = Duration::from_secs(2);
 /// The time between two log lines of a failure that continues.
 const LOG_EVERY: Duration = Duration::from_secs(60);

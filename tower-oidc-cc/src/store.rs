@@ -10,19 +10,22 @@ use std::{
     error::Error,
     fmt,
     future::Future,
+    panic::AssertUnwindSafe,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    AccessToken, Credentials, TokenEndpoint,
-    clock::{Clock, Timestamp},
+    AccessToken, Credentials, TokenEndpoint, TokenError,
+    clock::Timestamp,
     error::redacted,
-    reply::Issued,
-    state::Fetched,
+    reply::{Fetched, Issued},
+    request::{Fetch, Settings},
+    state::Current,
 };
 
 #[cfg(feature = "file-store")]
@@ -167,19 +170,20 @@ struct Entry<'a> {
     life: u64,
 }
 
-/// The store of one source: finds a token of another process, and saves one of this process. It takes
-/// the lease before a token request.
-pub(crate) struct Leases {
+/// A fetch behind a store: looks for the token of another process, and saves a token of this one. It
+/// takes the lease before the fetch.
+pub(crate) struct Stored<F> {
+    inner: F,
     store: Box<dyn Erased>,
-    clock: Clock,
-    /// The length of a lease.
-    term: Duration,
-    /// Names the endpoint and the parameters.
+    /// The key without the client id: the endpoint and the parameters.
     kind: String,
-    /// The key of the last request.
+    /// The lease of this process, until it is given back. The mutex guards only this field.
+    lease: Mutex<Option<Lease>>,
+}
+
+struct Lease {
     key: String,
-    /// The end of the lease of that key, while this process holds it.
-    leased: Option<Instant>,
+    until: Instant,
 }
 
 /// One operation.
@@ -294,58 +298,52 @@ impl fmt::Debug for StoredToken {
     }
 }
 
-// === impl Leases ===
+// === impl Stored ===
 
-impl Leases {
-    pub(crate) fn new(
-        store: Box<dyn Erased>,
-        clock: Clock,
-        term: Duration,
-        endpoint: &TokenEndpoint,
-        parameters: &[(String, String)],
-    ) -> Self {
+impl<F: Fetch> Stored<F> {
+    pub(crate) fn new(inner: F, store: Box<dyn Erased>) -> Self {
+        let Settings {
+            endpoint,
+            parameters,
+            ..
+        } = inner.settings();
+        let kind = kind(endpoint, parameters);
         Self {
+            inner,
             store,
-            clock,
-            term,
-            kind: kind(endpoint, parameters),
-            key: String::new(),
-            leased: None,
+            kind,
+            lease: Mutex::default(),
         }
     }
 
-    /// Returns a token of another process that this process prefers; `None` if it must request one.
+    /// Returns a token of another process that is better than the one in use; `None` if this process
+    /// must request one.
     ///
     /// While another process holds the lease, this process waits for its token, for `LONGEST_WAIT` at
     /// most.
-    pub(crate) async fn find(
-        &mut self,
-        credentials: &Credentials,
-        prefers: impl Fn(&Issued) -> bool + Send,
-    ) -> Option<Issued> {
-        let key = push(self.kind.clone(), credentials.client_id());
-        if key != self.key {
-            self.release();
-            (self.key, self.leased) = (key, None);
-        }
-        let give_up = self.clock.now().steady.checked_add(LONGEST_WAIT)?;
+    async fn find(&self, key: &str, current: Option<&Current>) -> Option<Issued> {
+        let clock = &self.inner.settings().clock;
+        let give_up = clock.now().steady.checked_add(LONGEST_WAIT)?;
         loop {
-            let found = bounded("load", self.store.load(&self.key)).await?;
+            let found = bounded("load", self.store.load(key)).await?;
             // The clock is read after the store has answered, because a token ages meanwhile.
-            let now = self.clock.now();
-            let issued = found.and_then(|stored| stored.read_at(now, &self.key));
-            if let Some(issued) = issued.filter(&prefers) {
+            let now = clock.now();
+            let issued = found.and_then(|stored| stored.read_at(now, key));
+            if let Some(issued) = issued.filter(|it| Current::is_worse_than(current, it, now)) {
                 self.release();
                 return Some(issued);
             }
             let now = now.steady;
-            if now >= give_up || self.leased.is_some_and(|until| now < until) {
+            let is_leased = |lease: &Lease| lease.key == key && now < lease.until;
+            if now >= give_up || self.lease().as_ref().is_some_and(is_leased) {
                 return None;
             }
-            if bounded("lease", self.store.lease(&self.key, self.term)).await? {
+            if bounded("lease", self.store.lease(key, TERM)).await? {
                 // Counted from before the request, so that this process never assumes a lease that has
                 // ended. The loop reads again, because the last holder may have saved a token since.
-                self.leased = now.checked_add(self.term);
+                let until = now.checked_add(TERM)?;
+                let key = key.to_owned();
+                *self.lease() = Some(Lease { key, until });
             } else {
                 sleep(LOAD_EVERY).await;
             }
@@ -353,28 +351,68 @@ impl Leases {
     }
 
     /// Saves a token of this process, or gives back the lease if there is none.
-    pub(crate) async fn save(&mut self, issued: Option<Issued>) {
+    async fn save(&self, key: &str, issued: Option<&Issued>) {
         let stored = issued.and_then(|Issued { token, fetched }| {
-            StoredToken::new(&self.key, token.secret(), fetched.sent.wall, fetched.life)
+            StoredToken::new(key, token.secret(), fetched.sent.wall, fetched.life)
         });
         if let Some(stored) = stored
-            && let Some(()) = bounded("save", self.store.save(&self.key, &stored)).await
+            && let Some(()) = bounded("save", self.store.save(key, &stored)).await
         {
-            self.leased = None;
+            *self.lease() = None;
         }
         self.release();
     }
+}
 
+impl<F> Stored<F> {
     /// Gives back the lease, if this process holds one.
-    fn release(&mut self) {
-        if self.leased.is_some() && self.store.release(&self.key) {
-            self.leased = None;
-        }
+    fn release(&self) {
+        let mut lease = self.lease();
+        lease.take_if(|lease| self.store.release(&lease.key));
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: Fetch> Fetch for Stored<F> {
+    /// The token is saved before it is returned, because a program may end as soon as it has a token.
+    fn fetch<'a>(
+        &'a self,
+        credentials: &'a Credentials,
+        current: Option<Current>,
+    ) -> BoxFuture<'a, Result<Issued, TokenError>> {
+        let fetched = async move {
+            let key = push(self.kind.clone(), credentials.client_id());
+            if self.lease().as_ref().is_some_and(|lease| lease.key != key) {
+                self.release();
+            }
+            if let Some(issued) = self.find(&key, current.as_ref()).await {
+                return Ok(issued);
+            }
+            let fetched = self.inner.fetch(credentials, current).await;
+            // A store that panics has saved nothing.
+            let saved = AssertUnwindSafe(self.save(&key, fetched.as_ref().ok()));
+            drop(saved.catch_unwind().await);
+            fetched
+        };
+        fetched.boxed()
+    }
+
+    fn longest(&self) -> Duration {
+        let operations = OPERATION_TIMEOUT.saturating_mul(3);
+        let store = LONGEST_WAIT.saturating_add(operations);
+        self.inner.longest().saturating_add(store)
+    }
+
+    fn settings(&self) -> &Settings {
+        self.inner.settings()
     }
 }
 
 /// A lease that outlives its source would make other processes wait.
-impl Drop for Leases {
+impl<F> Drop for Stored<F> {
     fn drop(&mut self) {
         self.release();
     }
@@ -423,11 +461,14 @@ fn time(millis: u64) -> Option<SystemTime> {
 /// The time between two reads of the store while another process holds the lease. Fifty waiting
 /// processes make two hundred reads a second, a small load for Redis.
 const LOAD_EVERY: Duration = Duration::from_millis(250);
+/// The term of a lease. A healthy endpoint answers sooner. A process that is stopped while it holds the
+/// lease delays the others by this time. A slower endpoint gets one request every five seconds.
+const TERM: Duration = Duration::from_secs(5);
 /// The timeout of one operation. A slower store costs more than the token request that it saves.
-pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The wait for a token of another process: two leases and one healthy token request. If a process is
 /// stopped while it holds the lease, another one can take the next lease within this time.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(12);
+const LONGEST_WAIT: Duration = Duration::from_secs(12);
 /// The clocks of two synchronised machines agree within milliseconds. A token that is dated further in
 /// the future than this comes from a wrong clock.
 const SKEW: Duration = Duration::from_secs(60);

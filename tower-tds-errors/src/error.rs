@@ -73,10 +73,10 @@ pub(crate) struct Facts {
     pub(crate) expected: Option<u64>,
     /// Advice in place of the kind's own.
     pub(crate) next: Option<&'static str>,
-    /// Whether a newer token may help.
-    pub(crate) resends: bool,
-    /// Whether a layer below paces the retries.
-    pub(crate) is_paced: bool,
+    /// The retry rule in place of the kind's own.
+    pub(crate) advice: Option<Advice>,
+    /// Whether a retry costs no budget.
+    pub(crate) is_free: bool,
 }
 
 // === impl Error ===
@@ -158,8 +158,18 @@ impl Error {
     /// A retry layer sends it once more, at once and without a charge to its budget.
     #[must_use]
     pub fn with_one_resend(mut self) -> Self {
-        self.facts_mut().resends = true;
+        let facts = self.facts_mut();
+        (facts.advice, facts.is_free) = (Some(Advice::Once), true);
         self
+    }
+
+    /// Marks a refused call that may succeed with the same token after this wait.
+    ///
+    /// A retry layer treats it as an outage: it waits at least that long, and charges its budget.
+    #[must_use]
+    pub fn with_retries_after(mut self, wait: Duration) -> Self {
+        self.facts_mut().advice = Some(Advice::Backoff);
+        self.with_retry_after(wait)
     }
 
     /// Marks a call whose retries are delayed by a layer below, such as a limiter.
@@ -167,7 +177,7 @@ impl Error {
     /// A retry layer does not charge them to its budget. Its attempts and the deadline bound them.
     #[must_use]
     pub fn with_paced_retries(mut self) -> Self {
-        self.facts_mut().is_paced = true;
+        self.facts_mut().is_free = true;
         self
     }
 
@@ -355,10 +365,7 @@ impl Error {
 
     /// The retry rule: the kind's own, unless a newer token may help.
     pub(crate) fn advice(&self) -> Advice {
-        if self.facts().resends {
-            return Advice::Once;
-        }
-        self.kind().row().advice
+        self.facts().advice.unwrap_or(self.kind().row().advice)
     }
 
     pub(crate) fn from_kind(kind: Kind) -> Self {

@@ -131,7 +131,7 @@ kinds! {
             "check whether a proxy removes the Authorization header; if none was sent, send a token";
         /// The token is invalid, revoked or expired. The token layer gets a new one.
         InvalidToken: "invalid_token", Once, Answered,
-            "token invalid or expired",
+            "token refused as invalid or expired",
             "get a new token; if that fails too, check realm and clock";
         /// A 401 without a known reason. The token layer treats it like an invalid token.
         Unauthorized: "unauthorized", Once, Answered,

@@ -44,7 +44,7 @@ mod trace;
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
 /// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
-/// | [`budget`](Self::budget), for all calls together | one retry for ten requests, and one more each second, counted over ten seconds |
+/// | [`budget`](Self::budget), for all calls together | one retry for ten requests, and three more each second, counted over ten seconds |
 ///
 /// # Spans and metrics
 ///

@@ -205,14 +205,15 @@ pub fn into_error(error: LayersError) -> Error {
     }
 }
 
-/// A refused call is sent again only if a newer token exists or was requested for it. A call whose
+/// A refused call is sent again once: at no cost if a newer token exists or was requested for it, and
+/// for one retry of the budget if not, because one node of the service may have erred. A call whose
 /// token the gateway could not check is retried as in any outage.
 fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
         if rejection.is_worth_a_resend() {
             error = error.with_one_resend().with_waited_for("another token");
-        } else {
-            error.set_gave_up(GiveUp::Forbidden);
+        } else if let Some(wait) = rejection.retry_after() {
+            error = error.with_retries_after(wait);
         }
     }
     error

@@ -1,107 +1,88 @@
-//! The shared part of a source: the slot that calls read, and the state behind one lock.
+//! The shared part of a source: the slot that calls read, and the state behind a lock.
 //!
-//! The state makes all decisions. The slot is written under the lock, and a call with a settled token
-//! takes no lock. A *flight* is one token request for all waiters. The *driver* is a task that polls
-//! flights and starts renewals. Both hold the shared part weakly: the driver ends with the last handle,
-//! or with the flight in progress at that time. If the runtime of the driver ends, the next waiter
-//! starts another driver and another flight, because timers and sockets of the old runtime are dead.
+//! Callers and the task apply events to the state, which makes all decisions. Each step publishes its
+//! result: the token in the slot, and the numbers of the flights that have begun and ended. A call with
+//! a settled token reads the slot and the wall clock, and takes no lock. All others follow the numbers.
 
 use std::{
-    fmt,
-    future::pending,
-    panic::AssertUnwindSafe,
-    pin::pin,
-    sync::{Arc, PoisonError, Weak, atomic::Ordering},
+    fmt, mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use futures_util::future::{BoxFuture, select};
+use arc_swap::ArcSwapOption;
 use tokio::{
+    runtime::Handle,
     sync::watch,
     time::{Instant, timeout_at},
 };
 
-use super::sync::{
-    self, ArcSwapOption, AtomicU64, FutureExt as _, Handle, JoinHandle, Mutex, MutexGuard,
-};
+use super::task::{Step, Task};
 use crate::{
-    AccessToken, Health, TokenError,
     clock::{Clock, Timestamp},
-    error::{Kind, place},
+    error::{Kind, TokenError, place},
+    health::Health,
     judge::Refresh,
-    reply::Issued,
-    request::Grant,
-    state::{Action, Event, Lifetime, Notice, State},
+    request::{Fetch, longest_flight},
+    state::{Action, Bearer, Event, Notice, State},
 };
 
-/// The token that calls send.
-#[derive(Debug)]
-pub(crate) struct Bearer {
-    pub(crate) generation: u64,
-    pub(crate) token: AccessToken,
-    lifetime: Lifetime,
-}
-
-/// A token request in flight. Every clone polls it.
-pub(crate) type Flight = sync::Shared<BoxFuture<'static, Result<(), TokenError>>>;
-
-/// The flight of a waiter. Its drop wakes the driver, because the last wake of the flight may have gone
-/// to this waiter alone. So dropping a waiter changes nothing.
-#[derive(Debug)]
-pub(crate) struct Joined(pub(crate) Flight, watch::Sender<()>);
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        self.1.send_replace(());
-    }
-}
-
-/// The state that all handles of a source share.
 pub(crate) struct Shared {
-    /// The token in use, until its expiry is noticed. Written under the lock.
     slot: ArcSwapOption<Bearer>,
-    /// The generation of the token that calls send without a read of the state; zero while the
-    /// token is refused, due for renewal, or absent. Relaxed: no other memory depends on it, and a
-    /// later call sees a change that this one misses.
+    /// The number of the token in the slot while calls may send it without a look at the state; if not,
+    /// zero. The order of the two writes is free: a call that misses a change is one that was a moment
+    /// earlier.
     settled: AtomicU64,
-    /// Held for arithmetic and for the start of a flight, never across an `.await`.
+    /// Held for arithmetic, never across an `.await`.
     locked: Mutex<Locked>,
-    pub(crate) grant: Arc<Grant>,
+    /// How many flights have begun, for the task.
+    begun: watch::Sender<u64>,
+    /// How many flights have ended, for those who wait.
+    ended: watch::Sender<u64>,
+    fetch: Arc<dyn Fetch>,
     clock: Clock,
-    this: Weak<Self>,
 }
 
-/// The part behind the lock.
-pub(super) struct Locked {
+struct Locked {
     state: State,
-    /// The last flight; it may have ended.
-    flight: Option<Flight>,
-    pub(super) driver: Option<JoinHandle<()>>,
-    /// Wakes the driver. Its drop wakes the driver too, which then ends.
-    wake: watch::Sender<()>,
+    /// The number of the task, while there is one.
+    task: Option<u64>,
+    /// How many tasks there have been.
+    tasks: u64,
+}
+
+/// The decision on a call that has no settled token.
+enum Entry {
+    Send(Arc<Bearer>),
+    /// Wait for this flight. With an instant, the token in use may be sent from then on.
+    Wait(u64, Option<Instant>),
 }
 
 // === impl Shared ===
 
 impl Shared {
-    pub(crate) fn new(state: State, grant: Grant, clock: Clock) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
+    pub(crate) fn new(state: State, fetch: Arc<dyn Fetch>, clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
             slot: ArcSwapOption::const_empty(),
             settled: AtomicU64::new(0),
             locked: Mutex::new(Locked {
                 state,
-                flight: None,
-                driver: None,
-                wake: watch::Sender::new(()),
+                task: None,
+                tasks: 0,
             }),
-            grant: Arc::new(grant),
+            begun: watch::Sender::new(0),
+            ended: watch::Sender::new(0),
+            fetch,
             clock,
-            this: Weak::clone(this),
         })
     }
 
     /// The token in use, if calls may send it without a look at the state.
     ///
-    /// It reads only the wall clock, because the timer of the driver covers the steady one.
+    /// It reads only the wall clock, because the timer of the task covers the steady one.
     #[inline]
     pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
         let slot = self.slot.load();
@@ -118,31 +99,37 @@ impl Shared {
     /// The token in use, if it is valid.
     #[cold]
     pub(crate) fn bearer(&self) -> Option<Arc<Bearer>> {
-        let now = self.now();
+        let now = self.clock.now();
         let bearer = self.slot.load_full();
         bearer.filter(|bearer| bearer.lifetime.is_valid_at(now))
     }
 
-    /// Returns `None` if the token in use may be sent. If not, starts or joins a flight and returns it.
-    ///
-    /// The instant, if there is one, is the time from which the token in use may be sent even though
-    /// the flight has not ended.
-    pub(crate) fn enter(&self) -> Result<Option<(Joined, Option<Instant>)>, TokenError> {
-        self.with(|locked, now| {
-            let action = locked.state.on(Event::Needed, now);
-            match action {
-                Action::Fail(error) => Err(error),
-                Action::Send => {
-                    // If the driver ended with its runtime, this call starts the renewal.
-                    self.renew_if_due(locked, now);
-                    Ok(None)
-                }
-                action => {
-                    let flight = self.follow(locked, action);
-                    flight.map(Some).ok_or(Kind::NoRuntime.into())
-                }
+    /// Waits for a token that may be sent.
+    pub(crate) async fn wait(self: Arc<Self>) -> Result<Arc<Bearer>, TokenError> {
+        loop {
+            let (flight, until) = match self.enter()? {
+                Entry::Send(bearer) => return Ok(bearer),
+                Entry::Wait(flight, until) => (flight, until),
+            };
+            let longest = longest_flight(&*self.fetch).min(LONGEST);
+            let end = until.unwrap_or_else(|| self.now() + longest);
+            // After a flight the state is read again: the caller may be polled long after its end.
+            let waited = timeout_at(end, self.ended(flight)).await;
+            if waited.is_err() && until.is_none() {
+                return Err(self.abandon(flight));
             }
-        })
+        }
+    }
+
+    /// Waits until this flight has ended.
+    pub(crate) async fn ended(&self, flight: u64) {
+        let mut ended = self.ended.subscribe();
+        drop(ended.wait_for(|ended| *ended >= flight).await);
+    }
+
+    /// The number of the flight that has not ended.
+    pub(crate) fn in_flight(&self) -> Option<u64> {
+        self.lock().state.in_flight()
     }
 
     /// Records that a call with the token of this number was accepted.
@@ -155,15 +142,17 @@ impl Shared {
 
     /// Records that a call with the token of this number was refused, and returns the flight that
     /// replaces the token, if there is one.
-    pub(crate) fn refuse(&self, generation: u64) -> Result<Joined, Refresh> {
-        self.with(|locked, now| {
+    pub(crate) fn refuse(self: &Arc<Self>, generation: u64) -> Result<u64, Refresh> {
+        let flight = self.with(|locked, now| {
             let action = locked.state.on(Event::Refused(generation), now);
-            if let Action::Superseded = action {
-                return Err(Refresh::Replaced);
+            match action {
+                Action::Superseded => Err(Refresh::Replaced),
+                Action::Request | Action::Join => Ok(locked.state.flights()),
+                Action::SendAfter(wait) => Err(Refresh::After(wait)),
+                _ => Err(Refresh::None),
             }
-            let flight = self.follow(locked, action);
-            flight.map(|(flight, _)| flight).ok_or(Refresh::None)
-        })
+        })?;
+        self.drive().then_some(flight).ok_or(Refresh::None)
     }
 
     /// Whether a newer token than the one of this number has come.
@@ -171,171 +160,144 @@ impl Shared {
         self.lock().state.generation() > generation
     }
 
-    /// Whether a token from the store is better than the one in use.
-    fn prefers(&self, issued: &Issued) -> bool {
-        let now = self.now();
-        let is_same = |bearer: Arc<Bearer>| bearer.token.header() == issued.token.header();
-        !self.bearer().is_some_and(is_same) && self.lock().state.prefers_at(now, &issued.fetched)
-    }
-
-    /// Records the outcome of a flight.
-    fn settle(&self, outcome: Result<Issued, TokenError>) -> Result<(), TokenError> {
-        self.with(|locked, now| {
-            let (event, token) = match outcome {
-                Ok(Issued { token, fetched }) => (Event::Fetched(fetched), Some(token)),
-                Err(error) => (Event::Failed(error), None),
-            };
-            match (locked.state.on(event, now), token) {
-                (Action::Use(generation, lifetime), Some(token)) => {
-                    self.slot.store(Some(Arc::new(Bearer {
-                        generation,
-                        token,
-                        lifetime,
-                    })));
-                    Ok(())
-                }
-                (Action::Fail(error), _) => Err(error),
-                _ => Ok(()),
-            }
-        })
-    }
-
-    /// Whether a flight has ended, or is the current flight and has a driver.
-    pub(crate) fn is_driven(&self, flight: &Flight) -> bool {
-        let locked = self.lock();
-        let is_current = || locked.flight.as_ref().is_some_and(|it| it.ptr_eq(flight));
-        flight.peek().is_some() || locked.is_driven() && is_current()
-    }
-
-    /// Abandons a flight that makes no progress, because its runtime no longer runs.
-    pub(crate) fn abandon(&self, flight: &Flight) -> TokenError {
-        let error = TokenError::new(Kind::NoRuntime).at(self.grant.uri());
-        let abandoned = self.with(|locked, now| {
-            let abandoned = locked.flight.take_if(|it| it.ptr_eq(flight));
-            if abandoned.is_some() {
-                locked.driver = None;
-                locked.state.on(Event::Failed(error.clone()), now);
-            }
-            abandoned
-        });
-        // Outside of the lock, because it drops the request of the HTTP client.
-        drop(abandoned);
-        error
-    }
-
-    /// The current flight, if it has not ended.
-    pub(crate) fn flight(&self) -> Option<Joined> {
-        let locked = self.lock();
-        let flight = locked.pending().filter(|_| locked.is_driven())?;
-        Some(Joined(flight, locked.wake.clone()))
-    }
-
     pub(crate) fn health(&self) -> Health {
-        let now = self.now();
+        let now = self.clock.now();
         let mut health = self.lock().state.health_at(now);
-        health.endpoint = place(self.grant.uri());
+        health.endpoint = place(self.fetch.settings().uri());
         health
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now().steady
     }
 
-    /// Starts or joins a flight, as the action requires.
-    fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Joined, Option<Instant>)> {
-        let until = match action {
-            Action::Request | Action::Join => None,
-            Action::JoinUntil(until) => Some(until),
-            _ => return None,
-        };
-        let is_driven = self.drive(locked);
-        if let Action::Request = action {
-            locked.flight = Some(self.begin());
-        }
-        if !is_driven {
-            return None;
-        }
-        locked.wake.send_replace(());
-        Some((Joined(locked.flight.clone()?, locked.wake.clone()), until))
-    }
-
-    /// Creates a flight. It fetches a token, records the outcome, and saves the token before its
-    /// waiters return, because a program may end as soon as it has a token.
-    fn begin(&self) -> Flight {
-        let (this, grant) = (Weak::clone(&self.this), Arc::clone(&self.grant));
-        let flight = async move {
-            let prefers = |issued: &Issued| this.upgrade().is_some_and(|this| this.prefers(issued));
-            let issued = AssertUnwindSafe(grant.fetch(prefers)).catch_unwind().await;
-            let issued = issued.unwrap_or_else(|_| Err(Kind::Panicked.into()));
-            let own = issued.as_ref().ok().filter(|it| it.fetched.is_own).cloned();
-            let outcome = match this.upgrade() {
-                Some(this) => this.settle(issued),
-                None => Err(Kind::NoRuntime.into()),
-            };
-            grant.save(own.filter(|_| outcome.is_ok())).await;
-            outcome
-        };
-        flight.boxed().shared()
-    }
-
-    /// Starts the renewal if it is due.
-    fn renew_if_due(&self, locked: &mut Locked, now: Timestamp) {
-        self.drive(locked);
-        let action = locked.state.on(Event::Timer, now);
-        drop(self.follow(locked, action));
-    }
-
-    /// Spawns the driver if there is none. Outside of a runtime there is none.
-    ///
-    /// A flight is bound to the runtime of its driver: another driver starts another flight. A runtime
-    /// may end at any moment, so one look decides both.
-    fn drive(&self, locked: &mut Locked) -> bool {
-        if locked.is_driven() {
-            return true;
-        }
-        locked.flight = locked.pending().map(|_| self.begin());
-        let Ok(runtime) = Handle::try_current() else {
-            return false;
-        };
-        let (this, wake) = (Weak::clone(&self.this), locked.wake.subscribe());
-        locked.driver = Some(runtime.spawn(run(this, wake)));
-        true
-    }
-
-    /// The next step of the driver: a flight to poll, or the instant of the next step.
-    fn step(&self) -> Result<Flight, Option<Instant>> {
+    /// The next step of the task of this number; `None` if another one has taken its place.
+    pub(super) fn step(&self, task: u64) -> Option<Step> {
         self.with(|locked, now| {
-            let action = locked.state.on(Event::Timer, now);
-            let wait = match action {
-                Action::Sleep(wait) => Some(wait),
-                _ => None,
-            };
-            if let Action::Request = action {
-                locked.flight = Some(self.begin());
+            if locked.task != Some(task) {
+                return None;
             }
-            let look_at = wait.and_then(|wait| now.steady.checked_add(wait));
-            locked.pending().ok_or(look_at)
+            let action = locked.state.on(Event::Timer, now);
+            let current = || locked.state.current_at(now);
+            let flight = locked.state.in_flight();
+            Some(match (flight, action) {
+                (Some(flight), _) => Step::Fetch(flight, Arc::clone(&self.fetch), current()),
+                (None, Action::Sleep(wait)) => Step::Sleep(now.steady.checked_add(wait)),
+                (None, _) => Step::Sleep(None),
+            })
         })
     }
 
-    /// Runs `work` under the lock and updates the slot. Emits the log lines after the lock, because a
-    /// subscriber may call the source.
-    fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
-        let (mut locked, now) = (self.lock(), self.now());
-        let done = work(&mut locked, now);
-        if locked.state.valid_at(now).is_none() {
-            self.slot.store(None);
+    /// Records the result of a flight, unless it was abandoned.
+    pub(super) fn settle(&self, flight: u64, event: Event) {
+        self.with(|locked, now| {
+            if locked.state.in_flight() == Some(flight) {
+                locked.state.on(event, now);
+            }
+        });
+    }
+
+    /// Records that the task of this number has ended with its runtime.
+    pub(super) fn lose(&self, task: u64) {
+        self.with(|locked, now| {
+            if locked.task.take_if(|it| *it == task).is_some() {
+                locked.state.on(Event::Lost, now);
+            }
+        });
+    }
+
+    /// Decides on a call that has no settled token.
+    fn enter(self: &Arc<Self>) -> Result<Entry, TokenError> {
+        let entry = self.with(|locked, now| {
+            let state = &mut locked.state;
+            let action = state.on(Event::Needed, now);
+            match (action, state.in_use_at(now).cloned()) {
+                (Action::Fail(error), _) => Err(error),
+                (Action::Send, Some(bearer)) => {
+                    // The task that would renew it may have ended with its runtime.
+                    state.on(Event::Timer, now);
+                    Ok(Entry::Send(bearer))
+                }
+                (Action::JoinUntil(until), _) => Ok(Entry::Wait(state.flights(), Some(until))),
+                _ => Ok(Entry::Wait(state.flights(), None)),
+            }
+        })?;
+        let is_driven = self.drive();
+        match entry {
+            Entry::Wait(..) if !is_driven => Err(Kind::NoRuntime.into()),
+            entry => Ok(entry),
         }
-        let settled = locked.state.settled_at(now);
-        self.settled.store(settled.unwrap_or(0), Ordering::Relaxed);
-        let notices = locked.state.take_notices();
+    }
+
+    /// Makes sure that there is a task for the flight. Outside of a runtime there is none, nor in one
+    /// that has ended, and the flight is lost.
+    fn drive(self: &Arc<Self>) -> bool {
+        let is_driven = Handle::try_current().is_ok_and(|runtime| {
+            let mut locked = self.lock();
+            if locked.task.is_some() {
+                return true;
+            }
+            locked.tasks += 1;
+            let number = locked.tasks;
+            locked.task = Some(number);
+            // A runtime that has ended drops the task at once, and its drop takes the lock.
+            drop(locked);
+            let task = Task::new(Arc::downgrade(self), number, self.begun.subscribe());
+            !runtime.spawn(task.run()).is_finished()
+        });
+        if !is_driven {
+            self.with(|locked, now| {
+                if locked.task.is_none() {
+                    locked.state.on(Event::Lost, now);
+                }
+            });
+        }
+        is_driven
+    }
+
+    /// Abandons a flight that makes no progress, because its runtime no longer runs. The next call
+    /// starts another task.
+    fn abandon(&self, flight: u64) -> TokenError {
+        let error = TokenError::new(Kind::NoRuntime).at(self.fetch.settings().uri());
+        self.with(|locked, now| {
+            if locked.state.in_flight() == Some(flight) {
+                locked.task = None;
+                if let Action::Fail(error) = locked.state.on(Event::Failed(error.clone()), now) {
+                    return error;
+                }
+            }
+            error
+        })
+    }
+
+    /// Runs `work` under the lock, and publishes what follows. Emits the log lines after the lock,
+    /// because a subscriber may call the source.
+    fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
+        let (mut locked, now) = (self.lock(), self.clock.now());
+        let done = work(&mut locked, now);
+        let state = &mut locked.state;
+        self.slot.store(state.in_use_at(now).cloned());
+        let settled = state.settled_at(now).unwrap_or(0);
+        self.settled.store(settled, Ordering::Relaxed);
+        let notices = state.take_notices();
+        let begun = state.flights();
+        let ended = begun.saturating_sub(state.in_flight().is_some().into());
         drop(locked);
+        for (flights, count) in [(&self.begun, begun), (&self.ended, ended)] {
+            // Another thread may have sent a higher number since the lock.
+            flights.send_if_modified(|sent| mem::replace(sent, count.max(*sent)) < count);
+        }
         notices.into_iter().for_each(Notice::emit);
         done
     }
 
+    #[cfg(test)]
+    pub(super) fn hold_lock(&self) -> impl Drop + '_ {
+        self.lock()
+    }
+
     /// Poison is ignored, because a panic under the lock leaves the state consistent.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
+    fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -346,35 +308,5 @@ impl fmt::Debug for Shared {
     }
 }
 
-// === impl Locked ===
-
-impl Locked {
-    /// The flight, if it has not ended.
-    fn pending(&self) -> Option<Flight> {
-        let flight = self.flight.as_ref();
-        flight.filter(|flight| flight.peek().is_none()).cloned()
-    }
-
-    fn is_driven(&self) -> bool {
-        let driver = self.driver.as_ref();
-        driver.is_some_and(|driver| !driver.is_finished())
-    }
-}
-
-/// The driver: polls flights to their end, and starts renewals on time.
-async fn run(shared: Weak<Shared>, mut wake: watch::Receiver<()>) {
-    while let Some(step) = shared.upgrade().map(|shared| shared.step()) {
-        match step {
-            Ok(flight) => {
-                // The wakes come first, so that each of them is followed by a poll of the flight.
-                let wakes = async {
-                    while wake.changed().await.is_ok() {}
-                    pending::<()>().await;
-                };
-                drop(select(pin!(wakes), flight).await);
-            }
-            Err(Some(until)) => drop(timeout_at(until, wake.changed()).await),
-            Err(None) => drop(wake.changed().await),
-        }
-    }
-}
+/// The longest wait. It keeps the sum with the clock from overflow.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

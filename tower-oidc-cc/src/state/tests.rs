@@ -4,8 +4,13 @@ use http::StatusCode;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Action, Event, Fetched, Notice, Phase, Reason, RefreshPolicy, State};
-use crate::{TokenError, clock::Timestamp, error::Kind};
+use super::{Action, Current, Event, Notice, Phase, Reason, RefreshPolicy, State};
+use crate::{
+    TokenError,
+    clock::Timestamp,
+    error::Kind,
+    reply::{AccessToken, Fetched, Issued},
+};
 
 pub(super) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -22,16 +27,24 @@ fn state() -> State {
     State::new(RefreshPolicy::Ahead, || 0.5)
 }
 
-fn token(sent: Timestamp, life: u64) -> Event {
-    Event::Fetched(fetched(sent, life))
+/// A token like no other.
+pub(super) fn token(sent: Timestamp, life: u64) -> Event {
+    Event::Fetched(issued(&fastrand::u64(..).to_string(), sent, life))
 }
 
-fn fetched(sent: Timestamp, life: u64) -> Fetched {
-    Fetched {
-        sent,
-        life: secs(life),
-        is_own: true,
+fn issued(token: &str, sent: Timestamp, life: u64) -> Issued {
+    Issued {
+        token: AccessToken::new(token).unwrap(),
+        fetched: Fetched {
+            sent,
+            life: secs(life),
+            is_own: true,
+        },
     }
+}
+
+fn in_use(state: &State, now: Timestamp) -> u64 {
+    state.in_use_at(now).map_or(0, |token| token.generation)
 }
 
 fn down() -> TokenError {
@@ -70,14 +83,17 @@ proptest! {
     #[test]
     fn state_invariants_hold_for_any_order_of_events(steps in prop::collection::vec(step(), 1..200)) {
         let mut state = state();
-        let (mut now, mut in_flight, mut expires) = (start(), false, None::<Timestamp>);
+        let (mut now, mut in_flight) = (start(), false);
+        // A model of the tokens: the expiries of all that came.
+        let mut expiries: Vec<Timestamp> = Vec::new();
         let mut refreshes = Vec::new();
         for (wait, step) in steps {
             now = now.checked_add(secs(wait)).unwrap();
             let generation = state.generation();
-            let had = state.valid_at(now).is_some();
-            // A model of the token: nothing but the expiry of the last one that came.
-            prop_assert_eq!(had, expires.is_some_and(|at| !at.has_come_at(now)));
+            let had = state.in_use_at(now).is_some();
+            let has = |at: &Timestamp| !at.has_come_at(now);
+            prop_assert!(!had || expiries.iter().any(has));
+            prop_assert!(had || !expiries.last().is_some_and(has), "the newest is never lost");
             let action = match step {
                 Step::Ask => {
                     let action = state.on(Event::Needed, now);
@@ -93,11 +109,12 @@ proptest! {
                 }
                 Step::Look => state.on(Event::Timer, now),
                 Step::Succeed(life) if in_flight => {
-                    let Action::Use(number, lifetime) = state.on(token(now, life), now) else {
-                        return Err(TestCaseError::fail("a token is used"));
-                    };
-                    prop_assert_eq!(number, generation + 1);
-                    expires = Some(lifetime.expires_at);
+                    let before = in_use(&state, now);
+                    state.on(token(now, life), now);
+                    prop_assert_eq!(state.generation(), generation + 1);
+                    let after = in_use(&state, now);
+                    prop_assert!(after == before || after == generation + 1);
+                    expiries.push(now.checked_add(secs(life)).unwrap());
                     prop_assert_eq!(state.phase_at(now), Phase::Fresh);
                     in_flight = false;
                     Action::Rest
@@ -124,7 +141,7 @@ proptest! {
                 in_flight = true;
             }
             // No refusal removes the token.
-            prop_assert!(state.valid_at(now).is_some() || !had, "{:?}", step);
+            prop_assert!(state.in_use_at(now).is_some() || !had, "{:?}", step);
         }
     }
 
@@ -170,15 +187,130 @@ fn refusal_of_another_generation_is_ignored() {
 fn doubted_token_is_not_replaced_by_an_earlier_one() {
     let (mut state, now) = (state(), start());
     let later = now.checked_add(secs(1)).unwrap();
-    assert!(state.prefers_at(now, &fetched(now, 100)));
+    let prefers = |state: &State, now, sent, life| {
+        let other = issued("another", sent, life);
+        Current::is_worse_than(state.current_at(now).as_ref(), &other, now)
+    };
+    assert!(prefers(&state, now, now, 100));
     state.on(token(now, 100), now);
     // A token in use is replaced by a token that lives longer.
-    assert!(state.prefers_at(now, &fetched(now, 101)));
-    assert!(!state.prefers_at(now, &fetched(now, 100)));
+    assert!(prefers(&state, now, now, 101));
+    assert!(!prefers(&state, now, now, 100));
     state.on(Event::Refused(1), now);
     let before = now.checked_sub(secs(1)).unwrap();
-    assert!(!state.prefers_at(later, &fetched(before, 86_400)));
-    assert!(state.prefers_at(later, &fetched(later, 50)));
+    assert!(!prefers(&state, later, before, 86_400));
+    assert!(prefers(&state, later, later, 50));
+}
+
+#[test]
+fn a_renewed_token_rests_before_it_replaces_a_good_one() {
+    // The life, and the rest of the next token: a minute, or a tenth of what is left of the old one.
+    for (life, rest) in [(86_400, 60), (3_600, 60), (1_000, 25), (100, 2)] {
+        let (mut state, now) = (state(), start());
+        let at = |wait| now.checked_add(secs(wait)).unwrap();
+        state.on(token(now, life), now);
+        let due = life * 3 / 4;
+        assert!(matches!(state.on(Event::Timer, at(due)), Action::Request));
+        state.on(token(at(due), life), at(due));
+        let in_rest = at(due + rest - 1);
+        assert_eq!((state.generation(), in_use(&state, in_rest)), (2, 1));
+        assert_eq!(state.settled_at(in_rest), Some(1), "calls take no lock");
+        assert!(matches!(state.on(Event::Timer, in_rest), Action::Sleep(_)));
+        // Whatever comes first at the end of the rest: the timer or a call.
+        for event in [Event::Timer, Event::Needed] {
+            let mut state = state_at_rest(life, now);
+            let after = at(due + rest + 1);
+            state.on(event, after);
+            assert_eq!(in_use(&state, after), 2, "{life}");
+            assert_eq!(state.settled_at(after), Some(2), "{life}");
+        }
+    }
+}
+
+/// A state whose second token rests.
+fn state_at_rest(life: u64, now: Timestamp) -> State {
+    let mut state = state();
+    state.on(token(now, life), now);
+    let due = now.checked_add(secs(life * 3 / 4)).unwrap();
+    state.on(Event::Timer, due);
+    state.on(token(due, life), due);
+    state
+}
+
+#[test]
+fn refusal_during_a_rest_ends_it_without_a_request_or_a_charge() {
+    let now = start();
+    let mut state = state_at_rest(3_600, now);
+    let at = |wait: u64| now.checked_add(secs(2_700 + wait)).unwrap();
+    assert_eq!(in_use(&state, at(1)), 1);
+    assert!(matches!(
+        state.on(Event::Refused(1), at(1)),
+        Action::Superseded
+    ));
+    assert_eq!((in_use(&state, at(1)), state.flights()), (2, 1));
+    // The bucket is full: one refusal of the next token causes a refresh.
+    assert!(matches!(
+        state.on(Event::Refused(2), at(2)),
+        Action::Request
+    ));
+}
+
+#[test]
+fn a_token_needs_no_rest_if_the_old_one_is_refused_or_gone_or_if_it_is_a_minute_old() {
+    let (mut first, now) = (state(), start());
+    let at = |wait| now.checked_add(secs(wait)).unwrap();
+    first.on(token(now, 3_600), now);
+    first.on(Event::Refused(1), at(1));
+    first.on(token(at(2), 3_600), at(2));
+    assert_eq!(in_use(&first, at(2)), 2);
+    // From a store, a minute after its request.
+    let mut second = state();
+    second.on(token(now, 3_600), now);
+    second.on(Event::Timer, at(2_700));
+    second.on(token(at(2_640), 3_600), at(2_700));
+    assert_eq!(in_use(&second, at(2_700)), 2);
+    let mut third = state();
+    third.on(token(now, 100), now);
+    assert!(matches!(third.on(Event::Needed, at(100)), Action::Request));
+    third.on(token(at(100), 100), at(100));
+    assert_eq!(in_use(&third, at(100)), 2);
+}
+
+#[test]
+fn the_same_token_again_is_requested_four_times_at_most() {
+    for life in [30, 300, 3_600, 86_400] {
+        let (mut state, begin) = (state(), start());
+        let (mut now, mut requests) = (begin, 1);
+        state.on(Event::Fetched(issued("cached", begin, life)), begin);
+        loop {
+            match state.on(Event::Timer, now) {
+                Action::Sleep(wait) => now = now.checked_add(wait).unwrap(),
+                Action::Request => {
+                    requests += 1;
+                    let left = secs(life) - now.steady.duration_since(begin.steady);
+                    // Servers return whole seconds.
+                    let again = issued("cached", now, left.as_secs());
+                    state.on(Event::Fetched(again), now);
+                    assert_eq!(state.generation(), 1, "{life}");
+                }
+                action => {
+                    assert!(state.in_use_at(now).is_none(), "{life}: {action:?}");
+                    break;
+                }
+            }
+        }
+        assert!(requests <= 4, "{life}: {requests}");
+    }
+}
+
+#[test]
+fn a_token_whose_life_is_extended_is_renewed_without_end() {
+    let (mut state, mut now) = (state(), start());
+    for _ in 0..20 {
+        state.on(Event::Fetched(issued("sliding", now, 1_000)), now);
+        now = now.checked_add(secs(750)).unwrap();
+        assert!(matches!(state.on(Event::Timer, now), Action::Request));
+    }
 }
 
 #[test]
@@ -271,19 +403,17 @@ fn a_token_is_settled_while_it_is_not_due_and_no_refusal_awaits_an_acceptance() 
     let (mut state, now) = (state(), start());
     let due = now.checked_add(secs(750)).unwrap();
     assert_eq!(state.settled_at(now), None);
-    for generation in 1..=2 {
-        state.on(token(now, 1_000), now);
-        assert_eq!(state.settled_at(now), Some(generation));
-        assert_eq!(state.settled_at(due), None);
-    }
-    state.on(Event::Refused(2), now);
+    state.on(token(now, 1_000), now);
+    assert_eq!(state.settled_at(now), Some(1));
+    assert_eq!(state.settled_at(due), None);
+    state.on(Event::Refused(1), now);
     assert_eq!(state.settled_at(now), None);
     state.on(token(now, 1_000), now);
     assert_eq!(state.settled_at(now), None, "the service may refuse it too");
-    state.on(Event::Accepted(2), now);
+    state.on(Event::Accepted(1), now);
     assert_eq!(state.settled_at(now), None, "another token was accepted");
-    state.on(Event::Accepted(3), now);
-    assert_eq!(state.settled_at(now), Some(3));
+    state.on(Event::Accepted(2), now);
+    assert_eq!(state.settled_at(now), Some(2));
 }
 
 #[test]

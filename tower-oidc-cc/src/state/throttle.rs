@@ -114,6 +114,11 @@ impl Refusals {
         self.is_owed = false;
     }
 
+    /// Records that a refresh has brought the refused token again.
+    pub(crate) fn unchanged(&mut self) {
+        self.is_owed = false;
+    }
+
     /// Whether the token in use was refused and not accepted since.
     pub(crate) fn is_doubted(&self) -> bool {
         self.in_a_row > 0

@@ -91,7 +91,7 @@ async fn token_poll_requests_a_token_after_expiry() {
     drop(current(&tokens));
     settle().await;
     assert!(current(&tokens).is_some());
-    // The poll also starts the driver of a new source.
+    // The poll also starts the task of a new source.
     let tokens = timed().build(endpoint.clone());
     drop(current(&tokens));
     settle().await;

@@ -128,7 +128,7 @@ async fn a_call_dropped_at_any_poll_leaves_the_rest_working() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_driver_ends_with_the_last_handle() {
+async fn the_task_ends_with_the_last_handle() {
     let metrics = runtime::Handle::current().metrics();
     let before = metrics.num_alive_tasks();
     for reply in [Reply::token(86_400), Reply::down()] {
@@ -198,7 +198,7 @@ fn a_token_outlives_the_runtime_that_fetched_it() {
 }
 
 #[test]
-fn a_token_without_a_driver_expires() {
+fn a_token_without_a_task_expires() {
     let endpoint = Endpoint::always(Reply::token(60));
     let tokens = timed().build(endpoint.clone());
     let service = layer(&tokens).layer(echo());

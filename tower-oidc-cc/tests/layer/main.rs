@@ -18,6 +18,7 @@ mod providers;
 mod random_faults;
 mod rejection;
 mod renewal;
+mod runtimes;
 mod shutdown;
 mod store;
 mod tls;

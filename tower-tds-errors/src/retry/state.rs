@@ -154,7 +154,7 @@ impl RetryState {
             self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), settings)
         };
         let facts = error.facts();
-        let is_free = facts.resends || facts.is_paced || facts.sent == Sent::Never;
+        let is_free = facts.is_free || facts.sent == Sent::Never;
         Ok(Again {
             wait,
             is_paid: !is_free,

@@ -48,29 +48,50 @@ fn answer(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-#[tokio::test]
-async fn a_401_causes_one_new_token_and_one_retry() {
+#[tokio::test(start_paused = true)]
+async fn a_401_causes_one_new_token_and_few_retries() {
     for (body, kind) in [
         ("invalid token\n", Kind::InvalidToken),
         ("go away", Kind::Unauthorized),
         ("", Kind::Unauthorized),
     ] {
-        let server = Server::start(&answer(body)).await;
-        let client = client(&server);
-        let error = refused(&client, &server).await;
-        assert_eq!((error.kind(), error.attempts()), (kind, 2), "{body}");
-        // The next refresh needs two refusals in a row and twenty seconds. So no call requests one,
-        // and no call is sent again.
-        for _ in 0..3 {
-            let error = refused(&client, &server).await;
-            assert_eq!((error.kind(), error.attempts()), (kind, 1), "{body}");
-            assert_eq!(error.gave_up(), Some(GiveUp::Forbidden), "{body}");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&seen);
+        let posts = Arc::new(AtomicU64::new(0));
+        let service = service_fn(move |request: Request<Full<Bytes>>| {
+            let token = request.headers().get("authorization");
+            let token = token.map(|token| token.to_str().expect("ASCII").to_owned());
+            let answer = match &token {
+                None => {
+                    let number = posts.fetch_add(1, Ordering::Relaxed) + 1;
+                    let token = format!(
+                        r#"{{"access_token":"t{number}","expires_in":86400,"token_type":"Bearer"}}"#
+                    );
+                    Ok(Response::new(Full::from(token)))
+                }
+                Some(_) => status(401, body),
+            };
+            let entry = token.map_or("POST".to_owned(), |token| token.replace("Bearer ", ""));
+            log.lock().expect("no panic").push(entry);
+            std::future::ready(answer)
+        });
+        let stack = whole_with(RetryLayer::new(), service);
+        let mut attempts = Vec::new();
+        for _ in 0..4 {
+            let error = stack.clone().oneshot(data()).await.map(drop);
+            let error = error.expect_err("all tokens are refused");
+            assert_eq!(error.kind(), kind, "{body}");
+            let text = error.to_string();
+            assert!(text.contains("refused"), "{text}");
+            assert!(!text.contains("forbidden"), "{text}");
+            attempts.push(error.attempts());
+            sleep(Duration::from_secs(60)).await;
         }
-        assert_eq!(
-            server.seen(),
-            ["POST", "t1", "POST", "t2", "t2", "t2", "t2"],
-            "{body}"
-        );
+        // A token that is younger than a minute is sent once more, because a clock may be behind.
+        assert_eq!(attempts, [3, 3, 2, 2], "{body}");
+        let seen = seen.lock().expect("no panic").join(" ");
+        let expected = "POST t1 POST t2 t2 t2 POST t3 t3 t3 t3 POST t4 t4";
+        assert_eq!(seen, expected, "{body}");
     }
 }
 
@@ -183,6 +204,29 @@ where
     S: Clone + Send + Sync + 'static,
     F: Future<Output = Result<Response<Full<Bytes>>, BoxError>> + Send + 'static,
 {
+    // A resend with a newer token costs no budget.
+    let broke = TpsBudget::new(Duration::from_secs(10), 0, 0.0);
+    whole_with(RetryLayer::new().budget(Arc::new(broke)), service)
+}
+
+fn whole_with<S, F>(
+    retry: RetryLayer,
+    service: S,
+) -> impl Clone
++ Send
++ Sync
++ 'static
++ Service<Request<Full<Bytes>>, Response: Send, Error = Error, Future: Send>
+where
+    S: Service<
+            Request<Full<Bytes>>,
+            Response = Response<Full<Bytes>>,
+            Error = BoxError,
+            Future = F,
+        >,
+    S: Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response<Full<Bytes>>, BoxError>> + Send + 'static,
+{
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new("id", "s3cr3t").expect("usable");
     let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
@@ -193,10 +237,8 @@ where
         [origin.expect("an origin")],
         Limiter::new(Limits::default()),
     );
-    // A resend after a refused token costs no budget.
-    let broke = TpsBudget::new(Duration::from_secs(10), 0, 0.0);
     ServiceBuilder::new()
-        .layer(layer.retry(RetryLayer::new().budget(Arc::new(broke))))
+        .layer(layer.retry(retry))
         .map_future(Box::pin)
         .service(service)
 }
@@ -204,6 +246,115 @@ where
 fn data() -> Request<Full<Bytes>> {
     let request = Request::get("https://data.example.org/v1/live/bus");
     request.body(Full::default()).expect("a request")
+}
+
+/// A service whose tokens are numbered and dated. `accepts` decides by the age of the token.
+fn judging(
+    accepts: impl Fn(Duration) -> bool + Clone + Send + Sync + 'static,
+    life: u64,
+) -> impl Service<
+    Request<Full<Bytes>>,
+    Response = Response<Full<Bytes>>,
+    Error = BoxError,
+    Future = std::future::Ready<Result<Response<Full<Bytes>>, BoxError>>,
+> + Clone
++ Send
++ Sync
++ 'static {
+    let issued = Arc::new(Mutex::new(Vec::new()));
+    service_fn(move |request: Request<Full<Bytes>>| {
+        let mut issued = issued.lock().expect("no panic");
+        std::future::ready(if request.method() == "POST" {
+            issued.push(Instant::now());
+            let number = issued.len() - 1;
+            let token = format!(
+                r#"{{"access_token":"t-{number}","expires_in":{life},"token_type":"Bearer"}}"#
+            );
+            Ok(Response::new(Full::from(token)))
+        } else {
+            let token = request.headers()["authorization"].to_str().expect("ASCII");
+            let (_, number) = token.split_once("t-").expect("a number");
+            let number: usize = number.parse().expect("a number");
+            if accepts(issued[number].elapsed()) {
+                status(200, "data")
+            } else {
+                status(401, "invalid token")
+            }
+        })
+    })
+}
+
+/// Makes 20 calls a second for an hour and returns the failed ones of 72,000, and the last error.
+async fn failed_of_an_hour<S>(stack: S) -> (u32, Option<Error>)
+where
+    S: Service<Request<Full<Bytes>>, Error = Error, Response: Send, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
+    let mut calls = JoinSet::new();
+    let (mut failed, mut last) = (0, None);
+    for _ in 0..72_000 {
+        calls.spawn(stack.clone().oneshot(data()));
+        sleep(Duration::from_millis(50)).await;
+        while let Some(ended) = calls.try_join_next() {
+            if let Err(error) = ended.expect("no panic") {
+                failed += 1;
+                last = Some(error);
+            }
+        }
+    }
+    (failed, last)
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_refusals_reach_few_callers() {
+    // The share of refused calls, in percent, and the most that may fail.
+    for (share, most) in [(1, 72), (25, 7_200)] {
+        let rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(7)));
+        let accepts = move |_| rng.lock().expect("no panic").u32(0..100) >= share;
+        let stack = whole_with(RetryLayer::new(), judging(accepts, 86_400));
+        let (failed, last) = failed_of_an_hour(stack).await;
+        assert!(failed < most, "{share} %: {failed}");
+        if let Some(last) = last {
+            let text = last.to_string();
+            assert!(text.contains("refused"), "{text}");
+            assert!(!text.contains("forbidden"), "{text}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_whose_clock_is_behind_fails_no_call_at_a_renewal() {
+    for behind in [2, 6, 20] {
+        // Many renewals in an hour, of tokens that were accepted until then.
+        for life in [300, 3_600] {
+            let start = Instant::now();
+            let accepts = move |age: Duration| {
+                age >= Duration::from_secs(behind) || start.elapsed() < Duration::from_secs(60)
+            };
+            let stack = whole_with(RetryLayer::new(), judging(accepts, life));
+            let (failed, last) = failed_of_an_hour(stack).await;
+            // A tenth of what is left of a token of 300 s is 6 to 9 s.
+            if behind <= 6 || life > 300 {
+                assert_eq!(failed, 0, "{behind} s, {life} s: {last:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cold_start_waits_for_a_clock_that_is_two_seconds_behind() {
+    let accepts = |age| age >= Duration::from_secs(2);
+    let stack = whole_with(RetryLayer::new(), judging(accepts, 86_400));
+    let start = Instant::now();
+    let answered = stack.oneshot(data()).await;
+    answered.map(drop).expect("data");
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 fn status(status: u16, body: &'static str) -> Result<Response<Full<Bytes>>, BoxError> {

@@ -7,11 +7,10 @@ use http::StatusCode;
 use super::{Backoff, CAP, HINT_CAP, REFUSED, Refusals};
 use crate::{
     TokenError,
-    clock::Timestamp,
     error::Kind,
     state::{
-        Action, Event, Fetched, RefreshPolicy, State,
-        tests::{secs, start},
+        Action, Event, RefreshPolicy, State,
+        tests::{secs, start, token},
     },
 };
 
@@ -145,7 +144,7 @@ fn run(service: &Service, endpoint: Endpoint, pace: Duration, seed: u64) -> Scor
     let mut chance = fastrand::Rng::with_seed(seed);
     let (start, mut score) = (start(), Score::default());
     let mut state = State::new(RefreshPolicy::Ahead, fastrand::f64);
-    state.on(Event::Fetched(token(start)), start);
+    state.on(token(start, 86_400), start);
     let (mut issued, mut flight_ends) = (Duration::ZERO, Duration::ZERO);
     let mut held = Vec::new();
     let mut queue = BinaryHeap::new();
@@ -164,7 +163,7 @@ fn run(service: &Service, endpoint: Endpoint, pace: Duration, seed: u64) -> Scor
         match due {
             Due::FlightEnds(succeeds) => {
                 if succeeds {
-                    state.on(Event::Fetched(token(now)), now);
+                    state.on(token(now, 86_400), now);
                     issued = at;
                 } else {
                     let down = Kind::Unavailable(StatusCode::SERVICE_UNAVAILABLE);
@@ -229,14 +228,6 @@ impl Endpoint {
                 !(secs(3_600)..secs(3_660)).contains(&at),
             ),
         }
-    }
-}
-
-fn token(now: Timestamp) -> Fetched {
-    Fetched {
-        sent: now,
-        life: secs(86_400),
-        is_own: true,
     }
 }
 

@@ -1,0 +1,189 @@
+//! One source in several runtimes, which end at any moment.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::{
+    pin::pin,
+    sync::{Arc, Barrier},
+    thread,
+};
+
+use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, timed, tokens};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::{JoinSet, yield_now},
+};
+use tower::{Layer, ServiceExt};
+
+fn paused() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
+fn threads(count: usize) -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(count).enable_time().build().unwrap()
+}
+
+async fn turns(count: usize) {
+    for _ in 0..count {
+        yield_now().await;
+    }
+}
+
+#[test]
+fn a_runtime_that_ends_at_any_step_leaves_the_waiters_of_another_a_token() {
+    for before in [0, 1, 2, 5, 20] {
+        let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
+        let tokens = tokens(&endpoint);
+        let (first, second) = (paused(), paused());
+        first.block_on(async {
+            assert!(poll_once(pin!(tokens.ready())).is_none());
+            turns(before).await;
+        });
+        let mut waiters = JoinSet::new();
+        second.block_on(async {
+            for _ in 0..3 {
+                let tokens = tokens.clone();
+                waiters.spawn(async move { tokens.ready().await });
+            }
+            turns(5).await;
+        });
+        drop(first);
+        second.block_on(async {
+            while let Some(waited) = waiters.join_next().await {
+                waited.unwrap().unwrap();
+            }
+            let alive = tokio::runtime::Handle::current().metrics();
+            assert_eq!(alive.num_alive_tasks(), 1, "three waiters start one task");
+        });
+        assert!(endpoint.count() <= 2, "{before}: {}", endpoint.count());
+        assert_eq!(tokens.health().generation, 1, "{before}");
+    }
+}
+
+#[test]
+fn a_runtime_that_ends_on_other_threads_leaves_each_waiter_a_token() {
+    for spins in 0..100 {
+        let endpoint = Endpoint::default();
+        let tokens = tokens(&endpoint);
+        let (first, second) = (threads(2), threads(3));
+        let begun = tokens.clone();
+        first.spawn(async move { drop(begun.ready().await) });
+        for _ in 0..spins * 20 {
+            std::hint::spin_loop();
+        }
+        let mut waiters = JoinSet::new();
+        for _ in 0..3 {
+            let tokens = tokens.clone();
+            waiters.spawn_on(async move { tokens.ready().await }, second.handle());
+        }
+        first.shutdown_background();
+        second.block_on(async {
+            while let Some(waited) = waiters.join_next().await {
+                waited.unwrap().unwrap();
+            }
+        });
+        assert!(endpoint.count() <= 2, "{spins}: {}", endpoint.count());
+    }
+}
+
+/// As in a test suite whose client is a `static`.
+#[test]
+fn a_hundred_and_twenty_runtimes_use_one_source() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    let service = layer(&tokens).layer(echo());
+    let together = Arc::new(Barrier::new(8));
+    let suites = (0..8).map(|_| {
+        let (service, together) = (service.clone(), Arc::clone(&together));
+        thread::spawn(move || {
+            together.wait();
+            for _ in 0..15 {
+                let call = service.clone().oneshot(get(DATA));
+                let response = threads(1).block_on(call).unwrap();
+                assert!(response.into_body().starts_with("Bearer canary-token-"));
+            }
+        })
+    });
+    for suite in suites.collect::<Vec<_>>() {
+        suite.join().unwrap();
+    }
+    // Only runtimes that end during the first token request cause another one.
+    assert!(endpoint.count() <= 8, "{}", endpoint.count());
+}
+
+#[test]
+fn a_handle_of_an_ended_runtime_gets_an_error_and_the_next_runtime_a_token() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    let ended = threads(1);
+    let handle = ended.handle().clone();
+    drop(ended);
+    let error = handle.block_on(tokens.ready()).unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("runtime"));
+    assert_eq!(endpoint.count(), 0);
+    paused().block_on(tokens.ready()).unwrap();
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[test]
+fn a_waiter_outside_of_a_runtime_gets_an_error_and_the_flight_goes_on() {
+    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
+    let tokens = tokens(&endpoint);
+    let runtime = paused();
+    runtime.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        turns(5).await;
+    });
+    let error = poll_once(pin!(tokens.ready())).unwrap().unwrap_err();
+    assert!(error.to_string().contains("runtime"));
+    runtime.block_on(tokens.ready()).unwrap();
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[test]
+fn an_invalidated_token_is_never_returned_again() {
+    for _ in 0..50 {
+        let endpoint = Endpoint::default();
+        let tokens = tokens(&endpoint);
+        threads(2).block_on(async {
+            let first = tokens.token().await.unwrap();
+            tokens.invalidate(&first);
+            let second = tokens.token().await.unwrap();
+            assert_ne!(first.header(), second.header());
+        });
+        assert_eq!(endpoint.count(), 2);
+    }
+}
+
+/// Its runtime is alive and does not run, as in a program that is stopped in a debugger.
+#[test]
+fn a_stalled_task_that_goes_on_does_not_replace_the_next_token() {
+    let endpoint = Endpoint::scripted([Reply::token(3_600).after(secs(5))]);
+    let tokens = timed().build(endpoint.clone());
+    let (stalled, next) = (paused(), paused());
+    stalled.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        turns(5).await;
+    });
+    next.block_on(async {
+        let error = tokens.ready().await.unwrap_err();
+        tokio::time::sleep(error.retry_after().unwrap()).await;
+        assert_eq!(
+            tokens.token().await.unwrap().header(),
+            "Bearer canary-token-2"
+        );
+    });
+    stalled.block_on(async { tokio::time::sleep(secs(60)).await });
+    assert_eq!(endpoint.count(), 2);
+    next.block_on(async {
+        assert_eq!(
+            tokens.token().await.unwrap().header(),
+            "Bearer canary-token-2"
+        );
+    });
+    assert_eq!(tokens.health().generation, 1);
+}
