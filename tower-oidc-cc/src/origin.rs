@@ -53,10 +53,11 @@ impl Places {
     /// decides.
     #[inline]
     pub(crate) fn contain(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        // Most clients add the `Host` header below this layer. A scan of a few names is faster than a
-        // hash.
-        self.origins.iter().any(|origin| origin.contains(uri))
-            && !headers.keys().any(|name| name == HOST)
+        // A scan of a few names is faster than a hash.
+        let mut hosts = headers.iter().filter(|(name, _)| **name == HOST);
+        self.origins.iter().any(|origin| {
+            origin.contains(uri) && hosts.all(|(_, host)| *host == *origin.authority)
+        })
     }
 
     /// Checks that a request may carry the token.
