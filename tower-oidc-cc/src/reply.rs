@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{TokenError, clock::Timestamp, error::Kind, state::Fetched};
@@ -87,22 +87,27 @@ pub(crate) fn read(
 ) -> Result<Issued, TokenError> {
     let status = head.status;
     if !status.is_success() {
-        let reply = body.ok().and_then(|body| parse(&body));
-        let code = reply.and_then(|reply| known(reply.error.as_str()?));
-        return Err(failure(head, code, now));
+        return Err(failure(head, refusal(status, body.ok().as_deref()), now));
     }
-    let reply = parse(&body?).ok_or(Kind::Malformed("it is not a JSON object"))?;
+    let reply: Reply = parse(&body?).map_err(Kind::Malformed)?;
     let Value::String(value) = reply.access_token else {
         let code = reply.error.as_str().and_then(known);
-        let kind = code.map(|code| Kind::Rejected(status, code));
-        return Err(kind
-            .unwrap_or(Kind::Malformed("it has no access_token"))
+        let missing = Kind::Malformed("it has no access_token");
+        return Err(code
+            .map_or(missing, |code| Kind::Rejected(status, Some(code)))
             .into());
     };
-    let kind = reply.token_type.as_str().unwrap_or_default();
-    if !kind.eq_ignore_ascii_case("bearer") {
+    // Some servers leave the type out, because they have only one.
+    let kind = match &reply.token_type {
+        Value::Null => "bearer",
+        kind => kind.as_str().unwrap_or_default(),
+    };
+    let named = |names: &[&str]| names.iter().any(|name| kind.eq_ignore_ascii_case(name));
+    if !named(&BEARER) {
         // RFC 6749, section 7.1: MUST NOT use a token of a type it does not understand.
-        return Err(Kind::Unusable("its type is not Bearer").into());
+        let other = OTHER_TYPES.into_iter().find(|(name, _)| named(&[name]));
+        let what = other.map_or("its type is not Bearer", |(_, what)| what);
+        return Err(Kind::WrongType(what).into());
     }
     let life = life(&reply.expires_in).map_err(Kind::Malformed)?;
     Ok(Issued {
@@ -116,22 +121,11 @@ pub(crate) fn read(
 }
 
 /// The error of a response that is no success, with its `Retry-After`.
-///
-/// The OAuth code determines the kind. The status does so if there is no code, or if the server did not
-/// check the credentials.
-pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime) -> TokenError {
+pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
     let status = head.status;
-    let busy = [
-        StatusCode::REQUEST_TIMEOUT,
-        StatusCode::TOO_EARLY,
-        StatusCode::TOO_MANY_REQUESTS,
-    ];
-    let error = TokenError::new(match code {
+    let error = TokenError::new(match kind {
         _ if status.is_redirection() => Kind::Redirected(status),
-        Some(code) if status.is_client_error() && !busy.contains(&status) => {
-            Kind::Rejected(status, code)
-        }
-        _ => Kind::Unavailable(status),
+        kind => kind,
     });
     match retry_after(&head.headers, now) {
         Some(wait) => error.with_retry_after(wait),
@@ -139,13 +133,52 @@ pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime)
     }
 }
 
-/// `None` unless it is a JSON object. The parser's own error is dropped, because it quotes the input.
-fn parse(body: &[u8]) -> Option<Reply> {
-    // RFC 8259, section 8.1, allows a parser to skip a byte-order mark.
-    let text = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
-    // Serde would read the members of a list by position.
-    let object = text.starts_with(b"{").then_some(text)?;
-    serde_json::from_slice(object).ok()
+/// Whether a person must change something, or the server was only busy (RFC 6749, section 5.2).
+///
+/// A 401 is a failed client authentication whatever its body is: gateways write their own. A 400 is a
+/// wrong setting, unless it is a page, which a proxy sends about a request that it did not pass on.
+/// Other statuses need a code, because a gateway or a server that starts sends them too.
+fn refusal(status: StatusCode, body: Option<&[u8]>) -> Kind {
+    let reply = body.and_then(|body| parse::<Reply>(body).ok());
+    let text = reply.as_ref().and_then(|reply| reply.error.as_str());
+    let (code, is_busy) = (
+        text.and_then(known),
+        text.is_some_and(|text| BUSY.contains(&text)),
+    );
+    match status.as_u16() {
+        // The server did not look at the credentials.
+        408 | 425 | 429 | 500.. => Kind::Unavailable(status),
+        _ if is_busy => Kind::Unavailable(status),
+        401 => Kind::Rejected(status, code),
+        400 if body.is_some_and(|body| !is_page(trimmed(body))) => Kind::Rejected(status, code),
+        _ if code.is_some() => Kind::Rejected(status, code),
+        _ => Kind::Unavailable(status),
+    }
+}
+
+/// Reads a JSON object. The fault is a fixed text, because the parser's own text quotes the input.
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, &'static str> {
+    let text = trimmed(body);
+    match text.first() {
+        // Serde would read the members of a list by position.
+        Some(b'{') => serde_json::from_slice(text).map_err(|error| match () {
+            () if error.is_eof() => "it ends early",
+            () if error.is_data() => "a member occurs twice",
+            () => "it is not JSON",
+        }),
+        None => Err("it is empty"),
+        Some(_) if is_page(text) => Err("it is a page, not JSON"),
+        Some(_) => Err("it is not a JSON object"),
+    }
+}
+
+/// Without a byte-order mark, which RFC 8259, section 8.1, allows a parser to skip.
+fn trimmed(body: &[u8]) -> &[u8] {
+    body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start()
+}
+
+fn is_page(text: &[u8]) -> bool {
+    text.starts_with(b"<")
 }
 
 fn known(code: &str) -> Option<&'static str> {
@@ -201,10 +234,9 @@ const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
 const SCHEME: &str = "Bearer ";
 /// The byte-order mark (U+FEFF), which some servers send before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// The codes that need a person: RFC 6749, section 5.2, and `access_denied`, which Keycloak sends for
-/// a disabled realm. Any other code is transient, such as `temporarily_unavailable`,
-/// `unknown_error`, or that of a realm that is still being imported.
-const REFUSALS: [&str; 7] = [
+/// The codes that errors name. They need a person: RFC 6749, section 5.2; `access_denied`, which
+/// Keycloak sends for a disabled realm; RFC 8707, 9396 and 9449; Entra ID's `invalid_resource`.
+const REFUSALS: [&str; 12] = [
     "invalid_request",
     "invalid_client",
     "invalid_grant",
@@ -212,4 +244,26 @@ const REFUSALS: [&str; 7] = [
     "unsupported_grant_type",
     "invalid_scope",
     "access_denied",
+    "invalid_target",
+    "invalid_resource",
+    "invalid_authorization_details",
+    "invalid_dpop_proof",
+    "use_dpop_nonce",
+];
+/// The codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
+/// Keycloak.
+const BUSY: [&str; 4] = [
+    "temporarily_unavailable",
+    "server_error",
+    "slow_down",
+    "unknown_error",
+];
+/// RFC 6750, and the name of it that Apigee sends.
+const BEARER: [&str; 2] = ["bearer", "bearertoken"];
+/// The other registered types, and one that never was: a fixed text for each.
+const OTHER_TYPES: [(&str, &str); 4] = [
+    ("dpop", "its type is DPoP (RFC 9449)"),
+    ("pop", "its type is PoP (RFC 9200)"),
+    ("mac", "its type is mac"),
+    ("n_a", "its type is N_A: it is no access token (RFC 8693)"),
 ];
