@@ -72,7 +72,7 @@ pub(crate) struct Facts {
     pub(crate) received: Option<u64>,
     pub(crate) expected: Option<u64>,
     /// Advice in place of the kind's own.
-    pub(crate) next: Option<&'static str>,
+    pub(crate) next: Option<Cow<'static, str>>,
     /// Whether a newer token may help.
     pub(crate) resends: bool,
     /// Whether a layer below paces the retries.
@@ -125,7 +125,7 @@ impl Error {
     /// Sets the advice for what to do next, in place of the kind's own.
     #[must_use]
     pub fn with_advice(mut self, next: &'static str) -> Self {
-        self.facts_mut().next = Some(next);
+        self.facts_mut().next = Some(next.into());
         self
     }
 
