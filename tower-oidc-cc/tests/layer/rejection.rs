@@ -767,7 +767,11 @@ async fn token_that_grpc_refuses_is_replaced_and_no_retried_call_fails() {
         let mut response = Response::new(seen(&request));
         let headers = response.headers_mut();
         headers.insert("content-type", "application/grpc".parse().unwrap());
-        let status = if seen(&request).ends_with("-1") { "16" } else { "0" };
+        let status = if seen(&request).ends_with("-1") {
+            "16"
+        } else {
+            "0"
+        };
         headers.insert("grpc-status", status.parse().unwrap());
         Ok::<_, Infallible>(response)
     });
