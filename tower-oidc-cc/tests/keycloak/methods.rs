@@ -81,10 +81,28 @@ async fn rsa_pss_signature_is_accepted() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
-    let credentials = Credentials::private_key_jwt("pss", assertion().pss().unwrap()).unwrap();
+    let assertion = assertion().pss().unwrap().key_id("pss");
+    let credentials = Credentials::private_key_jwt("pss", assertion).unwrap();
     let data = Data::new(keycloak, "pss", credentials);
     assert_eq!(data.call().await.unwrap(), 200);
     assert_eq!(keycloak.posts("pss").await, [200]);
+}
+
+/// Keycloak allows for 15 s ahead, and refuses an assertion that is dated more than 60 s back.
+#[tokio::test]
+async fn assertion_of_a_client_with_a_wrong_clock_is_accepted() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    for (ahead, behind) in [(40, 0), (0, 25)] {
+        let wall =
+            move || SystemTime::now() + Duration::from_secs(ahead) - Duration::from_secs(behind);
+        let tokens = TokenSource::builder(keycloak.endpoint("clock"), statement(assertion()))
+            .wall_clock(wall)
+            .build(wire::client());
+        tokens.ready().await.unwrap();
+    }
+    assert_eq!(keycloak.posts("clock").await, [200, 200]);
 }
 
 /// The client's own token is the subject, so that this needs no second client.
