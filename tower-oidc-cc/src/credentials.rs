@@ -217,13 +217,6 @@ impl Credentials {
     }
 
     /// Fills the form of one request to `endpoint`, and returns the header if it holds the proof.
-    #[cfg_attr(
-        not(feature = "private-key-jwt"),
-        expect(
-            unused_variables,
-            reason = "only an assertion contains its time and its audience"
-        )
-    )]
     pub(crate) fn prove_at(
         &self,
         now: SystemTime,
@@ -237,13 +230,14 @@ impl Credentials {
         if !matches!(self.proof, Proof::Basic(_) | Proof::Absent) {
             form.append_pair("client_id", &self.client_id);
         }
+        // Only an assertion contains its time and its audience.
+        #[cfg(not(feature = "private-key-jwt"))]
+        let _ = (now, endpoint);
         let mut header = None;
         match &self.proof {
             Proof::Basic(made) => header = Some(made.clone()),
             Proof::IdOnly | Proof::Absent => {}
-            Proof::Post(secret) => {
-                form.append_pair("client_secret", secret);
-            }
+            Proof::Post(secret) => drop(form.append_pair("client_secret", secret)),
             #[cfg(feature = "private-key-jwt")]
             Proof::Assertion(assertion) => {
                 let signed = assertion

@@ -94,7 +94,28 @@ impl TokenEndpoint {
     /// contains a part of this path. If `realm` is empty, or has a character other than letters,
     /// digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
-        Self::new(keycloak(auth_url, realm)?)
+        let base = auth_url.trim().trim_end_matches('/');
+        if base.contains(['?', '#']) {
+            return Err(ConfigError::new(
+                "the auth URL has a query or a fragment: use the part before it",
+            ));
+        }
+        // Only the part after the scheme is read: a host may be called `auth`.
+        let named = base.split_once("://").map_or(base, |(_, named)| named);
+        if named.ends_with("/auth") || named.contains("/realms/") {
+            return Err(ConfigError::new(
+                "the auth URL already has the path that is appended to it: use the part before /auth",
+            ));
+        }
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+        if realm.bytes().all(|b| b == b'.') || !realm.bytes().all(plain) {
+            return Err(ConfigError::new(
+                "the realm is empty or has characters that need escaping: check its name, or use \
+                 `new` with the whole address",
+            ));
+        }
+        let uri = format!("{base}/auth/realms/{realm}/protocol/openid-connect/token").parse();
+        Self::new(uri.map_err(|_| ConfigError::new("the auth URL is not a URL: use https://host"))?)
     }
 
     /// Takes the address of an issuer, whose discovery document names the endpoint.
@@ -199,32 +220,6 @@ impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenEndpoint({}{})", self.origin, self.uri.path())
     }
-}
-
-fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
-    let base = auth_url.trim().trim_end_matches('/');
-    if base.contains(['?', '#']) {
-        return Err(ConfigError::new(
-            "the auth URL has a query or a fragment: use the part before it",
-        ));
-    }
-    // Only the part after the scheme is read: a host may be called `auth`.
-    let named = base.split_once("://").map_or(base, |(_, named)| named);
-    if named.ends_with("/auth") || named.contains("/realms/") {
-        return Err(ConfigError::new(
-            "the auth URL already has the path that is appended to it: use the part before /auth",
-        ));
-    }
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    if realm.is_empty() || realm.bytes().all(|b| b == b'.') || !realm.bytes().all(plain) {
-        return Err(ConfigError::new(
-            "the realm is empty or has characters that need escaping: check its name, or use \
-             `new` with the whole address",
-        ));
-    }
-    format!("{base}/auth/realms/{realm}/protocol/openid-connect/token")
-        .parse()
-        .map_err(|_| ConfigError::new("the auth URL is not a URL: use https://host"))
 }
 
 /// OpenID Connect Discovery 1.0, section 4.

@@ -187,20 +187,13 @@ impl fmt::Display for Rejection {
 /// other response is in its trailers, after the handler ran.
 #[inline]
 fn grpc(headers: &HeaderMap) -> Judgement {
-    match headers.get(&GRPC_STATUS) {
-        Some(status) if is_grpc(headers) => grpc_status(status),
-        _ => Judgement::Accepted,
-    }
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
+    let Some(status) = headers.get(&GRPC_STATUS) else {
+        return Judgement::Accepted;
+    };
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let start = kind.and_then(|kind| kind.get(..GRPC.len()));
-    start.is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
-}
-
-fn grpc_status(status: &HeaderValue) -> Judgement {
     match status.as_bytes().trim_ascii() {
+        _ if start.is_none_or(|start| !start.eq_ignore_ascii_case(GRPC)) => Judgement::Accepted,
         b"16" => Judgement::Refused,
         b"7" => Judgement::MissingRole,
         b"2" | b"4" | b"8" | b"13" | b"14" => Judgement::Nothing,

@@ -91,7 +91,7 @@
 //! - A machine that is suspended between `poll_ready` and `call`. That call may send an expired
 //!   token, which its refusal then replaces.
 //! - Tokens that are revoked more often than every five minutes.
-//! - Grants that involve a user, refresh tokens, and tokens bound to a key (DPoP). Any other grant is a
+//! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. Any other grant is a
 //!   [form of fields](Credentials::field).
 //! - Reading the content of tokens: they are opaque to a client (RFC 9068, section 6).
 //! - Compressed token replies, secrets from a pipe, and runtimes other than tokio.

@@ -91,10 +91,10 @@ pub(crate) fn read(
     }
     let reply: Reply = parse(&body?).map_err(Kind::Malformed)?;
     let Value::String(value) = reply.access_token else {
-        let code = reply.error.as_str().and_then(known);
+        let code = reply.error.as_str().and_then(|code| known(REFUSALS, code));
         let missing = Kind::Malformed("it has no access_token");
         return Err(code
-            .map_or(missing, |code| Kind::Rejected(status, Some(code)))
+            .map_or(missing, |_| Kind::Rejected(status, code))
             .into());
     };
     // Some servers leave the type out, because they have only one.
@@ -102,12 +102,9 @@ pub(crate) fn read(
         Value::Null => "bearer",
         kind => kind.as_str().unwrap_or_default(),
     };
-    let named = |names: &[&str]| names.iter().any(|name| kind.eq_ignore_ascii_case(name));
-    if !named(&BEARER) {
+    if known(BEARER, kind).is_none() {
         // RFC 6749, section 7.1: MUST NOT use a token of a type it does not understand.
-        let other = OTHER_TYPES.into_iter().find(|(name, _)| named(&[name]));
-        let what = other.map_or("its type is not Bearer", |(_, what)| what);
-        return Err(Kind::WrongType(what).into());
+        return Err(Kind::WrongType(known(OTHER_TYPES, kind).unwrap_or("not Bearer")).into());
     }
     let life = life(&reply.expires_in).map_err(Kind::Malformed)?;
     Ok(Issued {
@@ -141,19 +138,18 @@ pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
 fn refusal(status: StatusCode, body: Option<&[u8]>) -> Kind {
     let reply = body.and_then(|body| parse::<Reply>(body).ok());
     let text = reply.as_ref().and_then(|reply| reply.error.as_str());
-    let (code, is_busy) = (
-        text.and_then(known),
-        text.is_some_and(|text| BUSY.contains(&text)),
-    );
-    match status.as_u16() {
+    let code = text.and_then(|text| known(REFUSALS, text));
+    let is_refusal = match status.as_u16() {
         // The server did not look at the credentials.
-        408 | 425 | 429 | 500.. => Kind::Unavailable(status),
-        _ if is_busy => Kind::Unavailable(status),
-        401 => Kind::Rejected(status, code),
-        400 if body.is_some_and(|body| !is_page(trimmed(body))) => Kind::Rejected(status, code),
-        _ if code.is_some() => Kind::Rejected(status, code),
-        _ => Kind::Unavailable(status),
+        408 | 425 | 429 | 500.. => false,
+        _ if text.is_some_and(|text| known(BUSY, text).is_some()) => false,
+        400 => body.is_some_and(|body| !is_page(trimmed(body))),
+        status => status == 401 || code.is_some(),
+    };
+    if is_refusal {
+        return Kind::Rejected(status, code);
     }
+    Kind::Unavailable(status)
 }
 
 /// Reads a JSON object. The fault is a fixed text, because the parser's own text quotes the input.
@@ -181,8 +177,10 @@ fn is_page(text: &[u8]) -> bool {
     text.starts_with(b"<")
 }
 
-fn known(code: &str) -> Option<&'static str> {
-    REFUSALS.into_iter().find(|known| *known == code)
+/// The name in a list that `text` is, in any letter case. Errors show this one, not the server's text.
+fn known(names: &'static str, text: &str) -> Option<&'static str> {
+    let mut names = names.split(' ');
+    names.find(|name| name.eq_ignore_ascii_case(text))
 }
 
 /// The lifetime of a token: whole seconds, as a number or, from some servers, as digits in a string.
@@ -236,34 +234,13 @@ const SCHEME: &str = "Bearer ";
 const BOM: &[u8] = b"\xef\xbb\xbf";
 /// The codes that errors name. They need a person: RFC 6749, section 5.2; `access_denied`, which
 /// Keycloak sends for a disabled realm; RFC 8707, 9396 and 9449; Entra ID's `invalid_resource`.
-const REFUSALS: [&str; 12] = [
-    "invalid_request",
-    "invalid_client",
-    "invalid_grant",
-    "unauthorized_client",
-    "unsupported_grant_type",
-    "invalid_scope",
-    "access_denied",
-    "invalid_target",
-    "invalid_resource",
-    "invalid_authorization_details",
-    "invalid_dpop_proof",
-    "use_dpop_nonce",
-];
+const REFUSALS: &str = "invalid_request invalid_client invalid_grant unauthorized_client \
+     unsupported_grant_type invalid_scope access_denied invalid_target invalid_resource \
+     invalid_authorization_details invalid_dpop_proof use_dpop_nonce";
 /// The codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
 /// Keycloak.
-const BUSY: [&str; 4] = [
-    "temporarily_unavailable",
-    "server_error",
-    "slow_down",
-    "unknown_error",
-];
+const BUSY: &str = "temporarily_unavailable server_error slow_down unknown_error";
 /// RFC 6750, and the name of it that Apigee sends.
-const BEARER: [&str; 2] = ["bearer", "bearertoken"];
-/// The other registered types, and one that never was: a fixed text for each.
-const OTHER_TYPES: [(&str, &str); 4] = [
-    ("dpop", "its type is DPoP (RFC 9449)"),
-    ("pop", "its type is PoP (RFC 9200)"),
-    ("mac", "its type is mac"),
-    ("n_a", "its type is N_A: it is no access token (RFC 8693)"),
-];
+const BEARER: &str = "Bearer BearerToken";
+/// The other registered types (RFC 9449, 9200 and 8693), and one that never was.
+const OTHER_TYPES: &str = "DPoP PoP N_A mac";

@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     Malformed(&'static str),
     /// The reply is well-formed, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
-    /// The token is not a bearer token.
+    /// The token has this type, and is not a bearer token.
     WrongType(&'static str),
     /// The provider has no credentials.
     NoCredentials,
@@ -266,7 +266,10 @@ impl Kind {
                     .into()
             }
             Self::Malformed(what) => format!("the reply of {subject} is malformed: {what}").into(),
-            Self::Unusable(what) | Self::WrongType(what) => {
+            Self::WrongType(kind) => {
+                format!("the token of {subject} is no bearer token: its type is {kind}").into()
+            }
+            Self::Unusable(what) => {
                 format!("the token of {subject} cannot be sent as a bearer token: {what}").into()
             }
             Self::NoCredentials => "there are no credentials for a token request".into(),
