@@ -312,6 +312,11 @@ impl Kind {
                 false,
                 "the client is set to DPoP: set it to bearer tokens at the server",
             ),
+            // It may be another server, or a gateway.
+            Self::Rejected(_, None) => (
+                false,
+                "check the client id and the secret, and that this is the token endpoint",
+            ),
             Self::Rejected(..) => (
                 false,
                 "check the client id, the secret and the client's settings at the server",
