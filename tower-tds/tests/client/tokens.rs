@@ -14,7 +14,7 @@ use tokio::{
 };
 use tower::ServiceExt;
 use tower_tds::{
-    AuthServer, Builder, Client, Credentials, Limits, Quota, RequestBody, ResponseBody,
+    AuthServer, Builder, Client, Credentials, Kind, Limits, Quota, RequestBody, ResponseBody,
     SharedLimits,
     layers::{limits::Rules, token::TokenEndpoint},
 };
@@ -112,6 +112,19 @@ async fn tokens_come_from_any_endpoint_or_issuer() {
     assert!(error.is_err(), "plain http needs `loopback_http`");
     let error = Client::builder("no URL", "https://data.example.org", credentials()).build();
     assert!(error.is_err());
+}
+
+/// Its HTTP status is 200, and its own status is in the head.
+#[tokio::test]
+async fn token_that_grpc_refuses_is_replaced_once_and_the_call_resent() {
+    let refusal = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 16\r\n\
+        grpc-message: JWT%20expired\r\ncontent-length: 0\r\n\r\n";
+    let server = Server::start(refusal).await;
+    let client = built(builder(&server));
+    let error = client.get("/hold").await.map(drop).expect_err("a refusal");
+    assert_eq!(error.kind(), Kind::InvalidToken);
+    assert_eq!(error.message(), Some("JWT expired"));
+    assert_eq!(server.seen(), ["POST", "t1", "POST", "t2"]);
 }
 
 #[tokio::test]
