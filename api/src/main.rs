@@ -15,7 +15,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     for item in api.items() {
         let line = item.to_string();
-        if !line.contains("__private") && !line.contains("::_design") {
+        if !line.contains("__private")
+            && !line.contains("::_design")
+            && !line.contains("::_providers")
+        {
             println!("{line}");
         }
     }

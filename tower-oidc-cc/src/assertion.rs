@@ -17,15 +17,16 @@ mod tests;
 /// Signs the assertions (JWTs) by which a client proves that it holds a private key.
 ///
 /// Each token request carries a new assertion. It names the client and the token endpoint, expires
-/// after a minute, and has an id (`jti`) that is never used twice. The private key is never sent: the
-/// server has the public key.
+/// after a minute, and has an id (`jti`) that is never used twice. It is dated half a minute back
+/// (`iat`, `nbf`), so that your clock may be that far ahead. The private key is never sent: the server
+/// has the public key.
 ///
 /// An assertion is signed before the HTTP client is ready. If the HTTP client is not ready within a
 /// minute, the assertion has expired when it is sent.
 ///
 /// | key | algorithm |
 /// |---|---|
-/// | RSA of 2,048 bits or more | `RS256` |
+/// | RSA of 2,048 bits or more | `RS256`, or `PS256` by [`pss`](Self::pss) |
 /// | P-256, P-384 | `ES256`, `ES384` |
 /// | Ed25519 | `EdDSA` |
 ///
@@ -42,8 +43,8 @@ mod tests;
 /// ```
 pub struct Assertion {
     key: EncodingKey,
-    algorithm: Algorithm,
-    key_id: Option<String>,
+    /// Boxed, because it has room for every registered parameter.
+    header: Box<Header>,
     audience: Option<String>,
 }
 
@@ -56,6 +57,8 @@ struct Claims<'a> {
     aud: &'a str,
     jti: String,
     iat: u64,
+    /// Entra ID and AD FS want it.
+    nbf: u64,
     exp: u64,
 }
 
@@ -91,8 +94,7 @@ impl Assertion {
         let assertions = keys.into_iter().filter_map(|(algorithm, key)| {
             Some(Self {
                 key: key.ok()?,
-                algorithm,
-                key_id: None,
+                header: Box::new(Header::new(algorithm)),
                 audience: None,
             })
         });
@@ -104,7 +106,32 @@ impl Assertion {
     /// Sets the key id (`kid`) in the header of each assertion, for servers with several keys.
     #[must_use]
     pub fn key_id(mut self, key_id: impl Into<String>) -> Self {
-        self.key_id = Some(key_id.into());
+        self.header.kid = Some(key_id.into());
+        self
+    }
+
+    /// Signs with `PS256` in place of `RS256`, as FAPI and Entra ID want it.
+    ///
+    /// # Errors
+    ///
+    /// If the key is not an RSA key.
+    pub fn pss(mut self) -> Result<Self, ConfigError> {
+        self.header.alg = Algorithm::PS256;
+        self.signature(b"").map(|_| self).ok_or(NOT_RSA)
+    }
+
+    /// Sets the thumbprint (`x5t#S256`) of the certificate whose key signs: the SHA-256 of its DER
+    /// form in base64url, for servers that find the certificate by it.
+    #[must_use]
+    pub fn x5t_s256(mut self, thumbprint: impl Into<String>) -> Self {
+        self.header.x5t_s256 = Some(thumbprint.into());
+        self
+    }
+
+    /// Sets the older thumbprint (`x5t`): the SHA-1 of the certificate in base64url.
+    #[must_use]
+    pub fn x5t(mut self, thumbprint: impl Into<String>) -> Self {
+        self.header.x5t = Some(thumbprint.into());
         self
     }
 
@@ -133,12 +160,14 @@ impl Assertion {
             aud: self.audience.as_deref().unwrap_or(endpoint),
             // With the time, because processes that are restored from one snapshot draw equal numbers.
             jti: format!("{:x}-{:032x}", now.as_nanos(), fastrand::u128(..)),
-            iat: now.as_secs(),
+            iat: now.as_secs().saturating_sub(BACK),
+            nbf: now.as_secs().saturating_sub(BACK),
             exp: now.as_secs() + LIFE,
         };
-        let mut header = Header::new(self.algorithm);
-        header.kid.clone_from(&self.key_id);
-        let [header, claims] = [serde_json::to_vec(&header), serde_json::to_vec(&claims)];
+        let [header, claims] = [
+            serde_json::to_vec(&self.header),
+            serde_json::to_vec(&claims),
+        ];
         let encode = |part: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(part);
         let message = format!("{}.{}", encode(&header.ok()?), encode(&claims.ok()?));
         let signature = self.signature(message.as_bytes())?;
@@ -148,7 +177,7 @@ impl Assertion {
     /// Signs with aws-lc. `jsonwebtoken::encode` is not used, because it panics in a program that
     /// enables two of its backends.
     fn signature(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let signer = (DEFAULT_PROVIDER.signer_factory)(&self.algorithm, &self.key).ok()?;
+        let signer = (DEFAULT_PROVIDER.signer_factory)(&self.header.alg, &self.key).ok()?;
         signer.try_sign(message).ok()
     }
 }
@@ -156,8 +185,8 @@ impl Assertion {
 impl fmt::Debug for Assertion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Assertion")
-            .field("algorithm", &self.algorithm)
-            .field("key_id", &self.key_id)
+            .field("algorithm", &self.header.alg)
+            .field("key_id", &self.header.kid)
             .field("audience", &self.audience)
             .finish_non_exhaustive()
     }
@@ -175,6 +204,11 @@ const UNUSABLE: ConfigError = ConfigError::new(
     "the private key cannot sign: it is damaged, is an RSA key of less than 2048 bits, or is not an RSA, \
      P-256, P-384 or Ed25519 key",
 );
+const NOT_RSA: ConfigError = ConfigError::new("only an RSA key signs with PS256");
+/// How far assertions are dated back, in seconds, for a clock that is ahead of the server's. Not more:
+/// Keycloak 26.5.0 refuses an assertion whose `iat` is more than 60 s back, which is its client's
+/// default for the longest life ("Token was issued too far in the past to be used now").
+const BACK: u64 = 30;
 /// The life of an assertion in seconds: time for a slow network, and for clocks that differ by less
 /// than a minute.
 const LIFE: u64 = 60;

@@ -25,19 +25,24 @@ use crate::{ConfigError, TokenEndpoint, TokenError};
 #[cfg(test)]
 mod tests;
 
-/// A client id and its proof, checked by the constructor.
+/// How the client proves itself in a token request, and what else the form says.
 ///
-/// There are three methods, one constructor each. A request uses one of them and tries no other.
+/// Each method has a constructor. A request uses one of them and tries no other.
 ///
 /// | constructor | method | where the proof travels |
 /// |---|---|---|
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed assertion for each request |
+/// | [`id_only`](Self::id_only) | `tls_client_auth`, `none` | in the TLS handshake, in a [`field`](Self::field), or nowhere |
+/// | [`form`](Self::form) | - | only in the [`field`](Self::field)s that you add |
+///
+/// Any other grant is a matter of [`field`](Self::field)s: see the [providers](crate::_providers).
 ///
 /// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows
-/// neither the secret nor its length. The secret of [`new`](Self::new) is wiped on drop. The header of
-/// [`basic`](Self::basic) is not, and neither are copies in the buffers of an HTTP client.
+/// neither the secret nor its length, and of fields only the names. The secret of [`new`](Self::new)
+/// and the fields are wiped on drop. The header of [`basic`](Self::basic) is not, and neither are
+/// copies in the buffers of an HTTP client.
 ///
 /// # Examples
 ///
@@ -52,6 +57,8 @@ mod tests;
 pub struct Credentials {
     client_id: String,
     proof: Proof,
+    /// Further fields of the form. Their values may be secrets.
+    fields: Vec<(String, Zeroizing<String>)>,
 }
 
 /// The proof of a client, by method.
@@ -63,6 +70,10 @@ enum Proof {
     /// `private_key_jwt`: the key that signs a new assertion for each attempt.
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
+    /// The client id in the form, without a proof.
+    IdOnly,
+    /// Neither.
+    Absent,
 }
 
 /// Provides credentials: fixed ones, or the current ones from outside the program.
@@ -72,6 +83,14 @@ enum Proof {
 /// meanwhile.
 #[derive(Clone)]
 pub struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
+
+/// What a provider keeps between two reads of its file.
+#[derive(Default)]
+struct Kept {
+    /// The last good credentials.
+    credentials: Option<Arc<Credentials>>,
+    has_warned: bool,
+}
 
 /// The form of a token request.
 pub(crate) type Form = Serializer<'static, String>;
@@ -97,10 +116,7 @@ impl Credentials {
         client_secret: impl Into<String>,
     ) -> Result<Self, ConfigError> {
         let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
-        Ok(Self {
-            client_id,
-            proof: Proof::Post(secret),
-        })
+        Ok(Self::proven(client_id, Proof::Post(secret)))
     }
 
     /// Checks a client id and a client secret, which is sent in a Basic header.
@@ -119,10 +135,7 @@ impl Credentials {
         let header = basic(&client_id, &secret).ok_or(ConfigError::new(
             "the client id and the secret do not form a header",
         ))?;
-        Ok(Self {
-            client_id,
-            proof: Proof::Basic(header),
-        })
+        Ok(Self::proven(client_id, Proof::Basic(header)))
     }
 
     /// Checks a client id, and takes the key that signs its assertions.
@@ -135,56 +148,121 @@ impl Credentials {
         client_id: impl Into<String>,
         assertion: Assertion,
     ) -> Result<Self, ConfigError> {
-        Ok(Self {
-            client_id: checked(client_id.into(), ID)?,
-            proof: Proof::Assertion(assertion),
-        })
+        let client_id = checked(client_id.into(), ID)?;
+        Ok(Self::proven(client_id, Proof::Assertion(assertion)))
+    }
+
+    /// Checks a client id, which is sent in the form without a proof.
+    ///
+    /// Use it where the HTTP client holds a certificate for the TLS handshake (RFC 8705), where the
+    /// client is public, or where another system made the proof and you add it as a
+    /// [`field`](Self::field).
+    ///
+    /// # Errors
+    ///
+    /// If the id is empty or contains a control character.
+    pub fn id_only(client_id: impl Into<String>) -> Result<Self, ConfigError> {
+        Ok(Self::proven(checked(client_id.into(), ID)?, Proof::IdOnly))
+    }
+
+    /// Starts a form without a client, for servers that read who you are from an assertion.
+    ///
+    /// `account` is not sent: a [`TokenStore`](crate::TokenStore) keeps the token under this name.
+    #[must_use]
+    pub fn form(account: impl Into<String>) -> Self {
+        Self::proven(account.into(), Proof::Absent)
+    }
+
+    /// Adds a field to the form of the token request, such as an assertion.
+    ///
+    /// The field `grant_type` replaces `client_credentials`. Return such credentials from
+    /// [`Provider::from_fn`] if a value must be new for each request. For values that never change and
+    /// are no secret, prefer [`parameter`](crate::TokenSourceBuilder::parameter).
+    ///
+    /// A [`TokenStore`](crate::TokenStore) tells tokens apart by endpoint, parameters and client id, but
+    /// not by these fields. If programs of one client act for different subjects, do not let them share
+    /// a store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_oidc_cc::Credentials;
+    ///
+    /// // Exchanges the token of another issuer (RFC 8693).
+    /// # let token = "canary";
+    /// let credentials = Credentials::basic("my-client", "s3cr3t")?
+    ///     .field("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
+    ///     .field("subject_token_type", "urn:ietf:params:oauth:token-type:jwt")
+    ///     .field("subject_token", token);
+    /// assert!(!format!("{credentials:?}").contains(token));
+    /// # Ok::<(), tower_oidc_cc::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn field(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.fields
+            .push((name.into(), Zeroizing::new(value.into())));
+        self
+    }
+
+    fn proven(client_id: String, proof: Proof) -> Self {
+        Self {
+            client_id,
+            proof,
+            fields: Vec::new(),
+        }
     }
 
     pub(crate) fn client_id(&self) -> &str {
         &self.client_id
     }
 
-    /// Adds the proof for one request to `endpoint` to its form, or returns the header with the proof.
-    #[cfg_attr(
-        not(feature = "private-key-jwt"),
-        expect(
-            unused_variables,
-            reason = "only an assertion contains its time and its audience"
-        )
-    )]
+    /// Fills the form of one request to `endpoint`, and returns the header if it holds the proof.
     pub(crate) fn prove_at(
         &self,
         now: SystemTime,
         endpoint: &TokenEndpoint,
         form: &mut Form,
     ) -> Result<Option<HeaderValue>, TokenError> {
+        if self.fields.iter().all(|(name, _)| name != "grant_type") {
+            form.append_pair("grant_type", "client_credentials");
+        }
+        // An assertion names the client, but some servers read this field first.
+        if !matches!(self.proof, Proof::Basic(_) | Proof::Absent) {
+            form.append_pair("client_id", &self.client_id);
+        }
+        // Only an assertion contains its time and its audience.
+        #[cfg(not(feature = "private-key-jwt"))]
+        let _ = (now, endpoint);
+        let mut header = None;
         match &self.proof {
-            Proof::Basic(header) => return Ok(Some(header.clone())),
-            Proof::Post(secret) => {
-                form.append_pair("client_id", &self.client_id);
-                form.append_pair("client_secret", secret);
-            }
+            Proof::Basic(made) => header = Some(made.clone()),
+            Proof::IdOnly | Proof::Absent => {}
+            Proof::Post(secret) => drop(form.append_pair("client_secret", secret)),
             #[cfg(feature = "private-key-jwt")]
             Proof::Assertion(assertion) => {
                 let signed = assertion
                     .sign_at(now, &self.client_id, &endpoint.audience())
                     .ok_or_else(|| TokenError::no_credentials(&UNSIGNED))?;
-                // The assertion names the client, but some servers read this field first.
-                form.append_pair("client_id", &self.client_id);
                 form.append_pair("client_assertion_type", ASSERTION_TYPE);
                 form.append_pair("client_assertion", &signed);
             }
         }
-        Ok(None)
+        form.extend_pairs(
+            self.fields
+                .iter()
+                .map(|(name, value)| (name, value.as_str())),
+        );
+        Ok(header)
     }
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.fields.iter().map(|(name, _)| name);
         f.debug_struct("Credentials")
             .field("client_id", &self.client_id)
             .field("proof", &self.proof)
+            .field("fields", &Vec::from_iter(names))
             .finish()
     }
 }
@@ -197,6 +275,8 @@ impl fmt::Debug for Proof {
             Self::Basic(_) => f.write_str("client_secret_basic([redacted])"),
             #[cfg(feature = "private-key-jwt")]
             Self::Assertion(assertion) => assertion.fmt(f),
+            Self::IdOnly => f.write_str("id_only"),
+            Self::Absent => f.write_str("none"),
         }
     }
 }
@@ -214,19 +294,21 @@ impl Provider {
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
     /// The file is read before each token request. If it is half written, unreadable, too large or
-    /// gone, the last good secret stays in use. It must be a regular file of 16 KiB at most. On unix
-    /// it is refused if its group can write it, or if other users can access it. Its group can read
-    /// it, as in Kubernetes, which mounts a secret with `fsGroup`.
+    /// gone, the last good secret stays in use. It must be a regular file of 16 KiB at most.
+    ///
+    /// On unix it is refused if its group or other users can write it, because they could then choose
+    /// the secret. If other users can read it, one warning names the setting of the mount that closes
+    /// it: Docker and Kubernetes mount secrets readable for all by default. Its group may read it, as
+    /// with Kubernetes' `fsGroup`.
     ///
     /// The file is read on a blocking thread of the runtime. A network file system that hangs keeps
     /// that thread.
     #[must_use]
     pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
         let (client_id, path) = (client_id.into(), client_secret.into());
-        // The last good credentials. A read holds the lock, so that hanging reads block one thread
-        // only.
-        let good = Arc::default();
-        Self::new(move || from_file(client_id.clone(), path.clone(), Arc::clone(&good)))
+        // A read holds the lock, so that hanging reads block one thread only.
+        let kept = Arc::default();
+        Self::new(move || from_file(client_id.clone(), path.clone(), Arc::clone(&kept)))
     }
 
     /// Calls an async function, such as the client of a vault.
@@ -308,27 +390,27 @@ fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
 
 /// Reads the file again, because it is small and token requests are rare. A watch would miss the
 /// changes of a network file system.
-async fn from_file(
-    client_id: String,
-    path: PathBuf,
-    good: Arc<Mutex<Option<Arc<Credentials>>>>,
-) -> Provided {
-    let mut good = good.lock_owned().await;
-    let read = spawn_blocking(move || {
-        let read = read(&path).and_then(|text| Ok(Credentials::new(client_id, text.as_str())?));
-        match (read, &*good) {
-            (Ok(credentials), _) => Ok(Arc::clone(good.insert(Arc::new(credentials)))),
-            (Err(error), Some(last)) => {
-                tracing::warn!(
-                    error,
-                    "the secret's file is not usable; the last good secret stays in use"
-                );
-                Ok(Arc::clone(last))
-            }
-            (Err(error), None) => Err(error),
+async fn from_file(client_id: String, path: PathBuf, kept: Arc<Mutex<Kept>>) -> Provided {
+    let kept = kept.lock_owned().await;
+    let read = spawn_blocking(move || (read(&path), path, kept));
+    let (read, path, mut kept) = read.await?;
+    let read = read.and_then(|(text, is_readable)| {
+        if is_readable && !std::mem::replace(&mut kept.has_warned, true) {
+            tracing::warn!(path = %path.display(), "{READABLE}");
         }
+        Ok(Arc::new(Credentials::new(client_id, text.as_str())?))
     });
-    read.await.unwrap_or_else(|error| Err(error.into()))
+    match (read, &kept.credentials) {
+        (Ok(credentials), _) => Ok(Arc::clone(kept.credentials.insert(credentials))),
+        (Err(error), Some(last)) => {
+            tracing::warn!(
+                error,
+                "the secret's file is not usable; the last good secret stays in use"
+            );
+            Ok(Arc::clone(last))
+        }
+        (Err(error), None) => Err(error),
+    }
 }
 
 fn from_env(client_id: &str, client_secret: &str) -> Provided {
@@ -347,31 +429,35 @@ fn variable(name: &str) -> Result<String, String> {
     })
 }
 
-fn read(path: &Path) -> Result<Zeroizing<String>, Box<dyn Error + Send + Sync>> {
+/// Reads the secret, and whether other users can read it too.
+fn read(path: &Path) -> Result<(Zeroizing<String>, bool), Box<dyn Error + Send + Sync>> {
     let refused = |reason: &str| format!("{}: {reason}", path.display());
     let named = |error: io::Error| refused(&error.to_string());
     // The file is checked before it is opened, because opening a pipe waits for its writer.
     let metadata = fs::metadata(path).map_err(named)?;
-    if !metadata.is_file() {
-        return Err(refused("it is not a regular file").into());
+    let mode = mode(&metadata);
+    let fault = if !metadata.is_file() {
+        Some("it is not a regular file")
+    } else if metadata.len() > LARGEST {
+        Some("it is larger than 16 KiB")
+    } else {
+        (mode & 0o022 != 0).then_some(WRITABLE)
+    };
+    if let Some(fault) = fault {
+        return Err(refused(fault).into());
     }
-    if metadata.len() > LARGEST {
-        return Err(refused("it is larger than 16 KiB").into());
-    }
-    if is_open_to_others(&metadata) {
-        return Err(refused(OPEN_TO_OTHERS).into());
-    }
-    Ok(fs::read_to_string(path).map_err(named)?.into())
+    let text = fs::read_to_string(path).map_err(named)?;
+    Ok((text.into(), mode & 0o004 != 0))
 }
 
 #[cfg(unix)]
-fn is_open_to_others(metadata: &fs::Metadata) -> bool {
-    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o027 != 0
+fn mode(metadata: &fs::Metadata) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions())
 }
 
 #[cfg(not(unix))]
-fn is_open_to_others(_: &fs::Metadata) -> bool {
-    false
+fn mode(_: &fs::Metadata) -> u32 {
+    0
 }
 
 const ID: ConfigError = ConfigError::new(
@@ -389,5 +475,6 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 const UNSIGNED: ConfigError = ConfigError::new("the private key cannot sign");
 /// The largest file of a secret. A secret of Keycloak has 32 characters.
 const LARGEST: u64 = 16 * 1024;
-const OPEN_TO_OTHERS: &str =
-    "other users may read the secret's file, or its group may write it: chmod 600 it";
+const WRITABLE: &str = "its group or other users may write the secret's file: chmod 600 it";
+const READABLE: &str = "other users may read the secret's file: set `mode` of the secret to 0400 in Docker, \
+     `defaultMode` of its volume to 0400 in Kubernetes (0440 with an fsGroup), or chmod 600 it";

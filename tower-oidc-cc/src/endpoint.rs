@@ -5,6 +5,7 @@ use std::{fmt, time::SystemTime};
 use bytes::Bytes;
 use http::{Uri, response::Parts, uri::Scheme};
 use serde::Deserialize;
+use serde_json::Value;
 
 #[cfg(feature = "private-key-jwt")]
 use crate::origin::default_port;
@@ -28,9 +29,13 @@ mod tests;
 /// | a known member twice | transient: tried again |
 /// | `error` with any value, beside a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
-/// | `token_type` Bearer, in any letter case | accepted |
-/// | another `token_type`, or none | an error that is not transient |
+/// | `token_type` `Bearer` or `BearerToken` in any letter case, or none | accepted |
+/// | another `token_type` | an error that names it; not transient |
 /// | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
+/// | 401, whatever its body | wrong credentials; not transient |
+/// | 400, unless it is a page | a wrong setting; not transient |
+/// | 408, 425, 429, 5xx, or the code `temporarily_unavailable`, `server_error`, `slow_down` | transient: tried again |
+/// | another 4xx | transient, unless a standard defines its `error` code |
 ///
 /// # Examples
 ///
@@ -55,10 +60,11 @@ pub struct TokenEndpoint {
 }
 
 /// The members of the document that are read (OpenID Connect Discovery 1.0, section 3).
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Document {
-    issuer: String,
-    token_endpoint: String,
+    issuer: Value,
+    token_endpoint: Value,
 }
 
 // === impl TokenEndpoint ===
@@ -88,13 +94,34 @@ impl TokenEndpoint {
     /// contains a part of this path. If `realm` is empty, or has a character other than letters,
     /// digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
-        Self::new(keycloak(auth_url, realm)?)
+        let base = auth_url.trim().trim_end_matches('/');
+        if base.contains(['?', '#']) {
+            return Err(ConfigError::new(
+                "the auth URL has a query or a fragment: use the part before it",
+            ));
+        }
+        // Only the part after the scheme is read: a host may be called `auth`.
+        let named = base.split_once("://").map_or(base, |(_, named)| named);
+        if named.ends_with("/auth") || named.contains("/realms/") {
+            return Err(ConfigError::new(
+                "the auth URL already has the path that is appended to it: use the part before /auth",
+            ));
+        }
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+        if realm.bytes().all(|b| b == b'.') || !realm.bytes().all(plain) {
+            return Err(ConfigError::new(
+                "the realm is empty or has characters that need escaping: check its name, or use \
+                 `new` with the whole address",
+            ));
+        }
+        let uri = format!("{base}/auth/realms/{realm}/protocol/openid-connect/token").parse();
+        Self::new(uri.map_err(|_| ConfigError::new("the auth URL is not a URL: use https://host"))?)
     }
 
     /// Takes the address of an issuer, whose discovery document names the endpoint.
     ///
-    /// The address of the document, which ends in `/.well-known/openid-configuration`, is accepted as
-    /// well.
+    /// The address of the document itself is accepted as well, of OpenID Connect or of RFC 8414: it
+    /// contains `/.well-known/`.
     ///
     /// The document is read before the first token request. After a failed token request it is read
     /// again, unless the credentials were refused. It must name this issuer and a `token_endpoint`
@@ -106,19 +133,28 @@ impl TokenEndpoint {
     /// If the address is plain http on another machine, is not absolute, or has user information or a
     /// query.
     pub fn discover(issuer: &str) -> Result<Self, ConfigError> {
-        let issuer = issuer.trim();
-        let issuer = issuer.strip_suffix(WELL_KNOWN).unwrap_or(issuer);
-        if issuer.contains(['?', '#']) {
+        let address = issuer.trim().trim_end_matches('/');
+        if address.contains(['?', '#']) {
             return Err(ConfigError::new(
                 "the issuer has a query or a fragment: use the part before it",
             ));
         }
-        let document = format!("{}{WELL_KNOWN}", issuer.trim_end_matches('/'));
+        let (issuer, document) = match address.split_once("/.well-known/") {
+            // The path of the issuer is before the name of the document, or behind it (RFC 8414).
+            Some((start, name)) => {
+                let path = name.find('/').and_then(|at| name.get(at..));
+                (
+                    start.to_owned() + path.unwrap_or_default(),
+                    address.to_owned(),
+                )
+            }
+            None => (address.to_owned(), format!("{address}{WELL_KNOWN}")),
+        };
         let document = document.parse();
         let document =
             document.map_err(|_| ConfigError::new("the issuer is not a URL: use https://host"))?;
         Ok(Self {
-            issuer: Some(issuer.to_owned()),
+            issuer: Some(issuer),
             ..Self::new(document)?
         })
     }
@@ -136,18 +172,20 @@ impl TokenEndpoint {
     ) -> Result<Self, TokenError> {
         let malformed = |what| TokenError::new(Kind::Malformed(what));
         if !head.status.is_success() {
-            return Err(reply::failure(head, None, now));
+            return Err(reply::failure(head, Kind::Unavailable(head.status), now));
         }
-        let document: Document = serde_json::from_slice(&body?)
-            .map_err(|_| malformed("it does not have both an issuer and a token_endpoint"))?;
-        let same = self
-            .issuer
-            .as_deref()
-            .map(|issuer| issuer.trim_end_matches('/'));
-        if same != Some(document.issuer.trim_end_matches('/')) {
+        let document: Document = reply::parse(&body?).map_err(malformed)?;
+        let (Some(issuer), Some(uri)) =
+            (document.issuer.as_str(), document.token_endpoint.as_str())
+        else {
+            return Err(malformed(
+                "it does not have both an issuer and a token_endpoint",
+            ));
+        };
+        if self.issuer.as_deref() != Some(issuer.trim_end_matches('/')) {
             return Err(malformed("it names another issuer"));
         }
-        let uri = document.token_endpoint.parse().ok();
+        let uri = uri.parse().ok();
         let endpoint = uri.and_then(|uri| Self::new(uri).ok());
         // A document that came over https must not name a plain http endpoint.
         let secure = |found: &Self| found.uri.scheme() != Some(&Scheme::HTTP);
@@ -182,32 +220,6 @@ impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenEndpoint({}{})", self.origin, self.uri.path())
     }
-}
-
-fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
-    let base = auth_url.trim().trim_end_matches('/');
-    if base.contains(['?', '#']) {
-        return Err(ConfigError::new(
-            "the auth URL has a query or a fragment: use the part before it",
-        ));
-    }
-    // Only the part after the scheme is read: a host may be called `auth`.
-    let named = base.split_once("://").map_or(base, |(_, named)| named);
-    if named.ends_with("/auth") || named.contains("/realms/") {
-        return Err(ConfigError::new(
-            "the auth URL already has the path that is appended to it: use the part before /auth",
-        ));
-    }
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    if realm.is_empty() || realm.bytes().all(|b| b == b'.') || !realm.bytes().all(plain) {
-        return Err(ConfigError::new(
-            "the realm is empty or has characters that need escaping: check its name, or use \
-             `new` with the whole address",
-        ));
-    }
-    format!("{base}/auth/realms/{realm}/protocol/openid-connect/token")
-        .parse()
-        .map_err(|_| ConfigError::new("the auth URL is not a URL: use https://host"))
 }
 
 /// OpenID Connect Discovery 1.0, section 4.

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +77,8 @@ pub enum Judgement {
 /// | any other 401, whatever its text | refused |
 /// | 403 with a challenge of the first row | missing role |
 /// | 408, 416, 423, 429, 500 and above: a gateway can send them before it checks a token | nothing |
+/// | gRPC with `grpc-status` in the head: 16, 7 | refused, missing role |
+/// | the same: 2, 4, 8, 13, 14 | nothing |
 /// | anything else | accepted |
 ///
 /// It does not read errors of the inner service. If a layer below turns responses into errors, give
@@ -127,7 +129,7 @@ pub(crate) enum Refresh {
 impl<B, E> Judge<Response<B>, E> for Challenge {
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
-            Ok(response) if response.status().is_success() => Judgement::Accepted,
+            Ok(response) if response.status().is_success() => grpc(response.headers()),
             Ok(response) => read(response.status(), response.headers()),
             Err(_) => Judgement::Nothing,
         }
@@ -201,6 +203,33 @@ impl fmt::Display for Rejection {
     }
 }
 
+/// Reads the head of a gRPC response, which refuses with status 200 (trailers-only). The status of any
+/// other response is in its trailers, after the handler ran.
+#[inline]
+fn grpc(headers: &HeaderMap) -> Judgement {
+    // A scan of a few names is faster than a hash.
+    if headers.keys().any(|name| *name == GRPC_STATUS) {
+        return trailers_only(headers);
+    }
+    Judgement::Accepted
+}
+
+#[cold]
+fn trailers_only(headers: &HeaderMap) -> Judgement {
+    let status = headers
+        .get(&GRPC_STATUS)
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let start = kind.and_then(|kind| kind.get(..GRPC.len()));
+    match status.trim_ascii() {
+        _ if start.is_none_or(|start| !start.eq_ignore_ascii_case(GRPC)) => Judgement::Accepted,
+        b"16" => Judgement::Refused,
+        b"7" => Judgement::MissingRole,
+        b"2" | b"4" | b"8" | b"13" | b"14" => Judgement::Nothing,
+        _ => Judgement::Accepted,
+    }
+}
+
 fn read(status: StatusCode, headers: &HeaderMap) -> Judgement {
     let named = || {
         headers
@@ -229,6 +258,8 @@ fn meaning(challenge: &HeaderValue) -> Option<Judgement> {
     }
 }
 
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC: &[u8] = b"application/grpc";
 /// Texts of lua-resty-openidc and other Kong plugins, in lower case.
 const NO_HEADER: [&str; 3] = [
     "error=\"no authorization header found",

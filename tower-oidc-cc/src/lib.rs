@@ -45,6 +45,8 @@
 //! # }
 //! ```
 //!
+//! Five lines for your authorization server, from Keycloak to Google, are in [`_providers`].
+//!
 //! Put `BearerAuthLayer` inside of a retry layer, so that each attempt sends the current token.
 //! Without a layer, [`TokenSource::token`] returns the token.
 //!
@@ -89,7 +91,8 @@
 //! - A machine that is suspended between `poll_ready` and `call`. That call may send an expired
 //!   token, which its refusal then replaces.
 //! - Tokens that are revoked more often than every five minutes.
-//! - Grants that involve a user, and refresh tokens.
+//! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. Any other grant is a
+//!   [form of fields](Credentials::field).
 //! - Reading the content of tokens: they are opaque to a client (RFC 9068, section 6).
 //! - Compressed token replies, secrets from a pipe, and runtimes other than tokio.
 
@@ -127,6 +130,10 @@ mod service;
 mod source;
 mod state;
 mod store;
+
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../PROVIDERS.md")]
+pub mod _providers {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -55,9 +55,9 @@ impl Places {
     pub(crate) fn contain(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         // A scan of a few names is faster than a hash.
         let mut hosts = headers.iter().filter(|(name, _)| **name == HOST);
-        self.origins.iter().any(|origin| {
-            origin.contains(uri) && hosts.all(|(_, host)| *host == *origin.authority)
-        })
+        self.origins
+            .iter()
+            .any(|origin| origin.contains(uri) && hosts.all(|(_, host)| *host == *origin.authority))
     }
 
     /// Checks that a request may carry the token.

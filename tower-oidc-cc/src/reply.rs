@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{TokenError, clock::Timestamp, error::Kind};
@@ -97,22 +97,24 @@ pub(crate) fn read(
 ) -> Result<Issued, TokenError> {
     let status = head.status;
     if !status.is_success() {
-        let reply = body.ok().and_then(|body| parse(&body));
-        let code = reply.and_then(|reply| known(reply.error.as_str()?));
-        return Err(failure(head, code, now));
+        return Err(failure(head, refusal(status, body.ok().as_deref()), now));
     }
-    let reply = parse(&body?).ok_or(Kind::Malformed("it is not a JSON object"))?;
+    let reply: Reply = parse(&body?).map_err(Kind::Malformed)?;
     let Value::String(value) = reply.access_token else {
-        let code = reply.error.as_str().and_then(known);
-        let kind = code.map(|code| Kind::Rejected(status, code));
-        return Err(kind
-            .unwrap_or(Kind::Malformed("it has no access_token"))
+        let code = reply.error.as_str().and_then(|code| known(REFUSALS, code));
+        let missing = Kind::Malformed("it has no access_token");
+        return Err(code
+            .map_or(missing, |_| Kind::Rejected(status, code))
             .into());
     };
-    let kind = reply.token_type.as_str().unwrap_or_default();
-    if !kind.eq_ignore_ascii_case("bearer") {
+    // Some servers leave the type out, because they have only one.
+    let kind = match &reply.token_type {
+        Value::Null => "bearer",
+        kind => kind.as_str().unwrap_or_default(),
+    };
+    if known(BEARER, kind).is_none() {
         // RFC 6749, section 7.1: MUST NOT use a token of a type it does not understand.
-        return Err(Kind::Unusable("its type is not Bearer").into());
+        return Err(Kind::WrongType(known(OTHER_TYPES, kind).unwrap_or("not Bearer")).into());
     }
     let life = life(&reply.expires_in).map_err(Kind::Malformed)?;
     Ok(Issued {
@@ -126,22 +128,11 @@ pub(crate) fn read(
 }
 
 /// The error of a response that is no success, with its `Retry-After`.
-///
-/// The OAuth code determines the kind. The status does so if there is no code, or if the server did not
-/// check the credentials.
-pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime) -> TokenError {
+pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
     let status = head.status;
-    let busy = [
-        StatusCode::REQUEST_TIMEOUT,
-        StatusCode::TOO_EARLY,
-        StatusCode::TOO_MANY_REQUESTS,
-    ];
-    let error = TokenError::new(match code {
+    let error = TokenError::new(match kind {
         _ if status.is_redirection() => Kind::Redirected(status),
-        Some(code) if status.is_client_error() && !busy.contains(&status) => {
-            Kind::Rejected(status, code)
-        }
-        _ => Kind::Unavailable(status),
+        kind => kind,
     });
     match retry_after(&head.headers, now) {
         Some(wait) => error.with_retry_after(wait),
@@ -149,17 +140,57 @@ pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime)
     }
 }
 
-/// `None` unless it is a JSON object. The parser's own error is dropped, because it quotes the input.
-fn parse(body: &[u8]) -> Option<Reply> {
-    // RFC 8259, section 8.1, allows a parser to skip a byte-order mark.
-    let text = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
-    // Serde would read the members of a list by position.
-    let object = text.starts_with(b"{").then_some(text)?;
-    serde_json::from_slice(object).ok()
+/// Whether a person must change something, or the server was only busy (RFC 6749, section 5.2).
+///
+/// A 401 is a failed client authentication whatever its body is: gateways write their own. A 400 is a
+/// wrong setting, unless it is a page, which a proxy sends about a request that it did not pass on.
+/// Other statuses need a code, because a gateway or a server that starts sends them too.
+fn refusal(status: StatusCode, body: Option<&[u8]>) -> Kind {
+    let reply = body.and_then(|body| parse::<Reply>(body).ok());
+    let text = reply.as_ref().and_then(|reply| reply.error.as_str());
+    let code = text.and_then(|text| known(REFUSALS, text));
+    let is_refusal = match status.as_u16() {
+        // The server did not look at the credentials.
+        408 | 425 | 429 | 500.. => false,
+        _ if text.is_some_and(|text| known(BUSY, text).is_some()) => false,
+        400 => body.is_some_and(|body| !is_page(trimmed(body))),
+        status => status == 401 || code.is_some(),
+    };
+    if is_refusal {
+        return Kind::Rejected(status, code);
+    }
+    Kind::Unavailable(status)
 }
 
-fn known(code: &str) -> Option<&'static str> {
-    REFUSALS.into_iter().find(|known| *known == code)
+/// Reads a JSON object. The fault is a fixed text, because the parser's own text quotes the input.
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, &'static str> {
+    let text = trimmed(body);
+    match text.first() {
+        // Serde would read the members of a list by position.
+        Some(b'{') => serde_json::from_slice(text).map_err(|error| match () {
+            () if error.is_eof() => "it ends early",
+            () if error.is_data() => "a member occurs twice",
+            () => "it is not JSON",
+        }),
+        None => Err("it is empty"),
+        Some(_) if is_page(text) => Err("it is a page, not JSON"),
+        Some(_) => Err("it is not a JSON object"),
+    }
+}
+
+/// Without a byte-order mark, which RFC 8259, section 8.1, allows a parser to skip.
+fn trimmed(body: &[u8]) -> &[u8] {
+    body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start()
+}
+
+fn is_page(text: &[u8]) -> bool {
+    text.starts_with(b"<")
+}
+
+/// The name in a list that `text` is, in any letter case. Errors show this one, not the server's text.
+fn known(names: &'static str, text: &str) -> Option<&'static str> {
+    let mut names = names.split(' ');
+    names.find(|name| name.eq_ignore_ascii_case(text))
 }
 
 /// The lifetime of a token: whole seconds, as a number or, from some servers, as digits in a string.
@@ -211,15 +242,15 @@ const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
 const SCHEME: &str = "Bearer ";
 /// The byte-order mark (U+FEFF), which some servers send before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// The codes that need a person: RFC 6749, section 5.2, and `access_denied`, which Keycloak sends for
-/// a disabled realm. Any other code is transient, such as `temporarily_unavailable`,
-/// `unknown_error`, or that of a realm that is still being imported.
-const REFUSALS: [&str; 7] = [
-    "invalid_request",
-    "invalid_client",
-    "invalid_grant",
-    "unauthorized_client",
-    "unsupported_grant_type",
-    "invalid_scope",
-    "access_denied",
-];
+/// The codes that errors name. They need a person: RFC 6749, section 5.2; `access_denied`, which
+/// Keycloak sends for a disabled realm; RFC 8707, 9396 and 9449; Entra ID's `invalid_resource`.
+const REFUSALS: &str = "invalid_request invalid_client invalid_grant unauthorized_client \
+     unsupported_grant_type invalid_scope access_denied invalid_target invalid_resource \
+     invalid_authorization_details invalid_dpop_proof use_dpop_nonce";
+/// The codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
+/// Keycloak.
+const BUSY: &str = "temporarily_unavailable server_error slow_down unknown_error";
+/// RFC 6750, and the name of it that Apigee sends.
+const BEARER: &str = "Bearer BearerToken";
+/// The other registered types (RFC 9449, 9200 and 8693), and one that never was.
+const OTHER_TYPES: &str = "DPoP PoP N_A mac";

@@ -135,7 +135,7 @@ impl Fetch for Grant {
         let fetched = async move {
             let endpoint = self.endpoint().await?;
             self.ask(&endpoint, credentials).await.map_err(|error| {
-                if error.oauth_error().is_none() {
+                if !error.is_refusal() {
                     // The endpoint may have moved, so the next fetch reads the document again.
                     *self.discovered() = None;
                 }
@@ -195,7 +195,6 @@ fn request_at(
     parameters: &[(String, String)],
 ) -> Result<Request<Bytes>, TokenError> {
     let mut form = Form::new(String::new());
-    form.append_pair("grant_type", "client_credentials");
     let proof = credentials.prove_at(now, endpoint, &mut form)?;
     form.extend_pairs(parameters);
 
@@ -224,7 +223,10 @@ where
         Err(error) if error.is::<LengthLimitError>() => {
             Err(Kind::Malformed("it is larger than 64 KiB").into())
         }
-        Err(error) => Err(transport(error)),
+        Err(error) => Err(TokenError::with_source(
+            Kind::Malformed("it was cut off"),
+            error,
+        )),
     };
     (head, body)
 }

@@ -46,6 +46,8 @@ pub(crate) struct State {
     generation: u64,
     /// How often in a row a renewal has brought the token in use again.
     repeats: u32,
+    /// The first token that was refused, if none was accepted since.
+    refused_from: u64,
     in_flight: Option<Flight>,
     /// How many flights have begun.
     flights: u64,
@@ -195,6 +197,7 @@ impl State {
             next: None,
             generation: 0,
             repeats: 0,
+            refused_from: 0,
             in_flight: None,
             flights: 0,
             failure: None,
@@ -452,8 +455,8 @@ impl State {
             Some(token) if token.generation != generation => return Action::Superseded,
             Some(_) => {}
         }
-        let is_first = !self.refusals.awaits_acceptance();
-        if is_first {
+        if !self.refusals.awaits_acceptance() {
+            self.refused_from = generation;
             self.notices.push(Notice::Refused(generation));
         }
         if let Some(next) = self.next.take() {
@@ -466,8 +469,9 @@ impl State {
             return Action::Join;
         }
         if !may_refresh || !self.backoff_left_at(now).is_zero() {
-            let age = self.token.as_ref().map(|token| token.sent.age_at(now));
-            return match age.filter(|age| !is_first && *age < REST) {
+            let successor = self.token.as_ref().filter(|_| generation > self.refused_from);
+            let age = successor.map(|token| token.sent.age_at(now));
+            return match age.filter(|age| *age < REST) {
                 Some(age) => Action::SendAfter(age.max(BEHIND)),
                 None => Action::Rest,
             };

@@ -5,12 +5,14 @@
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
 )]
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use http::header::{
-    ACCEPT, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE, RETRY_AFTER,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE,
+    RETRY_AFTER,
 };
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use crate::clock;
 use crate::error::redact::{self, escaped, shown};
@@ -27,12 +29,17 @@ pub(crate) struct Expected {
     has_range: bool,
     /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
     is_data_only: bool,
+    /// The size of the request's `Authorization`, which can make its head too large; 0 without one.
+    authorization: usize,
 }
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
 ///
-/// A success is `Ok`: a 304, or a 2xx that is not an HTML page in place of the JSON or XML that the
-/// request accepts.
+/// A success is `Ok`: a 304, or a 2xx that is neither an HTML page in place of the JSON or XML that the
+/// request accepts, nor the head of a gRPC response that refuses the token (status 16 or 7).
+///
+/// If the head of the request was too large (431, or a 400 with such a text), the advice names the size
+/// of the token.
 ///
 /// `request` holds the headers of the request: `Range` and `Accept` change the meaning of a response.
 /// `body` is the part of the body that was read. A compressed body yields no message: decompress it
@@ -83,13 +90,14 @@ pub(crate) fn error_of(
     // The header is complete, and the body may be cut, generic or translated.
     let challenges = message::challenges(headers);
     let refined = challenges.iter().chain(&said).find_map(|text| {
-        let kind = message::refine(status, text)?;
+        let kind = message::refine(grpc_refusal(headers).unwrap_or(status), text)?;
         Some((kind, Some(text.clone())))
     });
     let (kind, message) =
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
+    facts.next = too_large(status, message.as_deref(), expected.authorization);
     // A 407 counts as answered, because a service may send one. The 407 of a proxy's tunnel is a
     // connect error and does not reach this code.
     facts.sent = Sent::Answered;
@@ -120,7 +128,11 @@ pub(crate) fn error_of(
 /// An unregistered status is read as the first of its class (RFC 9110, section 15).
 fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Option<Kind> {
     if is_success(status) {
-        return is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
+        let page = is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
+        return page.or(grpc_refusal(headers).map(|refusal| match refusal {
+            StatusCode::UNAUTHORIZED => Kind::Unauthorized,
+            _ => Kind::MissingRole,
+        }));
     }
     let ranged = headers.contains_key(CONTENT_RANGE);
     Some(match status.as_u16() {
@@ -157,6 +169,45 @@ pub(crate) fn is_success(status: StatusCode) -> bool {
 #[inline]
 pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expected) -> bool {
     expected.is_data_only && status.is_success() && is_html(headers) && !is_empty(status, headers)
+}
+
+/// The HTTP status that a gRPC refusal of the token stands for. It is in the head only if the response
+/// has no messages (trailers-only), and its HTTP status is then 200.
+#[inline]
+pub(crate) fn grpc_refusal(headers: &HeaderMap) -> Option<StatusCode> {
+    // A scan of a few names is faster than a hash.
+    if !headers.keys().any(|name| *name == GRPC_STATUS) {
+        return None;
+    }
+    let status = match headers.get(&GRPC_STATUS)?.as_bytes() {
+        b"16" => StatusCode::UNAUTHORIZED,
+        b"7" => StatusCode::FORBIDDEN,
+        _ => return None,
+    };
+    let kind = headers.get(CONTENT_TYPE)?.as_bytes();
+    let start = kind.get(..GRPC.len())?;
+    start.eq_ignore_ascii_case(GRPC).then_some(status)
+}
+
+/// The advice if the head of the request was too large. The token is its largest part.
+fn too_large(
+    status: StatusCode,
+    message: Option<&str>,
+    authorization: usize,
+) -> Option<Cow<'static, str>> {
+    match status.as_u16() {
+        431 => {}
+        400 if message.is_some_and(message::is_too_large) => {}
+        _ => return None,
+    }
+    Some(match authorization {
+        0 => "send fewer or shorter headers".into(),
+        size => format!(
+            "the Authorization header with the token has {size} bytes: have fewer roles or scopes put \
+             into it, or have the gateway accept larger headers"
+        )
+        .into(),
+    })
 }
 
 fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -268,8 +319,11 @@ impl Expected {
                 // The value of most requests, compared first.
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
+            } else if *name == AUTHORIZATION {
+                expected.authorization = value.len();
+            } else {
+                expected.has_range |= *name == RANGE;
             }
-            expected.has_range |= *name == RANGE;
         }
         expected.is_data_only = data == Some(true);
         expected
@@ -293,6 +347,10 @@ fn is_data(accepted: &[u8]) -> bool {
 /// The most bytes of an error body that are read. The largest known error page of a gateway has
 /// 4 KiB. Reading more costs more than a new connection.
 const MOST_BYTES: usize = 16 * 1024;
+
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+const GRPC: &[u8] = b"application/grpc";
 
 /// The longest window that is worth a wait. Kong's next longer window is an hour.
 const MINUTE: Duration = Duration::from_secs(60);

@@ -72,7 +72,7 @@ pub(crate) struct Facts {
     pub(crate) received: Option<u64>,
     pub(crate) expected: Option<u64>,
     /// Advice in place of the kind's own.
-    pub(crate) next: Option<&'static str>,
+    pub(crate) next: Option<Cow<'static, str>>,
     /// The retry rule in place of the kind's own.
     pub(crate) advice: Option<Advice>,
     /// Whether a retry costs no budget.
@@ -125,7 +125,7 @@ impl Error {
     /// Sets the advice for what to do next, in place of the kind's own.
     #[must_use]
     pub fn with_advice(mut self, next: &'static str) -> Self {
-        self.facts_mut().next = Some(next);
+        self.facts_mut().next = Some(next.into());
         self
     }
 

@@ -16,7 +16,7 @@ use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::Connection;
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_oidc_cc::{
-    Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
+    ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
@@ -52,7 +52,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Builder {
-    auth_url: String,
+    auth: AuthServer,
     base_url: String,
     credentials: Provider,
     /// Applied in `build`, because a token source needs the parsed addresses.
@@ -70,17 +70,62 @@ pub struct Builder {
     name: Option<Arc<str>>,
 }
 
+/// Where a [`Client`] gets its tokens. Text and [`TokenEndpoint`]s convert into it.
+///
+/// | you give | token requests go to |
+/// |---|---|
+/// | a URL as text | `{url}/auth/realms/ServiceConnect/protocol/openid-connect/token` |
+/// | [`TokenEndpoint::new`] | any address |
+/// | [`TokenEndpoint::discover`] | the endpoint that the issuer's document names |
+///
+/// # Examples
+/// ```
+/// use tower_tds::{Client, Credentials, layers::token::TokenEndpoint};
+///
+/// let credentials = Credentials::new("my-client-id", "s3cr3t")?;
+/// let issuer = TokenEndpoint::discover("https://login.example.org/tenant")?;
+/// let client = Client::builder(issuer, "https://data.example.org", credentials);
+/// # drop(client);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct AuthServer(Result<TokenEndpoint, ConfigError>);
+
+// === impl AuthServer ===
+
+impl From<&str> for AuthServer {
+    fn from(auth_url: &str) -> Self {
+        Self(TokenEndpoint::keycloak(auth_url, REALM))
+    }
+}
+
+impl From<&String> for AuthServer {
+    fn from(auth_url: &String) -> Self {
+        auth_url.as_str().into()
+    }
+}
+
+impl From<TokenEndpoint> for AuthServer {
+    fn from(endpoint: TokenEndpoint) -> Self {
+        Self(Ok(endpoint))
+    }
+}
+
 // === impl Client ===
 
 impl Client {
-    /// Creates a builder for the service at `base_url`, with tokens from the realm at `auth_url`.
+    /// Creates a builder for the service at `base_url`, with tokens from `auth`.
     ///
-    /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`.
+    /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any [`TokenEndpoint`].
     /// `credentials` are fixed [`Credentials`], or a [`Provider`] that reads them again for each
     /// token request. The token is sent only to the origin of `base_url`.
     #[must_use]
-    pub fn builder(auth_url: &str, base_url: &str, credentials: impl Into<Provider>) -> Builder {
-        Builder::new(auth_url, base_url, credentials.into())
+    pub fn builder(
+        auth: impl Into<AuthServer>,
+        base_url: &str,
+        credentials: impl Into<Provider>,
+    ) -> Builder {
+        Builder::new(auth.into(), base_url, credentials.into())
     }
 
     /// Builds a client from the environment: see [`Builder::from_env`].
@@ -151,9 +196,9 @@ impl Client {
 // === impl Builder ===
 
 impl Builder {
-    pub(crate) fn new(auth_url: &str, base_url: &str, credentials: Provider) -> Self {
+    pub(crate) fn new(auth: AuthServer, base_url: &str, credentials: Provider) -> Self {
         Self {
-            auth_url: auth_url.to_owned(),
+            auth,
             base_url: base_url.to_owned(),
             credentials,
             renewal: Box::new(|tokens| tokens),
@@ -202,7 +247,7 @@ impl Builder {
                 ));
             }
         };
-        Ok(Self::new(&auth_url, &base_url, credentials))
+        Ok(Self::new((&auth_url).into(), &base_url, credentials))
     }
 
     /// Sets the limits. The default is 50 requests per second and 60 connections.
@@ -478,7 +523,7 @@ impl Builder {
     }
 
     fn endpoint(&self) -> Result<TokenEndpoint, BoxError> {
-        let endpoint = TokenEndpoint::keycloak(&self.auth_url, REALM)?;
+        let endpoint = self.auth.0.clone()?;
         self.origin(endpoint.uri())?;
         Ok(endpoint)
     }

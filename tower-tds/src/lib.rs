@@ -138,7 +138,7 @@ pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{
     body::ResponseBody,
-    builder::Builder,
+    builder::{AuthServer, Builder},
     call::Call,
     client::{Client, Deadline, ResponseFuture},
     error::BuildError,

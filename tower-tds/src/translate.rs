@@ -91,7 +91,9 @@ impl<B> Judge<Response<B>, Error> for ReadError {
             Judgement::MissingRole
         } else if kind == Kind::MissingCredentials {
             Judgement::NoHeader
-        } else if kind == Kind::InvalidToken || error.status() == Some(StatusCode::UNAUTHORIZED) {
+        } else if matches!(kind, Kind::InvalidToken | Kind::Unauthorized)
+            || error.status() == Some(StatusCode::UNAUTHORIZED)
+        {
             Judgement::Refused
         } else {
             // A gateway may respond 404 before it checks a token.

@@ -24,6 +24,7 @@ struct Seen {
     aud: String,
     jti: String,
     iat: u64,
+    nbf: u64,
     exp: u64,
 }
 
@@ -58,7 +59,9 @@ fn assertion_names_client_and_endpoint_and_expires_in_a_minute() {
     let seen = seen(&assertion, Algorithm::RS256, &rsa_public());
     assert_eq!((&*seen.iss, &*seen.sub), ("client", "client"));
     assert_eq!(seen.aud, ENDPOINT);
-    assert_eq!(seen.iat, NOW.as_secs());
+    // Keycloak's default refuses more than 60 s.
+    assert!((20..60).contains(&(NOW.as_secs() - seen.iat)), "{seen:?}");
+    assert_eq!(seen.nbf, seen.iat);
     assert_eq!(seen.exp, NOW.as_secs().saturating_add(60));
 }
 
@@ -75,6 +78,7 @@ fn each_algorithm_is_verified_by_its_public_key() {
     let pkcs1 = RSA.to_pkcs1_pem(LineEnding::LF).unwrap();
     let rsa = Assertion::from_pem(pkcs1.as_bytes()).unwrap();
     seen(&rsa, Algorithm::RS256, &rsa_public());
+    seen(&rsa.pss().unwrap(), Algorithm::PS256, &rsa_public());
 
     let pair = rcgen::KeyPair::generate().unwrap();
     let public = DecodingKey::from_ec_pem(pair.public_key_pem().as_bytes()).unwrap();
@@ -99,22 +103,26 @@ fn private_key_is_found_after_a_certificate_in_the_pem() {
     let certificate = certificate.self_signed(&key).unwrap();
     let pem = format!("{}{}", certificate.pem(), key.serialize_pem());
     assert_eq!(
-        Assertion::from_pem(pem.as_bytes()).unwrap().algorithm,
+        Assertion::from_pem(pem.as_bytes()).unwrap().header.alg,
         Algorithm::ES256
     );
 }
 
 #[test]
-fn key_id_and_audience_can_be_set() {
+fn key_id_thumbprints_and_audience_can_be_set() {
     let assertion = Assertion::from_pem(rsa_pem().as_bytes()).unwrap();
     let assertion = assertion
         .key_id("2026-11")
+        .x5t_s256("sha-256")
+        .x5t("sha-1")
         .audience("https://sso.example.com");
     let signed = assertion
         .sign_at(UNIX_EPOCH.checked_add(NOW).unwrap(), "client", ENDPOINT)
         .unwrap();
     let header = decode_header(signed.as_bytes()).unwrap();
     assert_eq!(header.kid.as_deref(), Some("2026-11"));
+    assert_eq!(header.x5t_s256.as_deref(), Some("sha-256"));
+    assert_eq!(header.x5t.as_deref(), Some("sha-1"));
     assert_eq!(
         seen(&assertion, Algorithm::RS256, &rsa_public()).aud,
         "https://sso.example.com"
@@ -150,4 +158,11 @@ fn debug_does_not_show_the_key() {
         text,
         "Assertion { algorithm: RS256, key_id: None, audience: None, .. }"
     );
+}
+
+#[test]
+fn only_an_rsa_key_signs_with_ps256() {
+    let curve = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let curve = Assertion::from_pem(curve.as_bytes()).unwrap();
+    assert!(curve.pss().unwrap_err().to_string().contains("RSA"));
 }

@@ -38,16 +38,18 @@ pub(crate) enum Kind {
     Transport,
     /// The timeout of the token request passed.
     Timeout,
-    /// A status without an OAuth error code.
+    /// Any other status: the endpoint may be busy, starting, or elsewhere.
     Unavailable(StatusCode),
-    /// The endpoint refused the credentials or the grant, with an OAuth error code.
-    Rejected(StatusCode, &'static str),
+    /// The endpoint refused the credentials or the grant, with an OAuth error code if it is a known one.
+    Rejected(StatusCode, Option<&'static str>),
     /// A redirect. Credentials are not sent to another address.
     Redirected(StatusCode),
     /// The reply is malformed. The next reply may be well-formed.
     Malformed(&'static str),
     /// The reply is well-formed, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
+    /// The token has this type, and is not a bearer token.
+    WrongType(&'static str),
     /// The provider has no credentials.
     NoCredentials,
     /// The HTTP client or the token store panicked during the token request.
@@ -174,14 +176,20 @@ impl TokenError {
     /// The `error` code with which the token endpoint refused the credentials or the grant, such as
     /// `invalid_client` (RFC 6749, section 5.2).
     ///
-    /// Correct the client id, the secret, or the client's settings at the server. A code that no
-    /// standard defines is not returned, and its error is transient.
+    /// Correct the client id, the secret, or the client's settings at the server. `None` also if the
+    /// endpoint refused them without a code, or with one that no standard defines, which this error
+    /// does not repeat.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&'static str> {
-        if let Kind::Rejected(_, code) = self.0.kind {
-            return Some(code);
+        match self.0.kind {
+            Kind::Rejected(_, code) => code,
+            _ => None,
         }
-        None
+    }
+
+    /// Whether the endpoint refused the credentials or the grant.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.0.kind, Kind::Rejected(..))
     }
 }
 
@@ -250,13 +258,17 @@ impl Kind {
             Self::Timeout => format!("{subject} did not answer in time").into(),
             Self::Unavailable(status) => format!("{subject} answered {status}").into(),
             Self::Rejected(status, code) => {
-                format!("{subject} refused the credentials or the grant: {status}, {code}").into()
+                let code = code.map(|code| format!(", {code}")).unwrap_or_default();
+                format!("{subject} refused the credentials or the grant: {status}{code}").into()
             }
             Self::Redirected(status) => {
                 format!("{subject} answered with a redirect, which is not followed: {status}")
                     .into()
             }
             Self::Malformed(what) => format!("the reply of {subject} is malformed: {what}").into(),
+            Self::WrongType(kind) => {
+                format!("the token of {subject} is no bearer token: its type is {kind}").into()
+            }
             Self::Unusable(what) => {
                 format!("the token of {subject} cannot be sent as a bearer token: {what}").into()
             }
@@ -288,6 +300,23 @@ impl Kind {
                 (true, "check address and realm, or try later")
             }
             Self::Unavailable(_) => (true, "try later"),
+            Self::Rejected(_, Some("invalid_scope")) => (false, "check the `scope` of the form"),
+            Self::Rejected(_, Some("invalid_target" | "invalid_resource")) => {
+                (false, "check the `audience` or the `resource` of the form")
+            }
+            Self::Rejected(_, Some("invalid_grant")) => (
+                false,
+                "check the assertion in the form: it may have expired",
+            ),
+            Self::Rejected(_, Some("invalid_dpop_proof" | "use_dpop_nonce")) => (
+                false,
+                "the client is set to DPoP: set it to bearer tokens at the server",
+            ),
+            // It may be another server, or a gateway.
+            Self::Rejected(_, None) => (
+                false,
+                "check the client id and the secret, and that this is the token endpoint",
+            ),
             Self::Rejected(..) => (
                 false,
                 "check the client id, the secret and the client's settings at the server",
@@ -295,6 +324,7 @@ impl Kind {
             Self::Redirected(_) => (false, "configure the final address"),
             Self::Malformed(_) => (true, "try later, and check the address"),
             Self::Unusable(_) => (false, "check the client's settings at the server"),
+            Self::WrongType(_) => (false, "set the client to bearer tokens at the server"),
             Self::NoCredentials => (false, "correct the source of the credentials"),
             Self::Panicked => (true, "read the message that the panic hook printed"),
             Self::Expired => (true, "call again"),

@@ -122,3 +122,51 @@ fn status_403_reports_a_missing_role_and_never_refuses() {
         assert_eq!(judged, expected, "{challenge}");
     }
 }
+
+#[test]
+fn grpc_status_in_the_head_refuses_the_token_or_names_a_role() {
+    use Judgement::{Accepted, MissingRole, Nothing, Refused};
+    let judged = |kind: Option<&str>, status: Option<&str>| {
+        let mut response = Response::builder();
+        if let Some(kind) = kind {
+            response = response.header(header::CONTENT_TYPE, kind);
+        }
+        if let Some(status) = status {
+            response = response.header("grpc-status", status);
+        }
+        Challenge.judge(Ok::<_, &Infallible>(&response.body(()).unwrap()))
+    };
+    for kind in [
+        "application/grpc",
+        "application/grpc+proto",
+        "application/grpc-web+proto",
+        "Application/GRPC; charset=utf-8",
+    ] {
+        for (status, expected) in [
+            (Some("16"), Refused),
+            (Some(" 16 "), Refused),
+            (Some("7"), MissingRole),
+            (Some("0"), Accepted),
+            (Some("5"), Accepted),
+            (Some("3"), Accepted),
+            (Some("116"), Accepted),
+            (None, Accepted),
+            // Like a 503, 504, 429 or 500, which a gateway can send before it checks a token.
+            (Some("14"), Nothing),
+            (Some("4"), Nothing),
+            (Some("8"), Nothing),
+            (Some("13"), Nothing),
+            (Some("2"), Nothing),
+        ] {
+            assert_eq!(judged(Some(kind), status), expected, "{kind} {status:?}");
+        }
+    }
+    for kind in [
+        None,
+        Some("application/json"),
+        Some("text/html"),
+        Some("grpc"),
+    ] {
+        assert_eq!(judged(kind, Some("16")), Accepted, "{kind:?}");
+    }
+}

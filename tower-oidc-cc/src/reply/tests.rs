@@ -155,13 +155,13 @@ fn failures_are_classified_by_code_and_status() {
         (500, br#"{"error":"unknown_error"}"#, Transient),
         (503, b"", Transient),
         // Replies of proxies in front of a Keycloak.
-        (401, b"<html>no entry</html>", Transient),
+        (401, b"<html>no entry</html>", Wrong),
         (403, b"blocked", Transient),
         (404, b"<html>404</html>", Transient),
         (429, br#"{"error":"invalid_client"}"#, Transient),
         (502, br#"{"error":"invalid_client"}"#, Transient),
         (400, br#"{"error":"temporarily_unavailable"}"#, Transient),
-        (400, br#"{"error":["invalid_client"]}"#, Transient),
+        (400, br#"{"error":["invalid_client"]}"#, Wrong),
         (301, b"", Wrong),
         (302, br#"{"error":"invalid_client"}"#, Wrong),
         (303, b"", Wrong),
@@ -192,7 +192,6 @@ fn failures_are_classified_by_code_and_status() {
             br#"{"error":"invalid_client"}"#,
             Rejected("invalid_client"),
         ),
-        (200, br#"{"access_token":"t"}"#, Wrong),
         (200, br#"{"access_token":"t","token_type":"DPoP"}"#, Wrong),
         (200, br#"{"access_token":"t","token_type":""}"#, Wrong),
     ];
@@ -205,9 +204,32 @@ fn failures_are_classified_by_code_and_status() {
 
 #[test]
 fn the_token_type_is_read_in_any_case() {
-    for kind in ["Bearer", "bearer", "BEARER"] {
-        let body = format!(r#"{{"access_token":"t","token_type":"{kind}","expires_in":9}}"#);
-        assert_eq!(reply(200, body.as_bytes()).unwrap().token.secret(), "t");
+    let read = |kind: &str| {
+        let body = format!(r#"{{"access_token":"t",{kind}"expires_in":9}}"#);
+        reply(200, body.as_bytes())
+    };
+    for kind in ["Bearer", "bearer", "BEARER", "BearerToken", "bearertoken"] {
+        let kind = format!(r#""token_type":"{kind}","#);
+        assert_eq!(read(&kind).expect(&kind).token.secret(), "t");
+    }
+    for missing in ["", r#""token_type":null,"#] {
+        assert_eq!(read(missing).expect(missing).token.secret(), "t");
+    }
+    for (kind, text) in [
+        ("DPoP", "its type is DPoP"),
+        ("dpop", "its type is DPoP"),
+        ("PoP", "its type is PoP"),
+        ("mac", "its type is mac"),
+        ("N_A", "its type is N_A"),
+        ("Bearer ", "its type is not Bearer"),
+        ("canary", "its type is not Bearer"),
+    ] {
+        let error = read(&format!(r#""token_type":"{kind}","#)).unwrap_err();
+        assert!(
+            !error.is_transient() && error.to_string().contains(text),
+            "{error}"
+        );
+        assert!(error.advice().contains("bearer tokens"), "{error}");
     }
 }
 

@@ -62,3 +62,54 @@ fn large_form_is_sent_completely() {
         )
     );
 }
+
+#[test]
+fn client_id_alone_is_sent_in_the_form() {
+    let request = request(&Credentials::id_only("a&b").unwrap(), &[("scope", "x")]);
+    assert_eq!(
+        request.body(),
+        "grant_type=client_credentials&client_id=a%26b&scope=x"
+    );
+    assert!(!request.headers().contains_key("authorization"));
+    assert!(Credentials::id_only(" ").is_err());
+}
+
+#[test]
+fn fields_replace_the_grant_and_join_any_proof() {
+    let add = |credentials: Credentials| {
+        credentials
+            .field("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer")
+            .field("assertion", "e30.e30.&")
+    };
+    let grant = "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer";
+    let fields = format!("grant_type={grant}&assertion=e30.e30.%26");
+    for (credentials, form, has_header) in [
+        (Credentials::form("account"), fields.clone(), false),
+        (Credentials::basic("id", "s").unwrap(), fields.clone(), true),
+        (
+            Credentials::id_only("id").unwrap(),
+            format!("client_id=id&{fields}"),
+            false,
+        ),
+        (
+            Credentials::new("id", "s").unwrap(),
+            format!("client_id=id&client_secret=s&{fields}"),
+            false,
+        ),
+    ] {
+        let request = request(&add(credentials), &[]);
+        assert_eq!(request.body(), form.as_str());
+        assert_eq!(request.headers().contains_key("authorization"), has_header);
+    }
+}
+
+#[test]
+fn debug_shows_the_names_of_fields_and_no_values() {
+    let credentials = Credentials::form("account").field("assertion", "canary");
+    let text = format!("{credentials:?} {credentials:#?}");
+    assert!(
+        text.contains("assertion") && text.contains("account"),
+        "{text}"
+    );
+    assert!(!text.contains("canary"), "{text}");
+}

@@ -120,7 +120,7 @@ proptest! {
                     Action::Rest
                 }
                 Step::Fail(transient) if in_flight => {
-                    let refused = Kind::Rejected(StatusCode::UNAUTHORIZED, "invalid_client");
+                    let refused = Kind::Rejected(StatusCode::UNAUTHORIZED, Some("invalid_client"));
                     let error = if transient { down() } else { TokenError::new(refused) };
                     state.on(Event::Failed(error), now);
                     in_flight = false;
@@ -437,7 +437,12 @@ fn refusals_in_a_row_are_logged_once_and_failures_once_a_minute_and_when_their_k
         state.on(event, now);
         assert_eq!(logged(&mut state), expected);
     }
-    let refused = || TokenError::new(Kind::Rejected(StatusCode::UNAUTHORIZED, "invalid_client"));
+    let refused = || {
+        TokenError::new(Kind::Rejected(
+            StatusCode::UNAUTHORIZED,
+            Some("invalid_client"),
+        ))
+    };
     for (wait, error, expected) in [
         (0, down(), 1),
         (59, down(), 0),

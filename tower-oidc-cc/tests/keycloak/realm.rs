@@ -2,11 +2,15 @@
 
 use std::sync::LazyLock;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use base64::{
+    Engine as _,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
 use rsa::{
     RsaPrivateKey,
     pkcs8::{EncodePrivateKey as _, EncodePublicKey as _, LineEnding},
     rand_core::OsRng,
+    traits::PublicKeyParts as _,
 };
 
 /// The key of the client that has no secret. It is made anew for each run, so that none is kept.
@@ -22,5 +26,7 @@ pub(crate) fn private_key() -> String {
 pub(crate) fn json() -> String {
     let public = KEY.to_public_key().to_public_key_der().unwrap();
     let public = BASE64_STANDARD.encode(public.as_bytes());
-    include_str!("realm.json").replace("PUBLIC-KEY", &public)
+    let modulus = BASE64_URL_SAFE_NO_PAD.encode(KEY.n().to_bytes_be());
+    let realm = include_str!("realm.json").replace("PUBLIC-KEY", &public);
+    realm.replace("MODULUS", &modulus)
 }

@@ -142,3 +142,106 @@ async fn a_buffer_around_the_layer_survives_a_hundred_failures() {
     advance(secs(30)).await;
     buffer.oneshot(support::get(support::DATA)).await.unwrap();
 }
+
+/// Replies of servers and gateways to a wrong secret or a wrong setting.
+fn wrong_settings() -> Vec<Reply> {
+    let reply = |status, body: &'static str| Reply::body(status, body);
+    let html = |status, body| reply(status, body).header("content-type", "text/html");
+    vec![
+        reply(401, ""),
+        reply(401, "").header("www-authenticate", r#"Basic realm="token""#),
+        // Kong, Okta, Apigee, Auth0, and a page.
+        reply(401, r#"{"message":"Unauthorized"}"#),
+        reply(401, r#"{"errorCode":"invalid_client","errorSummary":"no"}"#),
+        reply(
+            401,
+            r#"{"ErrorCode":"invalid_client","Error":"ClientId is Invalid"}"#,
+        ),
+        reply(
+            401,
+            r#"{"error":"access_denied","error_description":"Unauthorized"}"#,
+        ),
+        html(401, "<html>no entry</html>"),
+        reply(401, r#"{"error":{"code":"x"}}"#),
+        reply(400, r#"{"error":"invalid_target"}"#),
+        reply(400, r#"{"error":"invalid_dpop_proof"}"#),
+        reply(400, r#"{"error":"use_dpop_nonce"}"#),
+        reply(400, r#"{"error":"of_no_standard"}"#),
+        reply(400, r#"{"error":["invalid_client"]}"#),
+        reply(400, r#"{"message":"no"}"#),
+        reply(400, "missing client_id"),
+        reply(400, ""),
+        reply(403, r#"{"error":"invalid_target"}"#),
+        reply(200, r#"{"error":"invalid_target"}"#),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_settings_cost_at_most_one_request_a_minute() {
+    for reply in wrong_settings() {
+        let endpoint = Endpoint::always(reply.clone());
+        let tokens = tokens(&endpoint);
+        for _ in 0..3_600 {
+            drop(tokens.ready().await);
+            advance(secs(1)).await;
+        }
+        let count = endpoint.count();
+        assert!((30..=60).contains(&count), "{count} requests: {reply:?}");
+        let error = tokens.ready().await.unwrap_err();
+        assert!(!error.is_transient(), "{error}: {reply:?}");
+        let advice = error.advice();
+        let named = ["secret", "audience", "DPoP"];
+        assert!(named.iter().any(|it| advice.contains(it)), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_of_busy_servers_and_gateways_stay_transient() {
+    let too_large =
+        "<html><head><title>400 Request Header Or Cookie Too Large</title></head></html>";
+    for (status, body) in [
+        (400, too_large),
+        (400, "<!DOCTYPE html><p>Bad request"),
+        (400, r#"{"error":"temporarily_unavailable"}"#),
+        (401, r#"{"error":"temporarily_unavailable"}"#),
+        (400, r#"{"error":"slow_down"}"#),
+        (400, r#"{"error":"server_error"}"#),
+        (200, r#"{"error":"temporarily_unavailable"}"#),
+        (408, ""),
+        (425, ""),
+        (429, r#"{"error":"invalid_client"}"#),
+        (403, "blocked"),
+        (404, r#"{"error":"Realm does not exist"}"#),
+        (407, ""),
+        (500, r#"{"error":"invalid_client"}"#),
+    ] {
+        let endpoint = Endpoint::always(Reply::body(status, body));
+        let error = tokens(&endpoint).ready().await.unwrap_err();
+        assert!(error.is_transient(), "{status} {body}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_reply_is_named_as_what_it_is() {
+    for (body, what) in [
+        ("", "empty"),
+        (" \n", "empty"),
+        ("<html>sign in</html>", "a page"),
+        (r#"{"access_token":"t","#, "ends early"),
+        ("{", "ends early"),
+        (r#"{"access_token":"s","access_token":"t"}"#, "twice"),
+        (
+            r#"{"expires_in":1,"expires_in":2,"access_token":"t"}"#,
+            "twice",
+        ),
+        ("[]", "not a JSON object"),
+        ("access_token=t", "not a JSON object"),
+        ("{access_token}", "not JSON"),
+    ] {
+        for mark in ["", "\u{feff}"] {
+            let endpoint = Endpoint::always(Reply::body(200, format!("{mark}{body}")));
+            let error = tokens(&endpoint).ready().await.unwrap_err();
+            assert!(error.to_string().contains(what), "{body}: {error}");
+        }
+    }
+}

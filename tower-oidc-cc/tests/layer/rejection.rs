@@ -757,3 +757,30 @@ fn a_token_that_expired_during_a_suspension_is_not_sent() {
 fn names_newer_token(rejection: &Rejection) -> bool {
     rejection.to_string().contains("a newer one is in use")
 }
+
+/// gRPC refuses with status 200, and its own status in the head.
+#[tokio::test(start_paused = true)]
+async fn token_that_grpc_refuses_is_replaced_and_no_retried_call_fails() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    let dead = service_fn(|request: Request<Body>| async move {
+        let mut response = Response::new(seen(&request));
+        let headers = response.headers_mut();
+        headers.insert("content-type", "application/grpc".parse().unwrap());
+        let status = if seen(&request).ends_with("-1") {
+            "16"
+        } else {
+            "0"
+        };
+        headers.insert("grpc-status", status.parse().unwrap());
+        Ok::<_, Infallible>(response)
+    });
+    let service = Again(layer(&tokens).layer(dead));
+    let mut failed = 0;
+    for _ in 0..HOUR {
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        failed += usize::from(response.headers()["grpc-status"] != "0");
+        advance(secs(1)).await;
+    }
+    assert_eq!((failed, endpoint.count()), (0, 2));
+}

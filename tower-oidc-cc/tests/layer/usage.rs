@@ -6,11 +6,10 @@ use crate::support;
 
 use std::{
     convert::Infallible,
-    fs,
-    path::Path,
     sync::{Arc, Mutex},
 };
 
+use bytes::Bytes;
 use http::{Request, Response};
 use support::{
     Body, DATA, Endpoint, builder, current, echo, endpoint::Reply, get, origin, secs, settle,
@@ -175,6 +174,8 @@ async fn discovery_document_is_requested_once() {
         "https://sso.example.com/realms/r",
         "https://sso.example.com/realms/r/",
         "https://sso.example.com/realms/r/.well-known/openid-configuration",
+        "https://sso.example.com/realms/r/.well-known/openid-configuration/",
+        " https://sso.example.com/realms/r//",
     ] {
         let (token, asked) = discovered(TokenEndpoint::discover(address).unwrap(), document).await;
         assert_eq!(token.unwrap(), "canary-token-1");
@@ -250,8 +251,15 @@ async fn invalid_discovery_document_causes_no_token_request() {
             r#"{"issuer":"https://sso.example.com"}"#,
             "it does not have both an issuer and a token_endpoint",
         ),
+        ("<html>", "it is a page"),
+        ("", "it is empty"),
+        (r#"{"issuer":"https://sso.example.com","#, "it ends early"),
         (
-            "<html>",
+            r#"{"issuer":"https://sso.example.com","issuer":"https://sso.example.com","token_endpoint":"https://sso.example.com/t"}"#,
+            "twice",
+        ),
+        (
+            r#"{"issuer":["https://sso.example.com"],"token_endpoint":"https://sso.example.com/t"}"#,
             "it does not have both an issuer and a token_endpoint",
         ),
         (
@@ -272,31 +280,6 @@ async fn invalid_discovery_document_causes_no_token_request() {
             "{asked:?}"
         );
     }
-}
-
-#[cfg(unix)]
-fn mode(path: &Path, mode: u32) {
-    use std::os::unix::fs::PermissionsExt;
-
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-#[cfg(not(unix))]
-fn mode(_: &Path, _: u32) {}
-
-#[cfg(unix)]
-#[tokio::test(start_paused = true)]
-async fn secret_file_may_be_readable_by_its_group() {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("by-group");
-    fs::write(&path, "secret").unwrap();
-    for (bits, reads) in [(0o440, true), (0o640, true), (0o460, false), (0o444, false)] {
-        mode(&path, bits);
-        let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-        let provider = Provider::file("id", &path);
-        let source = TokenSource::builder(uri, provider).build(Endpoint::default());
-        assert_eq!(source.ready().await.is_ok(), reads, "{bits:o}");
-    }
-    fs::remove_file(path).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,4 +327,63 @@ async fn service_fn_client_supplies_a_token() {
     });
     let source = builder().build(client);
     assert_eq!(source.token().await.unwrap().secret(), "abc");
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_document_may_begin_with_a_byte_order_mark() {
+    let document = "\u{feff}\r\n{\"issuer\":\"https://sso.example.com\",\
+                    \"token_endpoint\":\"https://sso.example.com/t\"}";
+    let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
+    let (token, _) = discovered(endpoint, document).await;
+    assert_eq!(token.unwrap(), "canary-token-1");
+}
+
+/// RFC 8414, section 3.1, puts the path of the issuer behind the name of the document.
+#[tokio::test(start_paused = true)]
+async fn address_of_any_metadata_document_is_accepted() {
+    let document =
+        r#"{"issuer":"https://sso.example.com/a/b","token_endpoint":"https://sso.example.com/t"}"#;
+    for address in [
+        "https://sso.example.com/.well-known/oauth-authorization-server/a/b",
+        "https://sso.example.com/a/b/.well-known/oauth-authorization-server",
+        "https://sso.example.com/.well-known/openid-configuration/a/b",
+    ] {
+        let (token, asked) = discovered(TokenEndpoint::discover(address).unwrap(), document).await;
+        assert_eq!(token.unwrap(), "canary-token-1");
+        assert_eq!(
+            asked[..2],
+            [&*format!("GET {address}"), "POST https://sso.example.com/t"]
+        );
+    }
+}
+
+/// A body that breaks off after its head.
+struct Cut;
+
+impl http_body::Body for Cut {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, std::io::Error>>> {
+        let error = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        std::task::Poll::Ready(Some(Err(error)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reply_that_is_cut_off_is_not_called_unreachable() {
+    for endpoint in [
+        TokenEndpoint::discover("https://sso.example.com").unwrap(),
+        TokenEndpoint::new("https://sso.example.com/t".parse().unwrap()).unwrap(),
+    ] {
+        let cut = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Cut)));
+        let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
+        let error = source.build(cut).ready().await.unwrap_err();
+        let text = error.to_string();
+        assert!(error.is_transient() && text.contains("cut off"), "{text}");
+        assert!(!text.contains("cannot be reached"), "{text}");
+    }
 }

@@ -30,7 +30,8 @@ use http::{Request, Response, StatusCode};
 use tokio::task::{JoinHandle, JoinSet};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, Error, Origin, Provider, Rejection, TokenError, TokenSource,
+    BearerAuthLayer, Credentials, Error, Origin, Provider, Rejection, TokenEndpoint, TokenError,
+    TokenSource,
 };
 
 use self::{
@@ -133,6 +134,19 @@ async fn a_wrong_secret_costs_one_request_and_names_the_next_step() {
             assert!(error.to_string().contains("check the client id"), "{error}");
         }
         assert_eq!(server.posts(1).await, [401]);
+    }
+}
+
+/// Authlib's example has no document, and answers 404.
+#[tokio::test]
+async fn endpoint_of_an_issuer_is_discovered() {
+    for server in Server::all("issuer", 86_400).await {
+        let issuer = TokenEndpoint::discover(&server.address("")).unwrap();
+        let tokens = TokenSource::builder(issuer, credentials("secret")).build(wire::client());
+        match tokens.ready().await {
+            Ok(()) => assert_eq!(server.posts(1).await, [200]),
+            Err(error) => assert!(error.to_string().contains("404"), "{error}"),
+        }
     }
 }
 

@@ -131,13 +131,37 @@ pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
     // Lossy, because a realm may have any encoding. It is not read.
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let mut found = Vec::new();
+    // The reason of a gRPC refusal.
+    let reason = headers.get("grpc-message");
+    let reason = reason.map(|reason| decoded(reason.as_bytes()));
+    let mut found: Vec<_> = reason.into_iter().filter(|it| !it.is_empty()).collect();
     for value in values {
         for name in ["error", "error_description"] {
             found.extend(parameter(&value, name).map(str::to_owned));
         }
     }
     found
+}
+
+/// A percent-encoded text. What is no code stays as it is.
+fn decoded(text: &[u8]) -> String {
+    let mut parts = text.split(|byte| *byte == b'%');
+    let mut bytes = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2).unwrap_or_default();
+        let code = str::from_utf8(code).ok();
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend(rest);
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend(part);
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
@@ -195,6 +219,12 @@ pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
     }
 }
 
+/// Whether a server or gateway finds the head of the request too large.
+pub(super) fn is_too_large(text: &str) -> bool {
+    let text = normal(text);
+    TOO_LARGE.iter().any(|known| text.contains(known))
+}
+
 /// Whether the whole `text` is a known literal, which contains no secret.
 pub(super) fn is_known(text: &str) -> bool {
     let text = normal(text);
@@ -214,6 +244,15 @@ fn normal(text: &str) -> String {
 fn is_unreachable(text: &str) -> bool {
     text.starts_with("accessing ") && text.contains(" failed")
 }
+
+/// Of nginx and Kong, Envoy, Apache, Tomcat, and IIS.
+const TOO_LARGE: [&str; 5] = [
+    "request header or cookie too large",
+    "request header fields too large",
+    "size of a request header field exceeds",
+    "request header is too large",
+    "size of the request headers is too long",
+];
 
 /// Message keys, best first: of Kong and most servers, of OAuth, of Kong's `jwt` plugin (`exp`),
 /// and of RFC 9457.

@@ -15,7 +15,7 @@ use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Expected, MOST_BYTES, error_of, is_page, is_success};
+use super::{Expected, MOST_BYTES, error_of, grpc_refusal, is_page, is_success};
 use crate::clock::{self, DeadlineAt, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -49,8 +49,8 @@ pub struct ClassifyLayer {}
 
 /// Turns every response that is not a success into a typed [`Error`].
 ///
-/// A 2xx or a 304 passes unchanged, and its body is not polled. The exception is an HTML page, if
-/// the request accepts only JSON or XML.
+/// A 2xx or a 304 passes unchanged, and its body is not polled. The exceptions are an HTML page, if
+/// the request accepts only JSON or XML, and a gRPC refusal of the token in the head.
 ///
 /// The body of every other response is read, up to 16 KiB and for at most a second, so that the
 /// connection can be reused. The read also ends 10 ms before the call's
@@ -331,7 +331,10 @@ impl Noted {
     /// Whether the response passes unchanged.
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        is_success(head.status()) && !is_page(head.status(), head.headers(), self.expected)
+        let (status, headers) = (head.status(), head.headers());
+        is_success(status)
+            && !is_page(status, headers, self.expected)
+            && grpc_refusal(headers).is_none()
     }
 }
 

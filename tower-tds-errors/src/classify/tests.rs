@@ -454,3 +454,101 @@ fn html_success_without_content_is_accepted() {
         assert_eq!(answer.kind(), expected, "{status} {more:?}");
     }
 }
+
+#[test]
+fn grpc_refusal_with_status_200_is_an_error_with_its_reason() {
+    let seen = |kind, status, message| {
+        let headers = headers(&[
+            ("content-type", kind),
+            ("grpc-status", status),
+            ("grpc-message", message),
+        ]);
+        let error = Answer::new(StatusCode::OK, &headers).error();
+        error.map(|error| (error.kind(), error.message().map(str::to_owned)))
+    };
+    let grpc = "application/grpc+proto";
+    let text = |text: &str| Some(text.to_owned());
+    for (status, message, kind, reason) in [
+        ("16", "", Kind::Unauthorized, None),
+        (
+            "16",
+            "invalid token",
+            Kind::InvalidToken,
+            text("invalid token"),
+        ),
+        (
+            "16",
+            "JWT%20expired",
+            Kind::InvalidToken,
+            text("JWT expired"),
+        ),
+        (
+            "16",
+            "who are you%3F",
+            Kind::Unauthorized,
+            text("who are you?"),
+        ),
+        ("16", "100%", Kind::Unauthorized, text("100%")),
+        (
+            "16",
+            "%E2%82%AC %zz",
+            Kind::Unauthorized,
+            text("\u{20ac} %zz"),
+        ),
+        (
+            "16",
+            "Missing required realm role",
+            Kind::MissingRole,
+            text("Missing required realm role"),
+        ),
+        ("7", "", Kind::MissingRole, None),
+        ("7", "no%20way", Kind::MissingRole, text("no way")),
+    ] {
+        assert_eq!(
+            seen(grpc, status, message),
+            Some((kind, reason)),
+            "{status} {message}"
+        );
+    }
+    for status in ["0", "5", "14", "160", ""] {
+        assert_eq!(seen(grpc, status, "x"), None, "{status}");
+    }
+    assert_eq!(seen("application/json", "16", "x"), None);
+    assert_eq!(seen("text/html", "7", "x"), None);
+}
+
+#[test]
+fn too_large_a_header_names_the_size_of_the_token() {
+    let sent = headers(&[("authorization", "Bearer canary-canary")]);
+    let nginx = "<html><head><title>400 Request Header Or Cookie Too Large</title></head>\
+                 <body><center><h1>400 Bad Request</h1></center>\
+                 <center>Request Header Or Cookie Too Large</center></body></html>";
+    let none = HeaderMap::new();
+    for (status, body) in [
+        (431, ""),
+        (431, "<html>431</html>"),
+        (400, nginx),
+        (400, r#"{"message":"Request header or cookie too large"}"#),
+        (400, "Size of a request header field exceeds server limit."),
+        (400, "Request header is too large"),
+    ] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let answer = Answer::new(status, &none).body(body.as_bytes());
+        let error = answer.asked(&sent).error().unwrap();
+        assert_eq!(error.kind(), Kind::Rejected);
+        let text = format!("{error} {error:?}");
+        assert!(
+            text.contains("token") && text.contains("20 bytes"),
+            "{text}"
+        );
+        assert!(!text.contains("canary"), "{text}");
+        let text = answer.error().unwrap().to_string();
+        assert!(text.contains("send fewer or shorter headers"), "{text}");
+    }
+    for (status, body) in [(400, "bad"), (413, ""), (414, "")] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let answer = Answer::new(status, &none).body(body.as_bytes());
+        let text = answer.asked(&sent).error().unwrap().to_string();
+        assert!(!text.contains("bytes"), "{text}");
+    }
+}

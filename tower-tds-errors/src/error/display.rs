@@ -113,10 +113,10 @@ impl Error {
         cut(&line, LONGEST_LINE)
     }
 
-    fn next(&self) -> &'static str {
+    fn next(&self) -> &str {
         let facts = self.facts();
         let kind = facts.kind;
-        if let Some(next) = facts.next {
+        if let Some(next) = &facts.next {
             return next;
         }
         if self.is_unknown_issuer() {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use tower_oidc_cc::{Judge, Judgement};
 use tower_tds_errors::classify;
 use tower_tds_limits::{Feedback, Outcome};
 
@@ -50,4 +51,20 @@ fn refusal_status_gives_the_limits_outcome() {
     assert_eq!(read(502, &[], &[]), Outcome::Answered);
     assert_eq!(read(504, &[], &[]), Outcome::GatewayTimedOut);
     assert_eq!(read(503, &[], &[]), Outcome::Answered);
+}
+
+#[test]
+fn grpc_refusal_doubts_the_token_or_names_a_role() {
+    for (status, expected) in [
+        ("16", Some(Judgement::Refused)),
+        ("7", Some(Judgement::MissingRole)),
+        ("5", None),
+    ] {
+        let mut said = HeaderMap::new();
+        said.insert("content-type", HeaderValue::from_static("application/grpc"));
+        said.insert("grpc-status", HeaderValue::from_static(status));
+        let error = classify(&HeaderMap::new(), StatusCode::OK, &said, "").err();
+        let judged = error.map(|error| ReadError.judge(Err::<&Response<()>, _>(&error)));
+        assert_eq!(judged, expected, "{status}");
+    }
 }

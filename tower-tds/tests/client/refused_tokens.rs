@@ -249,6 +249,7 @@ fn data() -> Request<Full<Bytes>> {
 }
 
 /// A service whose tokens are numbered and dated. `accepts` decides by the age of the token.
+#[expect(clippy::type_complexity, reason = "a service is named once")]
 fn judging(
     accepts: impl Fn(Duration) -> bool + Clone + Send + Sync + 'static,
     life: u64,

@@ -1,6 +1,10 @@
 //! Token calls between data calls, by what the server saw of both.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use http::{Request, Response};
 use tokio::{
@@ -10,8 +14,9 @@ use tokio::{
 };
 use tower::ServiceExt;
 use tower_tds::{
-    Builder, Client, Credentials, Limits, Quota, RequestBody, ResponseBody, SharedLimits,
-    layers::limits::Rules,
+    AuthServer, Builder, Client, Credentials, Kind, Limits, Quota, RequestBody, ResponseBody,
+    SharedLimits,
+    layers::{limits::Rules, token::TokenEndpoint},
 };
 
 use crate::server::{self, Server};
@@ -41,6 +46,87 @@ const DOWNLOAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
 const TOKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 59\r\n\r\n\
     {\"access_token\":\"t\",\"expires_in\":900,\"token_type\":\"Bearer\"}";
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+/// Answers all requests, and keeps their first lines.
+async fn issuer() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let document = format!(r#"{{"issuer":"{url}","token_endpoint":"{url}/oauth2/token"}}"#);
+    let document = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{document}",
+        document.len()
+    );
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&seen);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (list, document) = (Arc::clone(&list), document.clone());
+            tokio::spawn(async move {
+                while let Some(head) = server::read(&mut stream).await {
+                    let line = head.split(" HTTP/").next().expect("a line").to_owned();
+                    let answer = if line.starts_with("POST ") {
+                        TOKEN
+                    } else if line.contains(".well-known") {
+                        document.as_bytes()
+                    } else {
+                        EMPTY
+                    };
+                    list.lock().expect("nobody panicked").push(line);
+                    if stream.write_all(answer).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (url, seen)
+}
+
+#[tokio::test]
+async fn tokens_come_from_any_endpoint_or_issuer() {
+    let document = "GET /.well-known/openid-configuration";
+    let fixed = "POST /auth/realms/ServiceConnect/protocol/openid-connect/token";
+    let (url, seen) = issuer().await;
+    let any = format!("{url}/my/token?tenant=1").parse().expect("a URI");
+    let cases: [(AuthServer, &[&str]); 3] = [
+        (url.as_str().into(), &[fixed]),
+        (
+            TokenEndpoint::new(any).expect("loopback").into(),
+            &["POST /my/token?tenant=1"],
+        ),
+        (
+            TokenEndpoint::discover(&url).expect("loopback").into(),
+            &[document, "POST /oauth2/token"],
+        ),
+    ];
+    for (auth, token_lines) in cases {
+        let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+        let client = built(Client::builder(auth, &url, credentials).loopback_http());
+        client.get("/data").await.expect("a success");
+        let seen = std::mem::take(&mut *seen.lock().expect("nobody panicked"));
+        assert_eq!(seen, [token_lines, &["GET /data"]].concat());
+    }
+    let credentials = || Credentials::new("id", "s3cr3t").expect("it can be sent");
+    let plain = TokenEndpoint::discover(&url).expect("loopback");
+    let error = Client::builder(plain, "https://data.example.org", credentials()).build();
+    assert!(error.is_err(), "plain http needs `loopback_http`");
+    let error = Client::builder("no URL", "https://data.example.org", credentials()).build();
+    assert!(error.is_err());
+}
+
+/// Its HTTP status is 200, and its own status is in the head.
+#[tokio::test]
+async fn token_that_grpc_refuses_is_replaced_once_and_the_call_resent() {
+    let refusal = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 16\r\n\
+        grpc-message: JWT%20expired\r\ncontent-length: 0\r\n\r\n";
+    let server = Server::start(refusal).await;
+    let client = built(builder(&server));
+    let error = client.get("/hold").await.map(drop).expect_err("a refusal");
+    assert_eq!(error.kind(), Kind::InvalidToken);
+    assert_eq!(error.message(), Some("JWT expired"));
+    // The last attempt waits for a clock that may be behind.
+    assert_eq!(server.seen(), ["POST", "t1", "POST", "t2", "t2"]);
+}
 
 #[tokio::test]
 async fn a_token_call_does_not_wait_for_downloads() {

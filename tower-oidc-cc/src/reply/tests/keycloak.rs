@@ -212,7 +212,7 @@ fn other_failures_are_classified_as_transient_or_wrong() {
             of: "no UTF-8",
             status: 400,
             body: b"{\"error\":\"\xff\"}",
-            class: Transient,
+            class: Wrong,
         },
     ] {
         let error = reply(case.status, case.body).unwrap_err();
