@@ -13,6 +13,7 @@ use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts}
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::{sync::Mutex as AsyncMutex, time::timeout};
+use tower_tds_outcome::Secrets;
 
 use crate::{
     Credentials, Provider, TokenEndpoint, TokenError,
@@ -62,7 +63,8 @@ impl Grant {
     ) -> Self {
         let leases = store.map(|store| {
             let (endpoint, parameters) = (&settings.endpoint, &settings.parameters);
-            let leases = Leases::new(store, settings.clock.clone(), TERM, endpoint, parameters);
+            let (clock, secrets) = (settings.clock.clone(), settings.provider.secrets().clone());
+            let leases = Leases::new(store, clock, secrets, TERM, endpoint, parameters);
             AsyncMutex::new(leases)
         });
         Self {
@@ -96,19 +98,25 @@ impl Grant {
             Ok(Err(_)) => Err("the provider took too long".into()),
             Err(_) => Err("the provider panicked".into()),
         };
-        let credentials = credentials.map_err(|error| TokenError::no_credentials(&*error))?;
+        let secrets = self.settings.provider.secrets();
+        let credentials =
+            credentials.map_err(|error| TokenError::no_credentials(&*error, secrets))?;
         if let Some(leases) = &self.leases
             && let Some(issued) = leases.lock().await.find(&credentials, prefers).await
         {
+            secrets.add(TOKEN, issued.token.secret());
             return Ok(issued);
         }
-        let endpoint = self.endpoint().await?;
+        let endpoint = self
+            .endpoint()
+            .await
+            .map_err(|error| error.without(secrets))?;
         self.ask(&endpoint, &credentials).await.map_err(|error| {
             if error.oauth_error().is_none() {
                 // The endpoint may have moved, so the next fetch reads the document again.
                 *self.discovered() = None;
             }
-            error.at(endpoint.uri())
+            error.at(endpoint.uri()).without(secrets)
         })
     }
 
@@ -160,8 +168,12 @@ impl Grant {
         } = &self.settings;
         let sent = clock.now();
         let request = request_at(sent.wall, endpoint, credentials, parameters)?;
+        let secrets = self.settings.provider.secrets();
+        know(secrets, &request);
         let (head, body) = self.exchange(request).await?;
-        reply::read(&head, body, sent, clock.wall())
+        let issued = reply::read(&head, body, sent, clock.wall())?;
+        secrets.add(TOKEN, issued.token.secret());
+        Ok(issued)
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, TokenError> {
@@ -207,6 +219,19 @@ fn request_at(
     Ok(request)
 }
 
+/// Adds what proves the client to the secrets that no text may show.
+fn know(secrets: &Secrets, request: &Request<Bytes>) {
+    if let Some(header) = request.headers().get(header::AUTHORIZATION) {
+        secrets.add_authorization(header);
+    }
+    for (field, value) in form_urlencoded::parse(request.body()) {
+        let known = PROOFS.into_iter().find(|proof| *proof == field);
+        if let Some(proof) = known {
+            secrets.add(proof, &value);
+        }
+    }
+}
+
 /// Reads a response, and its body to the end or to `LARGEST`.
 pub(crate) async fn collect<R>(response: Response<R>) -> Answer
 where
@@ -228,6 +253,17 @@ pub(crate) fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Token
     TokenError::with_source(Kind::Transport, error)
 }
 
+/// The name of tokens among the secrets.
+const TOKEN: &str = "access_token";
+/// The fields of a form that prove something: RFC 6749, 7521, 8693.
+const PROOFS: [&str; 6] = [
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "password",
+    "subject_token",
+    "actor_token",
+];
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The term of a lease. A healthy endpoint answers sooner. A process that is stopped while it holds the

@@ -16,11 +16,11 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
+use tower_tds_outcome::Secrets;
 
 use crate::{
     AccessToken, Credentials, TokenEndpoint,
     clock::{Clock, Timestamp},
-    error::redacted,
     reply::Issued,
     state::Fetched,
 };
@@ -172,6 +172,7 @@ struct Entry<'a> {
 pub(crate) struct Leases {
     store: Box<dyn Erased>,
     clock: Clock,
+    secrets: Secrets,
     /// The length of a lease.
     term: Duration,
     /// Names the endpoint and the parameters.
@@ -300,6 +301,7 @@ impl Leases {
     pub(crate) fn new(
         store: Box<dyn Erased>,
         clock: Clock,
+        secrets: Secrets,
         term: Duration,
         endpoint: &TokenEndpoint,
         parameters: &[(String, String)],
@@ -307,6 +309,7 @@ impl Leases {
         Self {
             store,
             clock,
+            secrets,
             term,
             kind: kind(endpoint, parameters),
             key: String::new(),
@@ -330,7 +333,7 @@ impl Leases {
         }
         let give_up = self.clock.now().steady.checked_add(LONGEST_WAIT)?;
         loop {
-            let found = bounded("load", self.store.load(&self.key)).await?;
+            let found = bounded("load", &self.secrets, self.store.load(&self.key)).await?;
             // The clock is read after the store has answered, because a token ages meanwhile.
             let now = self.clock.now();
             let issued = found.and_then(|stored| stored.read_at(now, &self.key));
@@ -342,7 +345,13 @@ impl Leases {
             if now >= give_up || self.leased.is_some_and(|until| now < until) {
                 return None;
             }
-            if bounded("lease", self.store.lease(&self.key, self.term)).await? {
+            if bounded(
+                "lease",
+                &self.secrets,
+                self.store.lease(&self.key, self.term),
+            )
+            .await?
+            {
                 // Counted from before the request, so that this process never assumes a lease that has
                 // ended. The loop reads again, because the last holder may have saved a token since.
                 self.leased = now.checked_add(self.term);
@@ -358,7 +367,8 @@ impl Leases {
             StoredToken::new(&self.key, token.secret(), fetched.sent.wall, fetched.life)
         });
         if let Some(stored) = stored
-            && let Some(()) = bounded("save", self.store.save(&self.key, &stored)).await
+            && let Some(()) =
+                bounded("save", &self.secrets, self.store.save(&self.key, &stored)).await
         {
             self.leased = None;
         }
@@ -381,11 +391,11 @@ impl Drop for Leases {
 }
 
 /// Runs one operation with a timeout. Logs a failure and returns `None`.
-async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Option<T> {
+async fn bounded<T>(operation: &str, secrets: &Secrets, work: Work<'_, T>) -> Option<T> {
     match timeout(OPERATION_TIMEOUT, work).await {
         Ok(Ok(done)) => return Some(done),
         Ok(Err(error)) => {
-            let error = redacted(&error.to_string());
+            let error = secrets.line(&error.to_string());
             tracing::warn!(operation, error, "the token store failed");
         }
         Err(_) => tracing::warn!(operation, "the token store took too long"),
