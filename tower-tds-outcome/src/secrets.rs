@@ -9,7 +9,8 @@ use http::HeaderValue;
 
 use crate::{
     known::{self, Value},
-    shapes, text,
+    shapes,
+    text::{self, REDACTED},
 };
 
 #[cfg(test)]
@@ -128,8 +129,6 @@ impl fmt::Debug for Secrets {
         f.debug_struct("Secrets").finish_non_exhaustive()
     }
 }
-
-pub(crate) const REDACTED: &str = "[redacted]";
 
 /// The current value, the one before, and two more of an outage.
 const KEPT: usize = 4;

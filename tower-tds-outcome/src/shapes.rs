@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::{
     known::set,
-    secrets::REDACTED,
-    text::{Unit, units},
+    text::{REDACTED, Unit, units},
 };
 
 /// A text as decoded characters.
@@ -145,7 +144,7 @@ impl Scan<'_> {
                 continue;
             }
             let quote = |c: char| matches!(c, '"' | '\'' | '`' | ']');
-            let name_end = self.back(self.back(n, |c| c == ' '), quote);
+            let name_end = self.back(self.back(n, char::is_whitespace), quote);
             let name_start = self.back(name_end, |c| {
                 c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
             });
@@ -160,7 +159,7 @@ impl Scan<'_> {
                 continue;
             }
             let blank = self.skip(after, char::is_whitespace);
-            let is_apart = blank > after || self.c(n.saturating_sub(1)) == Some(' ');
+            let is_apart = blank > after || self.is(n.saturating_sub(1), char::is_whitespace);
             let Some((value, is_quoted)) = self.value(blank) else {
                 continue;
             };
@@ -168,6 +167,8 @@ impl Scan<'_> {
                 spared.push(value);
                 continue;
             }
+            // Alone it is also the key of a cache or a map.
+            let is_key = name.eq_ignore_ascii_case("key");
             let is_strict = ["secret", "password"]
                 .iter()
                 .any(|it| name.to_ascii_lowercase().ends_with(it));
@@ -177,7 +178,9 @@ impl Scan<'_> {
             } else {
                 Form::Pair
             };
-            if is_value(&self.word(value.clone()), form, is_strict) {
+            let value_of = self.word(value.clone());
+            let is_plain = is_key && form == Form::Prose && is_numbered(&value_of);
+            if !is_plain && is_value(&value_of, form, is_strict) {
                 found.push(value);
             }
         }
@@ -226,7 +229,7 @@ impl Scan<'_> {
             end = next;
         }
         let end = self.back(end, |c| {
-            matches!(c, ',' | ';' | '.' | ':' | '!' | '?' | ')' | ']' | '}' | '>')
+            matches!(c, ',' | ';' | '.' | ':' | ')' | ']' | '}' | '>')
         });
         Some((n..end.max(n), false))
     }
@@ -242,6 +245,28 @@ impl Scan<'_> {
             }
             n = end.saturating_add(1);
         }
+    }
+
+    /// A part and its neighbours behind a dot or a tilde, if they look like more of it.
+    fn widened(&self, mut part: Range<usize>) -> Range<usize> {
+        let joint = |n: usize| self.is(n, |c| matches!(c, '.' | '~'));
+        let is_odd = |word: &str| mixes(word) && !is_wordy(word) && !has_one_case(word);
+        while let Some(end) = part.start.checked_sub(1).filter(|n| joint(*n)) {
+            let start = self.back(end, |c| is_run(c) && c != '/');
+            if !is_odd(&self.word(start..end)) {
+                break;
+            }
+            part.start = start;
+        }
+        while joint(part.end) {
+            let start = part.end.saturating_add(1);
+            let end = self.skip(start, |c| is_run(c) && c != '/');
+            if !is_odd(&self.word(start..end)) {
+                break;
+            }
+            part.end = end;
+        }
+        part
     }
 
     /// The part of a run that is no path of words.
@@ -270,7 +295,7 @@ impl Scan<'_> {
         }
         let odd = if is_path { odd? } else { odd.map(|_| run)? };
         let word = self.word(odd.clone());
-        (word.len() >= LEAST_RUN && mixes(&word)).then_some(odd)
+        (word.len() >= LEAST_RUN && mixes(&word)).then(|| self.widened(odd))
     }
 }
 
@@ -321,6 +346,7 @@ fn is_value(value: &str, form: Form, is_strict: bool) -> bool {
         };
         return !value.split_whitespace().all(plain);
     }
+    let value = value.trim_end_matches(['!', '?']);
     if value.chars().all(char::is_alphabetic) && (has_one_case(value) || is_capitalised(value)) {
         return false;
     }
@@ -330,10 +356,18 @@ fn is_value(value: &str, form: Form, is_strict: bool) -> bool {
     // `token: InvalidSignature` and `secret: not_found` name errors, `key: not-before` a rule, `key: /etc/ssl/server.key`
     // a file. A password may be words with hyphens.
     let is_word = |part: &str| part.chars().all(char::is_alphabetic) && is_wordy(part);
-    let is_path = !is_strict || value.starts_with('/');
+    let is_path = !is_strict || value.contains('/');
     !value
         .split(|c| c == '_' || is_path && "-./:".contains(c))
         .all(is_word)
+}
+
+/// Whether a key is made of words and numbers, as in `order-12345`.
+fn is_numbered(key: &str) -> bool {
+    let parts = || key.split(['_', '-', ':', '/', '.']);
+    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    let is_word = |part: &str| part.chars().all(char::is_alphabetic) && is_wordy(part);
+    parts().count() > 1 && parts().all(|part| is_number(part) || is_word(part))
 }
 
 fn is_capitalised(word: &str) -> bool {
@@ -387,7 +421,8 @@ fn is_one_word(part: &str) -> bool {
         }
         _ => false,
     };
-    is_whole && letters.into_iter().all(is_pronounceable)
+    let digits = part.bytes().filter(u8::is_ascii_digit).count();
+    is_whole && digits <= MOST_DIGITS && letters.into_iter().all(is_pronounceable)
 }
 
 fn is_pronounceable(letters: &str) -> bool {
@@ -427,6 +462,8 @@ const LEAST_VALUE: usize = 8;
 /// `eyJ` and the rest of the shortest header.
 const LEAST_JWT: usize = 10;
 const LONGEST_VALUE: usize = 16 * 1024;
+/// As in `AES256` and `AADSTS70002`.
+const MOST_DIGITS: usize = 5;
 /// A time in milliseconds.
 const LONGEST_NUMBER: usize = 13;
 /// The letters of a hump on average. Random letters have a capital behind a small one at every fourth place.

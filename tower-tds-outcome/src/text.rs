@@ -138,6 +138,9 @@ pub(crate) const ENTITIES: [(char, &str); 7] = [
     ('>', "&gt;"),
 ];
 
+/// What stands in place of a secret.
+pub(crate) const REDACTED: &str = "[redacted]";
+
 /// How often a percent-encoded text was encoded again by the texts around it.
 pub(crate) const ENCODED_AGAIN: Range<usize> = 0..3;
 

@@ -195,16 +195,6 @@ pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
     }
 }
 
-/// Whether the whole `text` is a known literal, which contains no secret.
-pub(super) fn is_known(text: &str) -> bool {
-    let text = normal(text);
-    NO_TOKEN
-        .iter()
-        .chain(&DEAD_TOKEN)
-        .chain(&CREDENTIALS)
-        .any(|known| *known == text)
-}
-
 fn normal(text: &str) -> String {
     text.trim().trim_end_matches('.').to_ascii_lowercase()
 }

@@ -50,6 +50,11 @@ const TEXTS: &[&str] = &[
     "PASSWORD=«Tr0ub4dor&3»",
     "CLIENT_SECRET=«S3cr3tS3cr3t»",
     "token=«12345678»",
+    "client_secret\n=\n«abc123def4»",
+    "password=«Hunter2!»",
+    "password: «hunter2!».",
+    "sendgrid: SG.«ngeVfQFYQlKU0ufo8x5d1A».«TwL2iGABf9DHoTf-09kqeF8tAmbihYzrnopKc-1s5cr»",
+    "azure: «abc8Q»~«w1x2y3z4A5B6C7D8E9F0G1H2I3J4K5L6M»",
     // JSON, of many depths; YAML; `Debug`; other languages.
     "{\"client_secret\":\"«pa55-word»\"}",
     "{\"client_secret\" : \"«pa55\\\"-word»\", \"x\": 1}",
