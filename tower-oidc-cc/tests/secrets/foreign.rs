@@ -127,7 +127,7 @@ async fn a_provider_that_repeats_an_earlier_secret_shows_none() {
     let said = said(&tokens, &capture).await;
     assert!(said.contains("my client: still"), "{said}");
     assert!(
-        !said.contains("correct") && !said.contains("battery"),
+        !said.contains("horse") && !said.contains("battery"),
         "{said}"
     );
 }
