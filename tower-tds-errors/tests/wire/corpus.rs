@@ -107,7 +107,7 @@ const TABLE: &[Row] = &[
     ("429-draft-10", Some(Kind::Throttled), Silence, RATE, None),
     ("429-draft-10-minute", Some(Kind::Throttled), Silence, None, None),
     ("429-empty", Some(Kind::Throttled), Silence, None, None),
-    ("429-epoch", Some(Kind::Throttled), Silence, Some("slow down"), None),
+    ("429-epoch", Some(Kind::Throttled), Silence, Some("slow down"), Some(12)),
     ("429-gzip", Some(Kind::Throttled), Silence, None, Some(7)),
     ("429-gzip-truncated", Some(Kind::Throttled), Silence, None, Some(7)),
     ("429-http-date", Some(Kind::Throttled), Silence, RATE, Some(20)),
