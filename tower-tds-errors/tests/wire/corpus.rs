@@ -111,7 +111,7 @@ const TABLE: &[Row] = &[
     ("429-gzip", Some(Kind::Throttled), Silence, None, Some(7)),
     ("429-gzip-truncated", Some(Kind::Throttled), Silence, None, Some(7)),
     ("429-http-date", Some(Kind::Throttled), Silence, RATE, Some(20)),
-    ("429-kong-headers-hidden", Some(Kind::Throttled), Silence, Some("plan \"basic\" [redacted] ended"), None),
+    ("429-kong-headers-hidden", Some(Kind::Throttled), Silence, Some("plan \"basic\" has ended"), None),
     ("429-kong-html", Some(Kind::Throttled), Silence, Some("API rate limit exceeded."), Some(7)),
     ("429-kong-json", Some(Kind::Throttled), Silence, RATE, Some(7)),
     ("429-kong-month-hidden-reset", Some(Kind::QuotaExhausted), Silence, RATE, None),
