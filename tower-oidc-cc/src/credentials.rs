@@ -16,6 +16,7 @@ use form_urlencoded::{Serializer, byte_serialize};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::HeaderValue;
 use tokio::{sync::Mutex, task::spawn_blocking};
+use tower_tds_outcome::Secrets;
 use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
@@ -82,7 +83,10 @@ enum Proof {
 /// credentials are refused, the backoff lasts two minutes at most. The token in use is sent
 /// meanwhile.
 #[derive(Clone)]
-pub struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
+pub struct Provider {
+    function: Arc<dyn Fn() -> Providing + Send + Sync>,
+    secrets: Secrets,
+}
 
 /// What a provider keeps between two reads of its file.
 #[derive(Default)]
@@ -242,7 +246,7 @@ impl Credentials {
             Proof::Assertion(assertion) => {
                 let signed = assertion
                     .sign_at(now, &self.client_id, &endpoint.audience())
-                    .ok_or_else(|| TokenError::no_credentials(&UNSIGNED))?;
+                    .ok_or_else(|| TokenError::no_credentials(&UNSIGNED, &Secrets::default()))?;
                 form.append_pair("client_assertion_type", ASSERTION_TYPE);
                 form.append_pair("client_assertion", &signed);
             }
@@ -313,8 +317,8 @@ impl Provider {
 
     /// Calls an async function, such as the client of a vault.
     ///
-    /// The call has the timeout of a token request. Only the text of an error is kept, without parts
-    /// that may be a secret: queries of URLs, values after `=`, long words.
+    /// The call has the timeout of a token request. Only the text of an error is kept, as
+    /// [`Secrets::redact`] leaves it.
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
     where
@@ -329,12 +333,23 @@ impl Provider {
     where
         A: Future<Output = Provided> + Send + 'static,
     {
-        Self(Arc::new(move || function().boxed()))
+        Self {
+            function: Arc::new(move || function().boxed()),
+            secrets: Secrets::default(),
+        }
+    }
+
+    /// The secrets that no text may show. A source adds what it sends, and the tokens that it gets.
+    ///
+    /// Add your own, such as the password of a proxy, and give the handle to other layers.
+    #[must_use]
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// Returns the current credentials. The function of a provider may panic in this call.
     pub(crate) async fn provide(&self) -> Provided {
-        (self.0)().await
+        (self.function)().await
     }
 }
 

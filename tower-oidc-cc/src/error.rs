@@ -3,7 +3,7 @@
 use std::fmt;
 
 pub use self::token::TokenError;
-pub(crate) use self::token::{Kind, place, redacted};
+pub(crate) use self::token::{Kind, place};
 use crate::Rejection;
 
 mod token;

@@ -8,9 +8,10 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
+use http::{HeaderValue, StatusCode, header, response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
+use tower_tds_outcome::retry_after;
 
 use crate::{TokenError, clock::Timestamp, error::Kind};
 
@@ -134,7 +135,10 @@ pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
         _ if status.is_redirection() => Kind::Redirected(status),
         kind => kind,
     });
-    match retry_after(&head.headers, now) {
+    // Gateways send the reset of a limit with every response.
+    let is_asked =
+        status == StatusCode::TOO_MANY_REQUESTS || head.headers.contains_key(header::RETRY_AFTER);
+    match retry_after(&head.headers, now).filter(|_| is_asked) {
         Some(wait) => error.with_retry_after(wait),
         None => error,
     }
@@ -208,21 +212,6 @@ fn life(expires_in: &Value) -> Result<Option<Duration>, &'static str> {
         return Err("its expires_in is less than one second");
     }
     Ok(Some(duration(secs.trunc())))
-}
-
-/// The longest `Retry-After`, in seconds or as a date (RFC 9110, section 10.2.3).
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let values = headers.get_all(header::RETRY_AFTER).iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let waits = texts.filter_map(|text| match seconds(text.trim()) {
-        // Some servers send a fraction.
-        Some(secs) => Some(duration(secs.ceil())),
-        None => {
-            let until = httpdate::parse_http_date(text.trim()).ok()?;
-            Some(until.duration_since(now).unwrap_or_default())
-        }
-    });
-    waits.max()
 }
 
 /// Digits, perhaps with a fraction.

@@ -13,6 +13,7 @@ use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts}
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::timeout;
+use tower_tds_outcome::Secrets;
 
 use crate::{
     Credentials, Provider, TokenEndpoint, TokenError,
@@ -116,8 +117,12 @@ impl Grant {
         } = &self.settings;
         let sent = clock.now();
         let request = request_at(sent.wall, endpoint, credentials, parameters)?;
+        let secrets = self.settings.provider.secrets();
+        know(secrets, &request);
         let (head, body) = self.exchange(request).await?;
-        reply::read(&head, body, sent, clock.wall())
+        let issued = reply::read(&head, body, sent, clock.wall())?;
+        secrets.add(TOKEN, issued.token.secret());
+        Ok(issued)
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, TokenError> {
@@ -172,14 +177,19 @@ impl Settings {
             Ok(Err(_)) => Err("the provider took too long".into()),
             Err(_) => Err("the provider panicked".into()),
         };
-        provided.map_err(|error| TokenError::no_credentials(&*error))
+        provided.map_err(|error| TokenError::no_credentials(&*error, self.provider.secrets()))
     }
 }
 
 /// One flight: the credentials, and a token for them.
 pub(crate) async fn fly(fetch: &dyn Fetch, current: Option<Current>) -> Result<Issued, TokenError> {
-    let credentials = fetch.settings().credentials().await?;
-    fetch.fetch(&credentials, current).await
+    let settings = fetch.settings();
+    let secrets = settings.provider.secrets();
+    let credentials = settings.credentials().await?;
+    let fetched = fetch.fetch(&credentials, current).await;
+    let issued = fetched.map_err(|error| error.without(secrets))?;
+    secrets.add(TOKEN, issued.token.secret());
+    Ok(issued)
 }
 
 /// The longest time of a flight.
@@ -211,6 +221,19 @@ fn request_at(
     Ok(request)
 }
 
+/// Adds what proves the client to the secrets that no text may show.
+fn know(secrets: &Secrets, request: &Request<Bytes>) {
+    if let Some(header) = request.headers().get(header::AUTHORIZATION) {
+        secrets.add_authorization(header);
+    }
+    for (field, value) in form_urlencoded::parse(request.body()) {
+        let known = PROOFS.into_iter().find(|proof| *proof == field);
+        if let Some(proof) = known {
+            secrets.add(proof, &value);
+        }
+    }
+}
+
 /// Reads a response, and its body to the end or to `LARGEST`.
 pub(crate) async fn collect<R>(response: Response<R>) -> Answer
 where
@@ -235,6 +258,17 @@ pub(crate) fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Token
     TokenError::with_source(Kind::Transport, error)
 }
 
+/// The name of tokens among the secrets.
+const TOKEN: &str = "access_token";
+/// The fields of a form that prove something: RFC 6749, 7521, 8693.
+const PROOFS: [&str; 6] = [
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "password",
+    "subject_token",
+    "actor_token",
+];
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The largest reply. A token of Keycloak 26.5.0 has 959 to 1,405 bytes, and several times that with

@@ -469,7 +469,10 @@ impl State {
             return Action::Join;
         }
         if !may_refresh || !self.backoff_left_at(now).is_zero() {
-            let successor = self.token.as_ref().filter(|_| generation > self.refused_from);
+            let successor = self
+                .token
+                .as_ref()
+                .filter(|_| generation > self.refused_from);
             let age = successor.map(|token| token.sent.age_at(now));
             return match age.filter(|age| *age < REST) {
                 Some(age) => Action::SendAfter(age.max(BEHIND)),

@@ -22,7 +22,6 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     AccessToken, Credentials, TokenEndpoint, TokenError,
     clock::Timestamp,
-    error::redacted,
     reply::{Fetched, Issued},
     request::{Fetch, Settings},
     state::Current,
@@ -325,7 +324,7 @@ impl<F: Fetch> Stored<F> {
         let clock = &self.inner.settings().clock;
         let give_up = clock.now().steady.checked_add(LONGEST_WAIT)?;
         loop {
-            let found = bounded("load", self.store.load(key)).await?;
+            let found = self.bounded("load", self.store.load(key)).await?;
             // The clock is read after the store has answered, because a token ages meanwhile.
             let now = clock.now();
             let issued = found.and_then(|stored| stored.read_at(now, key));
@@ -338,7 +337,7 @@ impl<F: Fetch> Stored<F> {
             if now >= give_up || self.lease().as_ref().is_some_and(is_leased) {
                 return None;
             }
-            if bounded("lease", self.store.lease(key, TERM)).await? {
+            if self.bounded("lease", self.store.lease(key, TERM)).await? {
                 // Counted from before the request, so that this process never assumes a lease that has
                 // ended. The loop reads again, because the last holder may have saved a token since.
                 let until = now.checked_add(TERM)?;
@@ -350,13 +349,27 @@ impl<F: Fetch> Stored<F> {
         }
     }
 
+    /// Runs one operation with a timeout. Logs a failure and returns `None`.
+    async fn bounded<T>(&self, operation: &str, work: Work<'_, T>) -> Option<T> {
+        match timeout(OPERATION_TIMEOUT, work).await {
+            Ok(Ok(done)) => return Some(done),
+            Ok(Err(error)) => {
+                let secrets = self.inner.settings().provider.secrets();
+                let error = secrets.line(&error.to_string());
+                tracing::warn!(operation, error, "the token store failed");
+            }
+            Err(_) => tracing::warn!(operation, "the token store took too long"),
+        }
+        None
+    }
+
     /// Saves a token of this process, or gives back the lease if there is none.
     async fn save(&self, key: &str, issued: Option<&Issued>) {
         let stored = issued.and_then(|Issued { token, fetched }| {
             StoredToken::new(key, token.secret(), fetched.sent.wall, fetched.life)
         });
         if let Some(stored) = stored
-            && let Some(()) = bounded("save", self.store.save(key, &stored)).await
+            && let Some(()) = self.bounded("save", self.store.save(key, &stored)).await
         {
             *self.lease() = None;
         }
@@ -416,19 +429,6 @@ impl<F> Drop for Stored<F> {
     fn drop(&mut self) {
         self.release();
     }
-}
-
-/// Runs one operation with a timeout. Logs a failure and returns `None`.
-async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Option<T> {
-    match timeout(OPERATION_TIMEOUT, work).await {
-        Ok(Ok(done)) => return Some(done),
-        Ok(Err(error)) => {
-            let error = redacted(&error.to_string());
-            tracing::warn!(operation, error, "the token store failed");
-        }
-        Err(_) => tracing::warn!(operation, "the token store took too long"),
-    }
-    None
 }
 
 /// Returns the key without the client id: the endpoint and the parameters.

@@ -9,13 +9,14 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, LOCATION, RANGE,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE,
     RETRY_AFTER,
 };
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tower_tds_outcome::{Secrets, retry_after};
 
 use crate::clock;
-use crate::error::redact::{self, escaped, shown};
+use crate::error::redact;
 use crate::error::{Error, Facts};
 use crate::kind::{Kind, Sent};
 
@@ -29,8 +30,14 @@ pub(crate) struct Expected {
     has_range: bool,
     /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
     is_data_only: bool,
-    /// The size of the request's `Authorization`, which can make its head too large; 0 without one.
-    authorization: usize,
+}
+
+/// What an error needs from the headers of its request.
+#[derive(Clone, Default)]
+pub(crate) struct Asked {
+    pub(crate) expected: Expected,
+    /// Its value may be in a text of the service or of the HTTP client.
+    authorization: Option<HeaderValue>,
 }
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
@@ -41,7 +48,8 @@ pub(crate) struct Expected {
 /// If the head of the request was too large (431, or a 400 with such a text), the advice names the size
 /// of the token.
 ///
-/// `request` holds the headers of the request: `Range` and `Accept` change the meaning of a response.
+/// `request` holds the headers of the request: `Range` and `Accept` change the meaning of a response, and no text shows
+/// the value of `Authorization`.
 /// `body` is the part of the body that was read. A compressed body yields no message: decompress it
 /// first.
 ///
@@ -68,19 +76,20 @@ pub fn classify(
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let error = error_of(Expected::of(request), status, headers, body.as_ref());
+    let error = error_of(&Asked::of(request), None, status, headers, body.as_ref());
     error.map_or(Ok(()), Err)
 }
 
 /// Returns the error of a response, or `None` for a success.
 pub(crate) fn error_of(
-    expected: Expected,
+    asked: &Asked,
+    secrets: Option<&Secrets>,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Error> {
     let wait = hint(status, headers, clock::wall);
-    let kind = match by_head(status, headers, expected)? {
+    let kind = match by_head(status, headers, asked.expected)? {
         // A longer window is too long to sleep.
         Kind::Throttled if has_long_window(headers) || wait > Some(MINUTE) => Kind::QuotaExhausted,
         kind => kind,
@@ -97,19 +106,13 @@ pub(crate) fn error_of(
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    facts.next = too_large(status, message.as_deref(), expected.authorization);
+    facts.next = too_large(status, message.as_deref(), asked);
     // A 407 counts as answered, because a service may send one. The 407 of a proxy's tunnel is a
     // connect error and does not reach this code.
     facts.sent = Sent::Answered;
     facts.status = Some(status);
-    facts.message = message.and_then(|message| {
-        let known = message::is_known(&message);
-        if known {
-            Some(escaped(message.trim()))
-        } else {
-            shown(&message)
-        }
-    });
+    facts.secrets = asked.secrets(secrets);
+    facts.message = message.and_then(|message| facts.shown(&message));
     facts.request_id = request_id(headers);
     // The same bound as for a read from the connection, because an error may be kept for a long
     // wait.
@@ -193,18 +196,19 @@ pub(crate) fn grpc_refusal(headers: &HeaderMap) -> Option<StatusCode> {
 fn too_large(
     status: StatusCode,
     message: Option<&str>,
-    authorization: usize,
+    asked: &Asked,
 ) -> Option<Cow<'static, str>> {
     match status.as_u16() {
         431 => {}
         400 if message.is_some_and(message::is_too_large) => {}
         _ => return None,
     }
-    Some(match authorization {
-        0 => "send fewer or shorter headers".into(),
-        size => format!(
-            "the Authorization header with the token has {size} bytes: have fewer roles or scopes put \
-             into it, or have the gateway accept larger headers"
+    Some(match &asked.authorization {
+        None => "send fewer or shorter headers".into(),
+        Some(token) => format!(
+            "the Authorization header with the token has {} bytes: have fewer roles or scopes put \
+             into it, or have the gateway accept larger headers",
+            token.len()
         )
         .into(),
     })
@@ -234,40 +238,8 @@ fn hint(
     headers: &HeaderMap,
     wall: impl Fn() -> SystemTime,
 ) -> Option<Duration> {
-    // Dates count from the server's `Date`, so that a skewed clock changes nothing.
-    let sent = || {
-        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
-        let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
-        date.unwrap_or_else(&wall)
-    };
-    retry_after(headers, sent).or_else(|| match status {
-        StatusCode::TOO_MANY_REQUESTS => reset(headers),
-        _ => None,
-    })
-}
-
-/// The longest wait of all `Retry-After` headers.
-///
-/// Malformed values are ignored (RFC 9110, section 10.2.3 has seconds and dates only). A fraction
-/// is rounded up, because some servers send one. An overflow is a very long wait, not a missing
-/// one.
-fn retry_after(headers: &HeaderMap, sent: impl Fn() -> SystemTime) -> Option<Duration> {
-    let values = headers.get_all(RETRY_AFTER).iter();
-    let values = values.filter_map(|value| Some(value.to_str().ok()?.trim()));
-    let waits = values.filter_map(|value| match httpdate::parse_http_date(value) {
-        Ok(date) => Some(date.duration_since(sent()).unwrap_or_default()),
-        Err(_) => value.split(',').filter_map(seconds).max(),
-    });
-    waits.max()
-}
-
-/// The reset of Kong's used-up limit.
-fn reset(headers: &HeaderMap) -> Option<Duration> {
-    let read = |name: &str| seconds(headers.get(name)?.to_str().ok()?);
-    if read("ratelimit-remaining") > Some(Duration::ZERO) {
-        return None;
-    }
-    read("ratelimit-reset")
+    let is_asked = status == StatusCode::TOO_MANY_REQUESTS || headers.contains_key(RETRY_AFTER);
+    is_asked.then(|| retry_after(headers, wall())).flatten()
 }
 
 /// Whether Kong reports that no call is left in a window longer than a minute.
@@ -278,20 +250,6 @@ fn has_long_window(headers: &HeaderMap) -> bool {
         let window = window.and_then(|window| window.rsplit('-').next());
         matches!(window, Some("hour" | "day" | "month" | "year")) && value.as_bytes() == b"0"
     })
-}
-
-fn seconds(value: &str) -> Option<Duration> {
-    let value = value.trim();
-    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) {
-        return None;
-    }
-    let Ok(whole) = whole.parse::<u64>() else {
-        return Some(Duration::MAX);
-    };
-    let up = u64::from(fraction.bytes().any(|digit| digit != b'0'));
-    Some(Duration::from_secs(whole.saturating_add(up)))
 }
 
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
@@ -305,14 +263,14 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-// === impl Expected ===
+// === impl Asked ===
 
-impl Expected {
+impl Asked {
     /// Reads the headers of a request.
     #[inline]
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
-        let mut expected = Self::default();
+        let mut asked = Self::default();
         let mut data = None;
         for (name, value) in headers {
             if *name == ACCEPT {
@@ -320,13 +278,23 @@ impl Expected {
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
             } else if *name == AUTHORIZATION {
-                expected.authorization = value.len();
-            } else {
-                expected.has_range |= *name == RANGE;
+                asked.authorization = Some(value.clone());
             }
+            asked.expected.has_range |= *name == RANGE;
         }
-        expected.is_data_only = data == Some(true);
-        expected
+        asked.expected.is_data_only = data == Some(true);
+        asked
+    }
+
+    /// The known secrets, with the credential of this request.
+    #[cold]
+    pub(crate) fn secrets(&self, known: Option<&Secrets>) -> Option<Secrets> {
+        let Some(header) = &self.authorization else {
+            return known.cloned();
+        };
+        let secrets = known.cloned().unwrap_or_default();
+        secrets.add_authorization(header);
+        Some(secrets)
     }
 }
 

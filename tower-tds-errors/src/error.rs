@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode, Uri};
 use tower::BoxError;
+use tower_tds_outcome::Secrets;
 
 use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 
@@ -19,7 +20,7 @@ mod transport;
 ///
 /// [`Display`](std::fmt::Display) is one line of at most 300 characters: the URL that failed, what
 /// happened, why, and what to do next. `{:#}` adds the chain of causes. `Debug` is that line with
-/// kind, status and attempts. None of them contains a token, a secret or the query of a URL.
+/// kind, status and attempts. None of them contains a token, a secret or the query of the call's URL.
 ///
 /// Wrap the errors of other layers with [`new`](Self::new): the retry layer treats them like its
 /// own. The facts of an error of this type inside `source` are kept.
@@ -77,6 +78,8 @@ pub(crate) struct Facts {
     pub(crate) advice: Option<Advice>,
     /// Whether a retry costs no budget.
     pub(crate) is_free: bool,
+    /// What no text shows.
+    pub(crate) secrets: Option<Secrets>,
 }
 
 // === impl Error ===
@@ -119,6 +122,20 @@ impl Error {
         let facts = self.facts_mut();
         facts.method = None;
         facts.note_request(&method, uri);
+        self
+    }
+
+    /// Sets the secrets that no text of this error shows, for example those of a token request.
+    ///
+    /// [`source`](std::error::Error::source) returns the cause unchanged.
+    #[must_use]
+    pub fn with_secrets(self, secrets: Secrets) -> Self {
+        self.with_known(Some(secrets))
+    }
+
+    pub(crate) fn with_known(mut self, secrets: Option<Secrets>) -> Self {
+        let facts = self.facts_mut();
+        facts.secrets = secrets.or(facts.secrets.take());
         self
     }
 
@@ -404,6 +421,15 @@ impl Facts {
         if kind.row().advice == Advice::Silence && self.retry_after < Some(SILENCE) {
             self.retry_after = Some(SILENCE);
         }
+    }
+
+    /// A text of a service or of a cause on one line, without secrets; `None` if there is nothing.
+    pub(crate) fn shown(&self, text: &str) -> Option<Box<str>> {
+        let line = match &self.secrets {
+            Some(secrets) => secrets.line(text),
+            None => Secrets::default().line(text),
+        };
+        Some(line.into_boxed_str()).filter(|line| !line.is_empty())
     }
 
     /// Records the request, unless a layer nearer to the failure has done so.

@@ -3,6 +3,7 @@
 use std::{error, fmt};
 
 use redis::RedisError;
+use tower_tds_outcome::Secrets;
 
 /// A fault of a fleet's store, or of the fleet's settings.
 ///
@@ -101,15 +102,16 @@ impl FleetError {
 
 impl From<RedisError> for FleetError {
     fn from(error: RedisError) -> Self {
-        let detail = error.to_string();
         // A script wraps the errors of its commands in its own message, so codes are not enough.
-        let text = detail.to_lowercase();
+        let said = error.to_string();
+        let text = said.to_lowercase();
         let named = KINDS.iter().find(|(part, _)| text.contains(part));
         let kind = match named {
             Some((_, kind)) => *kind,
             None if error.is_io_error() => StoreFault::Unreachable,
             None => StoreFault::Other,
         };
+        let detail = Secrets::default().line(&said);
         Self { kind, detail }
     }
 }

@@ -17,6 +17,7 @@ use redis::{
 };
 use tokio::{runtime::Handle, time::Instant};
 use tower_oidc_cc::{StoredToken, TokenStore};
+use tower_tds_outcome::Secrets;
 
 use self::seal::Seal;
 use crate::tls;
@@ -237,7 +238,7 @@ impl TokenStore for RedisTokens {
                 ended
             });
             if let Err(error) = ended.await {
-                let error: &dyn Error = &error;
+                let error = Secrets::default().line(&error.to_string());
                 tracing::debug!(error, "the lease of the token was not released; it expires");
             }
         }));

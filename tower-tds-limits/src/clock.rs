@@ -1,6 +1,6 @@
 //! The crate's only clock, which tests can pause, and the time unit of the rules.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -8,6 +8,15 @@ pub(crate) fn now() -> Instant {
     #[cfg(test)]
     tests::READS.set(tests::READS.get() + 1);
     Instant::now()
+}
+
+/// The wall clock, for the dates of a server that sends no `Date`.
+pub(crate) fn wall() -> SystemTime {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a date from a server has no meaning on a monotonic clock"
+    )]
+    SystemTime::now()
 }
 
 /// The time that the machine was suspended so far, on systems that count it. A suspension ends the

@@ -13,7 +13,7 @@ use http::{Request, Response, Uri, uri::Scheme};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::rt::{Read, Write};
-use hyper_util::client::legacy::connect::Connection;
+use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_oidc_cc::{
     ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
@@ -455,6 +455,7 @@ impl Builder {
         let unusable = |error| BuildError::because("the authentication URL is not usable", error);
         let endpoint = self.endpoint().map_err(unusable)?;
 
+        let secrets = self.credentials.secrets().clone();
         let data = self.limits.limiter();
         let first = data.first_in_line();
         let longest_turn = longest_turn(data.limits());
@@ -471,7 +472,11 @@ impl Builder {
                 let tls = self.tls.config(targets.iter().any(is_secure))?;
                 for target in targets {
                     let proxy = self.proxies.of(target);
-                    proxy.map_err(|error| BuildError::because("the proxy is not usable", error))?;
+                    let proxy = proxy
+                        .map_err(|error| BuildError::because("the proxy is not usable", error))?;
+                    if let Some(password) = proxy.as_ref().and_then(Intercept::basic_auth) {
+                        secrets.add_authorization(password);
+                    }
                 }
                 clients(&data, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
@@ -497,6 +502,7 @@ impl Builder {
         let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
             .answer_timeout(self.answer_timeout)
+            .secrets(secrets)
             .over_hyper_http1();
         Ok(Client::new(Shared {
             stack: stack(&layer, self.compression.around(clients.data)),

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, error, fmt};
 
+use tower_tds_outcome::Secrets;
+
 /// The error of an invalid setting of a client.
 ///
 /// Its text is one line: the setting, why it is not usable, and what to write. `Debug` prints the
@@ -48,7 +50,10 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
         match &self.source {
-            Some(source) => write!(f, ": {source}"),
+            Some(source) => {
+                // A foreign text may be long, and may quote the setting.
+                write!(f, ": {}", Secrets::default().line(&source.to_string()))
+            }
             None => Ok(()),
         }
     }

@@ -6,6 +6,7 @@ use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, DeadlineAt, Retry, RetryLayer};
 use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
+use tower_tds_outcome::Secrets;
 
 use crate::translate::{IntoError, ReadError};
 
@@ -79,6 +80,7 @@ pub struct TdsLayer<P = CloneBody> {
     limiter: Limiter,
     answer_timeout: Duration,
     over_hyper_http1: bool,
+    classify: ClassifyLayer,
 }
 
 // === impl TdsLayer ===
@@ -99,6 +101,7 @@ impl TdsLayer {
             limiter,
             answer_timeout: ANSWER_TIMEOUT,
             over_hyper_http1: false,
+            classify: ClassifyLayer::new(),
         }
     }
 }
@@ -114,7 +117,17 @@ impl<P> TdsLayer<P> {
             limiter: self.limiter,
             answer_timeout: self.answer_timeout,
             over_hyper_http1: self.over_hyper_http1,
+            classify: self.classify,
         }
+    }
+
+    /// Shares the secrets that no text of an error shows: see [`Provider::secrets`](tower_oidc_cc::Provider::secrets).
+    ///
+    /// Without this, an error knows the token of its own request.
+    #[must_use]
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.classify = self.classify.secrets(secrets);
+        self
     }
 
     /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's
@@ -155,7 +168,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
             .layer_fn(|limited| IntoError::new(limited, self.tokens.clone()))
             .layer(limit)
             .layer(bearer)
-            .layer(ClassifyLayer::new())
+            .layer(self.classify.clone())
             .service(client)
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{
+        CertificateDer,
+        pem::{self, PemObject},
+    },
 };
-use rustls_native_certs::load_native_certs;
+use rustls_native_certs::{ErrorKind, load_native_certs};
 
 use crate::error::BuildError;
 
@@ -76,7 +79,8 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
         "a root certificate is not usable: give it in PEM, with a line BEGIN CERTIFICATE";
     let before = roots.len();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| BuildError::because(unusable, error))?;
+        let certificate =
+            certificate.map_err(|error| BuildError::because(unusable, fault(&error)))?;
         let added = roots.add(certificate);
         added.map_err(|error| BuildError::because(unusable, error))?;
     }
@@ -86,6 +90,18 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
     Ok(())
 }
 
+/// What is wrong with a file. The error's own text quotes it, and the file may hold a private key.
+fn fault(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a block has no END line of its own",
+        pem::Error::IllegalSectionStart { .. } => {
+            "a BEGIN line does not end after its name: put each block on lines of its own"
+        }
+        pem::Error::Base64Decode(_) => "a block is not base64",
+        _ => "it is no PEM",
+    }
+}
+
 /// Adds the platform's roots, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. It fails if none is
 /// valid.
 fn add_the_platforms(roots: &mut RootCertStore) -> Result<(), BuildError> {
@@ -93,7 +109,10 @@ fn add_the_platforms(roots: &mut RootCertStore) -> Result<(), BuildError> {
     let (added, _odd) = roots.add_parsable_certificates(found.certs);
     match found.errors.into_iter().next() {
         _ if added > 0 => Ok(()),
-        Some(error) => Err(BuildError::because(NO_ROOTS, error)),
+        Some(error) => Err(match &error.kind {
+            ErrorKind::Pem(broken) => BuildError::because(NO_ROOTS, fault(broken)),
+            _ => BuildError::because(NO_ROOTS, error),
+        }),
         None => Err(BuildError::new(NO_ROOTS)),
     }
 }

@@ -294,7 +294,11 @@ fn from_token(error: TokenError) -> Error {
         _ if error.is_foreign_origin() => Some(FOREIGN),
         _ => Some(error.advice()),
     };
+    let secrets = error.secrets().cloned();
     let mut error = Error::new(kind, error);
+    if let Some(secrets) = secrets {
+        error = error.with_secrets(secrets);
+    }
     if let Some(endpoint) = endpoint {
         error = error.with_request(Method::POST, &endpoint);
     }

@@ -109,6 +109,44 @@ fn private_key_is_found_after_a_certificate_in_the_pem() {
 }
 
 #[test]
+fn no_byte_of_a_broken_key_is_in_the_error() {
+    let pem = rsa_pem();
+    let lines: Vec<&str> = pem.lines().collect();
+    let mut errors = 0;
+    for broken in [
+        pem.replace('\n', ""),
+        pem.replace('\n', " "),
+        pem.replace('\n', "\\n"),
+        lines[1..].join("\n"),
+        lines[..lines.len() - 1].join("\n"),
+        pem.replace("PRIVATE", "ENCRYPTED PRIVATE"),
+        pem.replace("MII", "MI!"),
+        lines[1..lines.len() - 1].join(""),
+    ] {
+        // A key on one line is still read.
+        let Err(error) = Assertion::from_pem(broken.as_bytes()) else {
+            continue;
+        };
+        errors += 1;
+        for said in [
+            error.to_string(),
+            format!("{error:?}"),
+            format!("{error:#?}"),
+        ] {
+            assert!(said.len() <= 300, "{said}");
+            for line in &lines {
+                let codes: Vec<_> = line.bytes().take(6).map(|b| b.to_string()).collect();
+                assert!(
+                    !said.contains(&line[..8]) && !said.contains(&codes.join(", ")),
+                    "{said}"
+                );
+            }
+        }
+    }
+    assert!(errors >= 5, "{errors}");
+}
+
+#[test]
 fn key_id_thumbprints_and_audience_can_be_set() {
     let assertion = Assertion::from_pem(rsa_pem().as_bytes()).unwrap();
     let assertion = assertion

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 use http::{StatusCode, Uri};
+use tower_tds_outcome::Secrets;
 
 /// The reason why there is no token to send, and the next step.
 ///
@@ -28,6 +29,7 @@ struct Repr {
     failing_for: Duration,
     retry_after: Option<Duration>,
     source: Option<Arc<dyn Error + Send + Sync>>,
+    secrets: Option<Secrets>,
 }
 
 /// The kind of a token error. It holds fixed texts and numbers, but no text of a server, because a
@@ -78,12 +80,13 @@ impl TokenError {
             failing_for: Duration::ZERO,
             retry_after: None,
             source: None,
+            secrets: None,
         }))
     }
 
     pub(crate) fn with_source(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let source: Arc<dyn Error + Send + Sync> = source.into().into();
-        let cause = root(&*source);
+        let cause = root(&*source, &Secrets::default());
         Self::new(kind).with(|repr| {
             repr.cause = Some(cause);
             repr.source = Some(source);
@@ -92,9 +95,18 @@ impl TokenError {
 
     /// The error of a provider. Only its redacted text is kept, because the error itself may contain a
     /// secret, which a caller's log would print.
-    pub(crate) fn no_credentials(error: &(dyn Error + 'static)) -> Self {
-        let cause = root(error);
+    pub(crate) fn no_credentials(error: &(dyn Error + 'static), secrets: &Secrets) -> Self {
+        let cause = root(error, secrets);
         Self::new(Kind::NoCredentials).with(|repr| repr.cause = Some(cause))
+    }
+
+    /// The same error, whose cause shows no value that is known to `secrets`.
+    pub(crate) fn without(&self, secrets: &Secrets) -> Self {
+        self.with(|repr| {
+            let source = repr.source.as_deref();
+            repr.cause = source.map(|it| root(it, secrets)).or(repr.cause.take());
+            repr.secrets = Some(secrets.clone());
+        })
     }
 
     /// The same error, with its address but without the query.
@@ -151,6 +163,12 @@ impl TokenError {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         self.0.kind.remedy().1
+    }
+
+    /// The secrets of the token request, which the text of a [`source`](Error::source) may contain.
+    #[must_use]
+    pub fn secrets(&self) -> Option<&Secrets> {
+        self.0.secrets.as_ref()
     }
 
     /// Whether the layer refused the request because of its address or its `Host` header.
@@ -350,40 +368,14 @@ pub(crate) fn place(uri: &Uri) -> String {
     format!("{scheme}://{host}{}", uri.path())
 }
 
-/// The text of a foreign error on one line, cut short, without parts that may be a secret: user
-/// information and queries of URLs, values after `=`, and long words.
-pub(crate) fn redacted(text: &str) -> String {
-    let mut line = Vec::new();
-    let mut is_secret = false;
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
-        let uri = word.parse().ok().filter(|uri: &Uri| uri.scheme().is_some());
-        let shown = uri.as_ref().map_or(word.into(), place);
-        let is_long = uri.is_none() && word.len() > LONGEST_WORD && !word.contains(['/', '.']);
-        line.push(match shown.split_once('=') {
-            _ if is_secret || is_long || uri.is_none() && word.contains("://") => HIDDEN.into(),
-            Some((name, _)) => format!("{name}={HIDDEN}"),
-            None => shown,
-        });
-        is_secret = ["bearer", "basic"]
-            .iter()
-            .any(|it| word.eq_ignore_ascii_case(it));
-    }
-    line.retain(|word| !word.is_empty());
-    line.join(" ").chars().take(LONGEST).collect()
-}
-
-/// The text of the cause at the root.
-fn root(error: &(dyn Error + 'static)) -> String {
+/// The text of the cause at the root, on one line and without secrets.
+fn root(error: &(dyn Error + 'static), secrets: &Secrets) -> String {
     let mut root = error;
     while let Some(source) = root.source() {
         root = source;
     }
-    redacted(&root.to_string())
+    secrets.line(&root.to_string())
 }
 
 const ENDPOINT: &str = "the token endpoint";
 const DOCUMENT: &str = "the discovery document";
-const HIDDEN: &str = "[redacted]";
-const LONGEST: usize = 160;
-/// The longest word that is shown. Tokens and keys are longer; words of a sentence are shorter.
-const LONGEST_WORD: usize = 40;

@@ -282,15 +282,28 @@ fn retry_after_is_read_in_seconds() {
             .retry_after()
     };
     assert_eq!(after("7"), Some(Duration::from_secs(7)));
-    assert_eq!(
-        after("99999999999999999999"),
-        Some(Duration::from_secs(u64::MAX))
-    );
+    assert_eq!(after("99999999999999999999"), Some(Duration::MAX));
     assert_eq!(after("1.5"), Some(Duration::from_secs(2)));
     assert_eq!(after("2.0"), Some(Duration::from_secs(2)));
     assert_eq!(after("-1"), None);
     assert_eq!(after("soon"), None);
     assert_eq!(reply(503, b"").unwrap_err().retry_after(), None);
+}
+
+#[test]
+fn a_list_and_the_reset_of_a_limit_are_waits_as_on_the_data_side() {
+    let after = |status, name, value| {
+        let error = reply_with(status, b"", &[(name, value)]).unwrap_err();
+        error.retry_after().map(|wait| wait.as_secs())
+    };
+    for status in [429, 503] {
+        assert_eq!(after(status, "retry-after", "60, 60"), Some(60));
+        assert_eq!(after(status, "retry-after", "7, 60"), Some(60));
+    }
+    assert_eq!(after(429, "ratelimit-reset", "60"), Some(60));
+    assert_eq!(after(429, "x-ratelimit-reset", "60"), Some(60));
+    // Gateways send it with every response.
+    assert_eq!(after(503, "ratelimit-reset", "60"), None);
 }
 
 #[test]

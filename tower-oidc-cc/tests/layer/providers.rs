@@ -375,8 +375,8 @@ async fn oversized_secret_file_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn provider_error_shows_no_secret() {
     let provider = Provider::from_fn(async || {
-        let error = "GET https://me:canary@vault.example.com/v1/secret?token=canary#canary failed: \
-                     x-vault-token=canary, Bearer canary";
+        let error = "GET https://me:canary@vault.example.com/v1/secret?token=canary-1#canary failed: \
+                     x-vault-token=canary-1, Bearer canary-0815-canary";
         Err::<Credentials, _>(error)
     });
     let error = tokens(provider, &Endpoint::default())
@@ -387,7 +387,7 @@ async fn provider_error_shows_no_secret() {
     let text = format!("{error} {error:?} {error:#?} {source:?}");
     assert!(!text.contains("canary"), "{text}");
     assert!(
-        text.contains("https://vault.example.com/v1/secret"),
+        text.contains("https://me:[redacted]@vault.example.com/v1/secret?token=[redacted] failed"),
         "{text}"
     );
 }

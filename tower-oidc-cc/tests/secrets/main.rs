@@ -5,4 +5,5 @@
 #[expect(dead_code, reason = "a part of it is used")]
 mod support;
 
+mod foreign;
 mod redaction;

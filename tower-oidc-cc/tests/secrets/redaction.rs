@@ -22,10 +22,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Collects the output of tracing.
 #[derive(Clone, Default)]
-struct Capture(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Capture(Arc<Mutex<Vec<u8>>>);
 
 impl Capture {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
@@ -49,11 +49,11 @@ impl<'a> MakeWriter<'a> for Capture {
     }
 }
 
-fn show(text: &mut String, value: &(impl Debug + ?Sized)) {
+pub(crate) fn show(text: &mut String, value: &(impl Debug + ?Sized)) {
     text.push_str(&format!("{value:?}\n{value:#?}\n"));
 }
 
-fn show_error(text: &mut String, error: &(impl Debug + Display)) {
+pub(crate) fn show_error(text: &mut String, error: &(impl Debug + Display)) {
     show(text, error);
     text.push_str(&format!("{error}\n{error:#}\n"));
 }

@@ -225,16 +225,6 @@ pub(super) fn is_too_large(text: &str) -> bool {
     TOO_LARGE.iter().any(|known| text.contains(known))
 }
 
-/// Whether the whole `text` is a known literal, which contains no secret.
-pub(super) fn is_known(text: &str) -> bool {
-    let text = normal(text);
-    NO_TOKEN
-        .iter()
-        .chain(&DEAD_TOKEN)
-        .chain(&CREDENTIALS)
-        .any(|known| *known == text)
-}
-
 fn normal(text: &str) -> String {
     text.trim().trim_end_matches('.').to_ascii_lowercase()
 }

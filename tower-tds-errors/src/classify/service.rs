@@ -14,8 +14,9 @@ use tokio::time::Instant;
 use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_tds_outcome::Secrets;
 
-use super::{Expected, MOST_BYTES, error_of, grpc_refusal, is_page, is_success};
+use super::{Asked, MOST_BYTES, error_of, grpc_refusal, is_page, is_success};
 use crate::clock::{self, DeadlineAt, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -45,7 +46,9 @@ use crate::kind::Kind;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct ClassifyLayer {}
+pub struct ClassifyLayer {
+    secrets: Option<Secrets>,
+}
 
 /// Turns every response that is not a success into a typed [`Error`].
 ///
@@ -79,6 +82,7 @@ pub struct ClassifyLayer {}
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
+    secrets: Option<Secrets>,
 }
 
 pin_project! {
@@ -131,7 +135,8 @@ pin_project! {
 
 /// The parts of a request that its error needs.
 struct Noted {
-    expected: Expected,
+    asked: Asked,
+    secrets: Option<Secrets>,
     method: Method,
     uri: Uri,
     /// When the read of an error's body ends.
@@ -147,7 +152,17 @@ impl ClassifyLayer {
     /// above this layer: see [`Error::set_kind`].
     #[must_use]
     pub const fn new() -> Self {
-        Self {}
+        Self { secrets: None }
+    }
+
+    /// Shares the secrets that no text of an error shows, for example those of a token source.
+    ///
+    /// Without this, the layer knows the `Authorization` header of the request that failed. Either way, it hides what only
+    /// a secret looks like: see [`Secrets::redact`].
+    #[must_use]
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = Some(secrets);
+        self
     }
 }
 
@@ -155,7 +170,8 @@ impl<S> Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
     fn layer(&self, inner: S) -> Classify<S> {
-        Classify { inner }
+        let secrets = self.secrets.clone();
+        Classify { inner, secrets }
     }
 }
 
@@ -174,14 +190,15 @@ where
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner
             .poll_ready(cx)
-            .map_err(|error| Error::from(error.into()))
+            .map_err(|error| Error::from(error.into()).with_known(self.secrets.clone()))
     }
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Copied here, because layers between the retry layer and this one may have added headers.
         let noted = Noted {
-            expected: Expected::of(request.headers()),
+            asked: Asked::of(request.headers()),
+            secrets: self.secrets.clone(),
             method: request.method().clone(),
             uri: request.uri().clone(),
             deadline: DeadlineAt::of(request.extensions())
@@ -256,7 +273,14 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let drain = drain.as_mut().project();
         let head = &*drain.head;
         // A success does not get here.
-        let error = error_of(this.noted.expected, head.status, &head.headers, drain.bytes);
+        let Noted { asked, secrets, .. } = &*this.noted;
+        let error = error_of(
+            asked,
+            secrets.as_ref(),
+            head.status,
+            &head.headers,
+            drain.bytes,
+        );
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         this.noted.note(&mut error);
         Poll::Ready(Err(error))
@@ -325,7 +349,11 @@ impl<R: Body> Drain<R> {
 impl Noted {
     /// Records the request in an error.
     fn note(&self, error: &mut Error) {
-        error.facts_mut().note_request(&self.method, &self.uri);
+        let facts = error.facts_mut();
+        facts.note_request(&self.method, &self.uri);
+        if facts.secrets.is_none() {
+            facts.secrets = self.asked.secrets(self.secrets.as_ref());
+        }
     }
 
     /// Whether the response passes unchanged.
@@ -333,7 +361,7 @@ impl Noted {
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
         let (status, headers) = (head.status(), head.headers());
         is_success(status)
-            && !is_page(status, headers, self.expected)
+            && !is_page(status, headers, self.asked.expected)
             && grpc_refusal(headers).is_none()
     }
 }

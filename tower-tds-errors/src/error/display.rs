@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::chain::chain;
-use super::redact::{cut, shown};
+use super::redact::cut;
 use super::transport::NO_PROXY_CREDENTIALS;
 use super::{Error, Facts};
 use crate::kind::{GiveUp, Kind};
@@ -22,7 +22,7 @@ impl fmt::Display for Error {
             // An error of `std::io` prints the error that it wraps, so equal texts follow each
             // other.
             for text in causes
-                .filter_map(|cause| shown(&cause.to_string()))
+                .filter_map(|cause| self.facts().shown(&cause.to_string()))
                 .take(DEEPEST)
             {
                 if before.as_ref() != Some(&text) {
@@ -142,8 +142,9 @@ impl Error {
         }
         let causes = self.causes().filter(|cause| !is_own_error(*cause));
         // The text after a semicolon is advice, and this line has its own.
-        let texts = causes.filter_map(|cause| shown(cause.to_string().split("; ").next()?));
-        let texts: Vec<_> = texts.collect();
+        let texts = causes.filter_map(|cause| self.facts().shown(&cause.to_string()));
+        let texts = texts.filter_map(|text| text.split("; ").next().map(Box::from));
+        let texts: Vec<Box<str>> = texts.collect();
         let named = texts.iter().position(|text| text.contains("://"));
         let at = named.or(texts.len().checked_sub(1))?;
         let text = texts.into_iter().nth(at)?;

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 
 /// Examples of a JSON web token and of keys.
@@ -164,6 +164,82 @@ async fn canary_in_any_place_is_never_shown() {
         }
     }
     assert!(tried >= 120, "{tried}");
+}
+
+/// Texts that a service or an HTTP client may put the header of a request into, at the `@`.
+const ECHOES: [&str; 6] = [
+    "bad header @ here",
+    "{\"message\":\"not valid: @\"}",
+    "it is @",
+    "Request { headers: {\"authorization\": \"@\"} }",
+    "GET https://data.example/v1?sent=@&x=1",
+    "[@]",
+];
+
+/// The credential is made of words, so that only who knows it finds it.
+#[tokio::test(start_paused = true)]
+async fn the_authorization_of_a_request_is_in_no_text_of_its_error() {
+    for echo in ECHOES {
+        for header in [
+            "Bearer staple-of-words",
+            "staple-of-words",
+            "Basic bWU6c3RhcGxlLW9mLXdvcmRz",
+        ] {
+            for status in [None, Some(503), Some(401), Some(302)] {
+                let text = if echo.contains("://") {
+                    echo.replace('@', &header.replace(' ', "%20"))
+                } else {
+                    echo.replace('@', header)
+                };
+                let service = tower::service_fn(move |_: Request<()>| {
+                    let text = text.clone();
+                    std::future::ready(match status {
+                        Some(status) => Response::builder()
+                            .status(status)
+                            .body(text)
+                            .map_err(BoxError::from),
+                        None => Err(BoxError::from(std::io::Error::other(text))),
+                    })
+                });
+                let service = ClassifyLayer::new().layer(service);
+                let request =
+                    Request::get("https://data.example/v1").header("authorization", header);
+                let error = service
+                    .oneshot(request.body(()).unwrap())
+                    .await
+                    .unwrap_err();
+                let mut texts = texts(&error);
+                // The cause itself is unchanged.
+                texts.pop();
+                for text in texts {
+                    assert!(!text.contains("staple") && !text.contains("bWU6"), "{text}");
+                }
+            }
+        }
+    }
+}
+
+/// What only a secret looks like, with nothing known.
+#[test]
+fn the_texts_of_foreign_causes_show_no_secret_and_keep_their_words() {
+    for (cause, shown) in [
+        (
+            "cannot use Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa",
+            "cannot use [redacted]",
+        ),
+        ("client_secret: pa55-word", "client_secret: [redacted]"),
+        (
+            "invalid peer certificate: UnknownIssuer",
+            "invalid peer certificate: UnknownIssuer",
+        ),
+        ("error code: ACCESS_DENIED", "error code: ACCESS_DENIED"),
+        ("Password expired: reset it", "Password expired: reset it"),
+    ] {
+        let error = Error::new(Kind::Unavailable, std::io::Error::other(cause));
+        for text in texts(&error).iter().take(4) {
+            assert!(text.contains(shown), "{text}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

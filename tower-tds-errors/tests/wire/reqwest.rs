@@ -34,7 +34,7 @@ async fn failed(client: ClientBuilder, uri: &str) -> Error {
 
 async fn fails(act: Act) -> Error {
     let server = Server::start(act).await;
-    failed(builder(), &format!("{}?key=CANARY", server.uri())).await
+    failed(builder(), &format!("{}?key=CANARY-42", server.uri())).await
 }
 
 #[tokio::test]

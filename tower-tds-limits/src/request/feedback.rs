@@ -1,12 +1,14 @@
 //! Readers of outcomes: whether a request was counted, and whether a limit refused it.
 
-use std::{convert::Infallible, error::Error, io, time::Duration};
+use std::{convert::Infallible, error::Error, io};
 
 use http::{HeaderMap, Response, StatusCode, header};
 use hyper_util::client::legacy;
+use tower_tds_outcome::retry_after;
 
 use crate::{
     account::reactions::Outcome,
+    clock,
     error::{self, LimitError},
 };
 
@@ -56,7 +58,7 @@ pub trait Feedback<T, E> {
 /// | status or error | outcome |
 /// |---|---|
 /// | 423 | [`Outcome::RateExceeded`] |
-/// | 429 | [`Outcome::QuotaExceeded`], with `Retry-After` in seconds; a date counts as no hint |
+/// | 429 | [`Outcome::QuotaExceeded`], with the wait of [`retry_after`] |
 /// | 416 | [`Outcome::ConnectionsExceeded`], unless a `Content-Range` shows that a range was refused (RFC 9110 15.5.17) |
 /// | 504 | [`Outcome::GatewayTimedOut`] |
 /// | others, 502 and 503 included | [`Outcome::Answered`] |
@@ -101,7 +103,9 @@ impl ReadStatus {
     fn read_head(status: StatusCode, headers: &HeaderMap) -> Outcome {
         match status {
             StatusCode::LOCKED => Outcome::RateExceeded,
-            StatusCode::TOO_MANY_REQUESTS => Outcome::QuotaExceeded(retry_after(headers)),
+            StatusCode::TOO_MANY_REQUESTS => {
+                Outcome::QuotaExceeded(retry_after(headers, clock::wall()))
+            }
             StatusCode::RANGE_NOT_SATISFIABLE if !headers.contains_key(header::CONTENT_RANGE) => {
                 Outcome::ConnectionsExceeded
             }
@@ -207,14 +211,6 @@ fn had_no_connection(error: &(dyn Error + 'static)) -> bool {
                 | io::ErrorKind::AddrNotAvailable
         )
     )
-}
-
-/// The seconds of a `Retry-After` (RFC 9110, section 10.2.3).
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    // `parse` accepts a sign, and the field does not.
-    let seconds = Some(value).filter(|value| !value.starts_with('+'))?;
-    seconds.parse().map(Duration::from_secs).ok()
 }
 
 #[cfg(test)]

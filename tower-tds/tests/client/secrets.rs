@@ -4,6 +4,7 @@ use std::{
     error::Error as _,
     fmt::Write as _,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use http::Request;
@@ -13,7 +14,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tower::ServiceExt;
-use tower_tds::{Client, Credentials, RequestBody};
+use tower_tds::{Client, Credentials, Provider, RequestBody};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::log::{Log, listen};
@@ -119,4 +120,119 @@ async fn no_secret_or_token_is_printed_or_logged() {
         );
         assert!(!text.contains("t0k3n"), "{text}");
     }
+}
+
+/// What a provider, a store or a proxy may say; each secret stands between `«` and `»`.
+const FOREIGN: [&str; 8] = [
+    "cannot use «Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»",
+    "cannot use \"«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»\"",
+    "vault said client_secret: «pa55-word»",
+    "not valid: «eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl»",
+    "not valid: «hvs.CAESIJ3Qw9eR7tY5uI1oP2aS4dF6gH8jK0lZxCvBnM»",
+    "key «8f14e45fceea167a5a36dedd4bea2543» is unknown",
+    "GET https://vault.example/v1/kv/«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»/tds: 404",
+    "GET https://me:«hunter2»@vault.example/v1/kv: 404",
+];
+
+/// Makes a call, and returns what the client says of it: the error, the status, the log.
+async fn told(client: &Client, log: &Log) -> String {
+    let mut said = String::new();
+    if let Err(error) = client.get("/v1/live/bus").await {
+        write!(said, "{error}\n{error:#}\n{error:?}\n{error:#?}\n").expect("room");
+    }
+    let status = client.status();
+    write!(said, "{status}\n{status:?}\n{status:#?}\n{}", log.text()).expect("room");
+    said
+}
+
+fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    (log, listen(subscriber))
+}
+
+#[tokio::test]
+async fn the_status_of_a_client_shows_no_secret_of_a_provider_or_a_connector() {
+    let mut shown = Vec::new();
+    for marked in FOREIGN {
+        let secret = marked.split(['«', '»']).nth(1).expect("a mark");
+        for by_provider in [true, false] {
+            let (log, _guard) = logged();
+            let text = marked.replace(['«', '»'], "");
+            let error = text.clone();
+            let provider = Provider::from_fn(move || {
+                let error = error.clone();
+                async move {
+                    if by_provider {
+                        return Err(tower::BoxError::from(error));
+                    }
+                    Ok(Credentials::new("client", "correct horse")?)
+                }
+            });
+            let connector = tower::service_fn(move |_: http::Uri| {
+                let error = format!("{text}, not correct horse");
+                async move { Err::<hyper_util::rt::TokioIo<TcpStream>, _>(std::io::Error::other(error)) }
+            });
+            let url = "https://localhost";
+            let builder = Client::builder(url, url, provider).connector(connector);
+            let client = builder
+                .deadline(Duration::from_secs(2))
+                .build()
+                .expect("usable");
+            let said = told(&client, &log).await;
+            assert!(said.contains("token request failed"), "{said}");
+            if said.contains(secret) || said.contains("correct horse") {
+                shown.push(said);
+            }
+        }
+    }
+    assert!(shown.is_empty(), "{} of 16: {shown:#?}", shown.len());
+}
+
+/// The service echoes the token, and the secret that its gateway knows.
+#[tokio::test]
+async fn the_error_of_a_call_shows_no_token_and_no_secret_that_the_client_sent() {
+    let (log, _guard) = logged();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let request = head(&mut socket).await;
+            let (status, sent) = if request.starts_with("POST") {
+                (
+                    "200 OK",
+                    r#"{"access_token":"staple-of-words","token_type":"Bearer","expires_in":86400}"#,
+                )
+            } else {
+                (
+                    "400 Bad Request",
+                    "staple-of-words is not correct%20horse of %63lient",
+                )
+            };
+            let length = sent.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{sent}");
+            socket
+                .write_all(answer.as_bytes())
+                .await
+                .expect("the client reads");
+        }
+    });
+    let credentials = Credentials::new("client", "correct horse").expect("usable");
+    let client = Client::builder(&url, &url, credentials)
+        .loopback_http()
+        .build()
+        .expect("usable");
+    let said = told(&client, &log).await;
+    assert!(
+        said.contains("[redacted] is not [redacted] of %63lient"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("staple") && !said.contains("correct"),
+        "{said}"
+    );
 }

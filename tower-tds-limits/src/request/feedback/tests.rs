@@ -1,4 +1,4 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use http::HeaderValue;
 use proptest::prelude::*;
@@ -34,16 +34,26 @@ fn a_416_about_a_range_is_not_about_connections() {
 }
 
 #[test]
-fn retry_after_is_read_in_seconds() {
-    let wait = |value| match read(429, &[("retry-after", value)]) {
+fn the_wait_of_a_429_is_read_in_every_form() {
+    let wait = |name, value| match read(429, &[(name, value)]) {
         Outcome::QuotaExceeded(wait) => wait,
         outcome => panic!("a 429 is about the quota, not {outcome:?}"),
     };
-    assert_eq!(wait("60"), Some(Duration::from_secs(60)));
-    assert_eq!(wait(" 60 "), Some(Duration::from_secs(60)));
-    let date = "Sun, 06 Nov 1994 08:50:37 GMT";
-    for no_hint in [date, "soon", "-1", "+5", "1.5", "7, 9", ""] {
-        assert_eq!(wait(no_hint), None, "{no_hint}");
+    let minute = Some(Duration::from_secs(60));
+    for value in ["60", " 60 ", "60, 60", "7, 60", "59.1"] {
+        assert_eq!(wait("retry-after", value), minute, "{value}");
+    }
+    assert_eq!(wait("ratelimit-reset", "60"), minute);
+    assert_eq!(wait("x-ratelimit-reset", "60"), minute);
+    let past = "Sun, 06 Nov 1994 08:50:37 GMT";
+    assert_eq!(wait("retry-after", past), Some(Duration::ZERO));
+    let dates = [
+        ("retry-after", past),
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ];
+    assert_eq!(read(429, &dates), Outcome::QuotaExceeded(minute));
+    for no_hint in ["soon", "-1", "+5", ""] {
+        assert_eq!(wait("retry-after", no_hint), None, "{no_hint}");
     }
 }
 

@@ -1,0 +1,259 @@
+//! Errors of code that is not ours: a provider, a store, an HTTP client. Their texts hold secrets, and nothing of ours
+//! shows one.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use tokio::time::advance;
+use tower::service_fn;
+use tower_oidc_cc::{Credentials, Provider, StoredToken, TokenEndpoint, TokenSource, TokenStore};
+use tracing::subscriber::DefaultGuard;
+
+use crate::{
+    redaction::{Capture, show, show_error},
+    support::{Body, Endpoint, endpoint::Reply, secs, settle},
+};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Each secret stands between `«` and `»`. Nobody told the source about them.
+const TEXTS: [&str; 16] = [
+    "cannot use «Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»",
+    "cannot use \"«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»\"",
+    "vault said client_secret: «pa55-word»",
+    "vault said {\"client_secret\":\"«pa55-word»\"}",
+    "vault said client_secret=«pa55-word»",
+    "not valid: «eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl»",
+    "not valid: «hvs.CAESIJ3Qw9eR7tY5uI1oP2aS4dF6gH8jK0lZxCvBnM»",
+    "X-Vault-Token: «s.4bT9x0Qz1kW7»",
+    "key «8f14e45fceea167a5a36dedd4bea2543» is unknown",
+    "GET https://vault.example/v1/kv/«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»/tds: 404",
+    "GET https://vault.example/v1/kv?token=«4bT9x0Qz1kW7»: 404",
+    "GET https://me:«hunter2»@vault.example/v1/kv: 404",
+    "Authorization: Bearer «mF_9.B5f-4.1JqM7» was refused",
+    "Authorization: Basic «bWU6cGFzc3dvcmQx» was refused",
+    "Ok(Secret { token: \"«4bT9x0Qz1kW7»\" })",
+    "the reply was\n  password: «pa55-word»\n",
+];
+
+/// A secret and a token of words: only who knows them finds them.
+const SECRET: &str = "correct horse+battery";
+const TOKEN: &str = "staple-of-words";
+
+fn listen(capture: &Capture) -> DefaultGuard {
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(capture.clone())
+        .finish();
+    tracing::subscriber::set_default(subscriber)
+}
+
+fn endpoint() -> TokenEndpoint {
+    TokenEndpoint::new("https://sso.example.com/token".parse().unwrap()).unwrap()
+}
+
+fn parts(marked: &str) -> (String, String) {
+    let secret = marked.split(['«', '»']).nth(1).unwrap();
+    (marked.replace(['«', '»'], ""), secret.to_owned())
+}
+
+/// What a source says of itself while it has no token.
+async fn said(tokens: &TokenSource, capture: &Capture) -> String {
+    let mut text = String::new();
+    if let Err(error) = tokens.ready().await {
+        show_error(&mut text, &error);
+    }
+    show(&mut text, &tokens.health());
+    text.push_str(&tokens.health().to_string());
+    text.push_str(&capture.text());
+    text
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_text_of_a_provider_shows_a_secret() {
+    let mut shown = Vec::new();
+    for marked in TEXTS {
+        let (text, secret) = parts(marked);
+        let capture = Capture::default();
+        let _guard = listen(&capture);
+        let provider = Provider::from_fn(move || {
+            let error = Err::<Credentials, _>(BoxError::from(text.clone()));
+            async move { error }
+        });
+        let tokens =
+            TokenSource::builder(endpoint(), provider).build(Endpoint::always(Reply::token(100)));
+        let said = said(&tokens, &capture).await;
+        assert!(said.contains("token request failed"), "{said}");
+        if said.contains(&secret) {
+            shown.push(said);
+        }
+    }
+    assert!(shown.is_empty(), "{} of 16: {shown:#?}", shown.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_repeats_an_earlier_secret_shows_none() {
+    let capture = Capture::default();
+    let _guard = listen(&capture);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let provider = Provider::from_fn(move || {
+        let asked = asked.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match asked {
+                0 => Ok(Credentials::new("my client", SECRET)?),
+                _ => Err(BoxError::from(format!(
+                    "my client: still {SECRET:?}, in a form correct+horse%2bbattery, and {:?}",
+                    Credentials::basic("my client", SECRET)
+                ))),
+            }
+        }
+    });
+    let tokens =
+        TokenSource::builder(endpoint(), provider).build(Endpoint::always(Reply::refusal()));
+    let error = tokens.ready().await.unwrap_err();
+    advance(error.retry_after().unwrap()).await;
+    let said = said(&tokens, &capture).await;
+    assert!(said.contains("my client: still"), "{said}");
+    assert!(
+        !said.contains("horse") && !said.contains("battery"),
+        "{said}"
+    );
+}
+
+/// Echoes everything that it was given.
+struct Echoing(&'static str);
+
+impl TokenStore for Echoing {
+    async fn load(&self, _: &str) -> Result<Option<StoredToken>, BoxError> {
+        Err(format!("cannot load: {}", self.0).into())
+    }
+
+    async fn save(&self, _: &str, token: &StoredToken) -> Result<(), BoxError> {
+        Err(format!(
+            "cannot save {:?}",
+            String::from_utf8_lossy(token.as_bytes())
+        )
+        .into())
+    }
+
+    async fn lease(&self, _: &str, _: Duration) -> Result<bool, BoxError> {
+        Err(format!("cannot lease: {}", self.0).into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_text_of_a_store_shows_a_secret() {
+    let mut shown = Vec::new();
+    for marked in TEXTS {
+        let (text, secret) = parts(marked);
+        let capture = Capture::default();
+        let _guard = listen(&capture);
+        let client = service_fn(async |_: Request<Body>| {
+            let reply =
+                format!(r#"{{"access_token":"{TOKEN}","token_type":"Bearer","expires_in":100}}"#);
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(reply))))
+        });
+        let credentials = Credentials::new("client", SECRET).unwrap();
+        let tokens = TokenSource::builder(endpoint(), credentials)
+            .store(Echoing(text.leak()))
+            .build(client);
+        let said = said(&tokens, &capture).await;
+        assert!(
+            said.contains("the token store failed") && said.contains("cannot save"),
+            "{said}"
+        );
+        if [&*secret, TOKEN].iter().any(|secret| said.contains(secret)) {
+            shown.push(said);
+        }
+    }
+    assert!(shown.is_empty(), "{} of 16: {shown:#?}", shown.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_text_of_an_http_client_shows_a_secret() {
+    let mut shown = Vec::new();
+    for basic in [false, true] {
+        for marked in TEXTS {
+            let (text, secret) = parts(marked);
+            let capture = Capture::default();
+            let _guard = listen(&capture);
+            let client = service_fn(move |request: Request<Body>| {
+                let text = text.clone();
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await.unwrap().to_bytes();
+                    let header = head
+                        .headers
+                        .get("authorization")
+                        .map(|it| it.to_str().unwrap().to_owned());
+                    let form = String::from_utf8_lossy(&body).into_owned();
+                    Err::<Response<Body>, _>(BoxError::from(format!(
+                        "{text} after {form:?} and {header:?}"
+                    )))
+                }
+            });
+            let credentials = if basic {
+                Credentials::basic("client", SECRET)
+            } else {
+                Credentials::new("client", SECRET)
+            };
+            let tokens = TokenSource::builder(endpoint(), credentials.unwrap()).build(client);
+            let said = said(&tokens, &capture).await;
+            assert!(said.contains("cannot be reached"), "{said}");
+            if [&*secret, "battery", "Y2xpZW50OmNvcnJlY3"]
+                .iter()
+                .any(|secret| said.contains(secret))
+            {
+                shown.push(said);
+            }
+        }
+    }
+    assert!(shown.is_empty(), "{} of 32: {shown:#?}", shown.len());
+}
+
+/// A renewal replaces the token, and a text about the one before is still clean.
+#[tokio::test(start_paused = true)]
+async fn the_current_and_the_last_token_are_known() {
+    let capture = Capture::default();
+    let _guard = listen(&capture);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let client = service_fn(move |_: Request<Body>| {
+        let asked = asked.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if asked > 1 {
+                return Err(BoxError::from(
+                    "neither staple-of-words-one nor staple-of-words-two is good",
+                ));
+            }
+            let token = ["staple-of-words-one", "staple-of-words-two"][asked];
+            let reply =
+                format!(r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":100}}"#);
+            Ok(Response::new(Full::new(Bytes::from(reply))))
+        }
+    });
+    let credentials = Credentials::new("client", SECRET).unwrap();
+    let tokens = TokenSource::builder(endpoint(), credentials).build(client);
+    tokens.ready().await.unwrap();
+    for _ in 0..3 {
+        advance(secs(85)).await;
+        settle().await;
+    }
+    let said = said(&tokens, &capture).await;
+    assert!(
+        said.contains("neither [redacted] nor [redacted] is good"),
+        "{said}"
+    );
+    assert!(!said.contains("staple"), "{said}");
+}

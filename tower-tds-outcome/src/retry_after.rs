@@ -1,0 +1,80 @@
+//! The wait that a server asks for.
+
+use std::time::{Duration, SystemTime};
+
+use http::{
+    HeaderMap,
+    header::{DATE, RETRY_AFTER},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Returns the wait that a response asks for: the longest of its `Retry-After`, or the reset of a used-up limit.
+///
+/// | header | what is read |
+/// |---|---|
+/// | `Retry-After` (RFC 9110, section 10.2.3) | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
+/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, unless the header with `Remaining` in place of `Reset` says that calls are left |
+///
+/// Dates count from the `Date` of the response, so that a skewed clock changes nothing, and from `now` if there is none.
+/// A date in the past is no wait. Malformed values are ignored, and an overflow is the longest wait. The caller bounds it.
+///
+/// Gateways such as Kong send the reset with every response. Before you wait because of it, check that the status is a 429.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use http::{HeaderMap, HeaderValue};
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("retry-after", HeaderValue::from_static("60, 7"));
+/// let wait = tower_tds_outcome::retry_after(&headers, SystemTime::UNIX_EPOCH);
+/// assert_eq!(wait, Some(Duration::from_secs(60)));
+/// ```
+#[must_use]
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let texts = |name| {
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(|it| it.to_str().ok())
+    };
+    let sent = texts(DATE).find_map(|date| httpdate::parse_http_date(date).ok());
+    let now = sent.unwrap_or(now);
+    let left = |at: SystemTime| at.duration_since(now).unwrap_or_default();
+    let asked =
+        texts(RETRY_AFTER).filter_map(|text| match httpdate::parse_http_date(text.trim()) {
+            Ok(date) => Some(left(date)),
+            Err(_) => text.split(',').filter_map(seconds).max(),
+        });
+    asked.max().or_else(|| {
+        let read = |name: String| seconds(headers.get(name)?.to_str().ok()?);
+        let reset = |prefix: &str| {
+            let is_left = read(format!("{prefix}-remaining")) > Some(Duration::ZERO);
+            let reset = read(format!("{prefix}-reset")).filter(|_| !is_left)?;
+            let date = (reset >= EPOCHS).then(|| SystemTime::UNIX_EPOCH.checked_add(reset));
+            Some(date.flatten().map_or(reset, left))
+        };
+        reset("ratelimit").or_else(|| reset("x-ratelimit"))
+    })
+}
+
+/// Digits, perhaps with a fraction. A sign is malformed.
+fn seconds(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let Ok(whole) = whole.parse::<u64>() else {
+        return Some(Duration::MAX);
+    };
+    let up = u64::from(fraction.bytes().any(|digit| digit != b'0'));
+    Some(Duration::from_secs(whole.saturating_add(up)))
+}
+
+/// More seconds than a wait has: 31 years, or a time since 2001.
+const EPOCHS: Duration = Duration::from_secs(1_000_000_000);

@@ -1,0 +1,110 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Sun, 06 Nov 1994 08:49:37 GMT, the date of RFC 9110.
+const WALL: Duration = Duration::from_secs(784_111_777);
+
+fn of(lines: &[(&'static str, &str)]) -> Option<Duration> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines {
+        headers.append(*name, value.parse().expect("a header value"));
+    }
+    retry_after(&headers, SystemTime::UNIX_EPOCH + WALL)
+}
+
+fn secs(n: u64) -> Option<Duration> {
+    Some(Duration::from_secs(n))
+}
+
+#[test]
+fn seconds_are_read_and_malformed_values_are_ignored() {
+    for (value, wait) in [
+        ("120", secs(120)),
+        ("0", secs(0)),
+        (" 7 ", secs(7)),
+        ("1.5", secs(2)),
+        ("2.0", secs(2)),
+        ("60, 60", secs(60)),
+        ("120, 60", secs(120)),
+        ("7, soon", secs(7)),
+        ("99999999999999999999999", Some(Duration::MAX)),
+        ("+5", None),
+        ("-5", None),
+        ("", None),
+        ("1.", None),
+        (".5", None),
+        ("soon", None),
+        ("5s", None),
+        ("1e3", None),
+    ] {
+        assert_eq!(of(&[("retry-after", value)]), wait, "{value:?}");
+    }
+    assert_eq!(of(&[]), None);
+    let lines = ["1", "9", "junk", "3"].map(|value| ("retry-after", value));
+    assert_eq!(of(&lines), secs(9));
+}
+
+#[test]
+fn all_three_forms_of_a_date_count_from_the_date_of_the_response() {
+    for value in [
+        "Sun, 06 Nov 1994 08:50:37 GMT",
+        "Sunday, 06-Nov-94 08:50:37 GMT",
+        "Sun Nov  6 08:50:37 1994",
+    ] {
+        assert_eq!(
+            of(&[("retry-after", value)]),
+            secs(60),
+            "from the wall clock"
+        );
+        for (date, wait) in [
+            ("Sun, 06 Nov 1994 08:50:07 GMT", 30),
+            ("Sun, 06 Nov 1994 09:49:37 GMT", 0),
+            ("junk", 60),
+        ] {
+            assert_eq!(
+                of(&[("retry-after", value), ("date", date)]),
+                secs(wait),
+                "{date}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_reset_is_read_if_no_call_is_left_and_there_is_no_retry_after() {
+    for (prefix, other) in [("ratelimit", "x-ratelimit"), ("x-ratelimit", "ratelimit")] {
+        let name = |name: &str| -> &'static str { format!("{prefix}-{name}").leak() };
+        let reset = (name("reset"), "60");
+        assert_eq!(of(&[reset]), secs(60));
+        assert_eq!(of(&[reset, (name("remaining"), "0")]), secs(60));
+        assert_eq!(of(&[reset, (name("remaining"), "3")]), None);
+        assert_eq!(of(&[reset, ("retry-after", "5")]), secs(5));
+        assert_eq!(of(&[reset, ("retry-after", "soon")]), secs(60));
+        // 23 s after the wall clock.
+        assert_eq!(
+            of(&[(name("reset"), "784111800")]),
+            secs(784_111_800),
+            "a number that may be a wait"
+        );
+        let epoch = [
+            (name("reset"), "1795251612"),
+            ("date", "Sat, 21 Nov 2026 09:00:00 GMT"),
+        ];
+        assert_eq!(of(&epoch), secs(12), "{other}");
+        assert_eq!(of(&[(name("reset"), "-1")]), None);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_headers_give_a_wait_or_none(value in "[ -~]{0,40}", date in "[ -~]{0,40}", reset in "[0-9.]{0,40}") {
+        let lines = [("retry-after", &*value), ("date", &*date), ("ratelimit-reset", &*reset)];
+        of(&lines);
+    }
+
+    #[test]
+    fn any_run_of_digits_is_a_wait(value in "[0-9]{1,60}") {
+        prop_assert!(of(&[("retry-after", &value)]).is_some());
+    }
+}

@@ -1,0 +1,211 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn with(value: &str) -> Secrets {
+    let secrets = Secrets::default();
+    secrets.add("client secret", value);
+    secrets
+}
+
+/// What JSON, `Debug`, forms and percent-encoding make of a value, and base64 alone and behind an id.
+fn forms(value: &str) -> Vec<String> {
+    let percent = |upper: bool, all: bool| -> String {
+        let each = value.bytes().map(|b| match b {
+            b if !all && b.is_ascii_alphanumeric() => char::from(b).to_string(),
+            b if upper => format!("%{b:02X}"),
+            b => format!("%{b:02x}"),
+        });
+        each.collect()
+    };
+    let debug = format!("{value:?}");
+    let nested = format!("{debug:?}");
+    let json: String = value
+        .chars()
+        .map(|c| match c {
+            '"' | '\\' => format!("\\{c}"),
+            c if c.is_ascii_graphic() || c == ' ' => c.to_string(),
+            c => c
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect(),
+        })
+        .collect();
+    let form = percent(true, false).replace("%20", "+");
+    let numbers: Vec<_> = value.bytes().map(|b| b.to_string()).collect();
+    let mut all = vec![
+        value.to_owned(),
+        percent(true, true),
+        percent(false, true),
+        percent(true, false),
+        percent(false, false),
+        percent(true, false).replace('%', "%25"),
+        form,
+        debug.trim_matches('"').to_owned(),
+        nested
+            .get(3..nested.len() - 3)
+            .unwrap_or_default()
+            .to_owned(),
+        json,
+        format!("b\"{}\"", value.as_bytes().escape_ascii()),
+        numbers.join(", "),
+    ];
+    if value.chars().count() >= 8 {
+        for id in ["", "a", "ab", "abc", "my-client:"] {
+            let encoded = base64(format!("{id}{value}").as_bytes());
+            let url = encoded.replace('+', "-").replace('/', "_");
+            all.extend([
+                encoded.trim_end_matches('=').to_owned(),
+                url.trim_end_matches('=').to_owned(),
+                encoded,
+                url,
+            ]);
+        }
+    }
+    all
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |group: &[u8]| {
+        let byte = |n: usize| u32::from(group.get(n).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        let digit = |n: u32| char::from(DIGITS[(bits >> (18 - 6 * n) & 63) as usize]);
+        (0..4)
+            .map(|n| {
+                if n <= group.len() as u32 {
+                    digit(n)
+                } else {
+                    '='
+                }
+            })
+            .collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
+
+#[test]
+fn a_known_value_is_replaced_in_every_form() {
+    // Words, so that no rule about shapes helps.
+    for value in [
+        "correct horse",
+        "correct\"horse",
+        "back\\slash",
+        "größe+ähre",
+        "per%cent&and",
+        "täl\tab\nend",
+        "zwei😀smile",
+        "<tag>'quote'",
+    ] {
+        let secrets = with(value);
+        for form in forms(value) {
+            for (before, after) in [
+                ("", ""),
+                ("the ", " was sent"),
+                ("\"", "\""),
+                ("x=", "&y=z"),
+                ("\\\"", "\\\""),
+            ] {
+                let text = format!("{before}{form}{after}");
+                let clean = secrets.redact(&text);
+                assert!(
+                    clean.contains(REDACTED) && !clean.contains(&*form),
+                    "{value:?}: {text} -> {clean}"
+                );
+                assert!(
+                    clean.len() <= before.len() + after.len() + REDACTED.len() + 3,
+                    "{value:?}: {text} -> {clean}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_known_value_that_a_cut_text_ends_with_is_replaced() {
+    let secrets = with("correct horse battery");
+    assert_eq!(secrets.redact("it is correct horse"), "it is [redacted]");
+    assert_eq!(secrets.redact("it is correct"), "it is correct");
+}
+
+#[test]
+fn a_short_value_is_replaced_only_as_a_whole_word() {
+    let secrets = with("test");
+    assert_eq!(
+        secrets.redact("test: a testament, contest, test_1, 'test'"),
+        "[redacted]: a testament, contest, test_1, '[redacted]'"
+    );
+    assert_eq!(
+        secrets.redact("pw%3Dtest%26 and \\ntest"),
+        "pw%3D[redacted]%26 and \\n[redacted]"
+    );
+}
+
+#[test]
+fn the_last_four_values_of_each_name_are_known() {
+    let secrets = with("the secret stays");
+    for token in [
+        "token number one",
+        "token number two",
+        "token number three",
+        "token number four",
+        "token number five",
+        "token number five",
+    ] {
+        secrets.add("token", token);
+    }
+    for known in ["the secret stays", "token number two", "token number five"] {
+        assert_eq!(secrets.redact(known), REDACTED);
+    }
+    assert_eq!(secrets.redact("token number one"), "token number one");
+    assert_eq!(secrets.0.lock().expect("no panic under it").len(), 5);
+}
+
+#[test]
+fn the_password_of_a_basic_header_is_known() {
+    let secrets = Secrets::default();
+    let header = format!("Basic {}", base64(b"my-client:correct+horse%21"));
+    secrets.add_authorization(&header.parse().expect("a header value"));
+    secrets.add_authorization(&HeaderValue::from_static("Bearer an-opaque-one"));
+    for text in [
+        &*header,
+        "correct+horse!",
+        "correct+horse%21",
+        "an-opaque-one",
+    ] {
+        assert!(secrets.redact(text).ends_with(REDACTED), "{text}");
+    }
+    assert_eq!(secrets.redact("my-client"), "my-client");
+}
+
+#[test]
+fn a_line_is_short_and_has_no_hidden_characters() {
+    let secrets = Secrets::default();
+    assert_eq!(
+        secrets.line(" a\u{1b}[31mb\r\nc\0 "),
+        "a\\u{1b}[31mb\\r\\nc\\u{0}"
+    );
+    assert_eq!(secrets.line("x\u{202e}y"), "x\\u{202e}y");
+    for c in ["x ", "é ", "額 "] {
+        assert_eq!(secrets.line(&c.repeat(100_000)).chars().count(), 200);
+    }
+}
+
+#[test]
+fn nothing_of_a_value_is_in_the_debug_text() {
+    assert_eq!(format!("{:?}", with("correct horse")), "Secrets { .. }");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_redacted_and_any_value_is_gone(text in any::<String>(), value in "\\PC{8,20}") {
+        let secrets = with(&value);
+        let known = value.trim();
+        prop_assume!(known.chars().count() >= 8);
+        let clean = secrets.redact(&format!("{text}{value}{text}"));
+        prop_assert!(!clean.contains(known));
+        let line = secrets.line(&text);
+        prop_assert!(line.chars().count() <= 200 && !line.chars().any(char::is_control));
+    }
+}

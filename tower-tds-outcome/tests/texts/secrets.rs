@@ -1,0 +1,195 @@
+//! Texts with a secret, of which no part is shown.
+
+use tower_tds_outcome::Secrets;
+
+/// Each secret stands between `«` and `»`.
+const TEXTS: &[&str] = &[
+    // Bare, quoted, in brackets: a secret of Keycloak, Auth0, Okta; hexadecimal keys.
+    "cannot use «Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»",
+    "vault returned \"«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»\" for the wrong mount",
+    "unexpected value '«8f14e45fceea167a5a36dedd4bea2543»'",
+    "unexpected value <«8F14E45FCEEA167A5A36DEDD4BEA2543»>",
+    "key [«9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab»] is not base64",
+    "Err(BadSecret(\"«a7Gh_29-kLmN0pQrStUvWxYz12345»\"))",
+    "secret=«dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk»",
+    "aws: «wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY» is not the key of AKIAIOSFODNN7ABCDEFG",
+    "github said no to «ghp_16C7e42F292c6912E7710c838347Ae178B4a»",
+    "gitlab said no to «glpat-x3Rb9sQkz7TfWm1NpV5c»",
+    "slack: «xoxb-2345678901-23456789012345-Ab9kLm3nOp7qRs5tUv1wXy2z»",
+    "google: «AIzaSyD4t9Zq1mK8rW2xE7uP0cVbN6hLgJfT3sY» is restricted",
+    "vault: «hvs.CAESIJ3Qw9eR7tY5uI1oP2aS4dF6gH8jK0lZxCvBnM» has expired",
+    "vault: «hvb.AAAAAQJ3Qw9eR7tY5uI1oP2aS4dF6gH8jK0lZxCvBnM» has expired",
+    "hydra: ory_at_«b1Z9rQ3mT7xK5vN2cL8hJ4fG6dS0aPqW».«y7U2iO4pA6sD8fG1hJ3kL5zX9cV0bN2m» is inactive",
+    // JWTs: whole, cut, of two parts, in a path.
+    "JWT «eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlc2lnbmF0dXJl» rejected.",
+    "rejected: «eyJhbGciOiJub25lIn0.eyJzdWIiOiIxMjM0In0.»",
+    "assertion «eyJhbGciOiJSUzI1NiIsInR5c»",
+    "GET /introspect/«eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2ln» 404",
+    "{\"jwt\":\"«eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl»\"}",
+    // Credentials of a header.
+    "bad header Authorization: Bearer «f81d4fae-7dec-11d0-a765-00a0c91e6bf6»",
+    "authorization: bearer «mF_9.B5f-4.1JqM7»",
+    "AUTHORIZATION=BEARER «mF_9.B5f-4.1JqM7»",
+    "Authorization: Basic «bWU6cGFzc3dvcmQx»",
+    "{\"Authorization\":\"Basic «czZCaGRSa3F0MzpnWDFmQmF0M2JW==»\"}",
+    "headers: {\\\"authorization\\\": \\\"Bearer «mF_9.B5f-4.1JqM7»\\\"}",
+    "{\"authorization\": \"Bearer «short-one-1»\"}",
+    "curl -H 'Authorization: Bearer «mF_9.B5f-4.1JqM7»' failed",
+    "Proxy-Authorization: Basic\n «bWU6cGFzc3dvcmQx»",
+    "Bearer%20«mF_9.B5f-4.1JqM7»%26x",
+    // Values by name, in a query, a form, a fragment, a path.
+    "no route for GET /v2/rail?key=«4bT9x0Qz»",
+    "no route for GET /v2/rail?x=1&api_key=«4bT9x0Qz»&y=2",
+    "https://h/cb#access_token=«4bT9x0Qz»&state=1 was not asked for",
+    "https://h/v2;token=«4bT9x0Qz»/rail",
+    "grant_type=client_credentials&client_id=me&client_secret=«hunter2-hunter»",
+    "grant_type%3Dclient_credentials%26client_secret%3D«hunter2hunter»%26scope%3Dx",
+    "https://store.blob.example/c/f?sv=2024-11-04&sig=«k3%2Fh1%2Bw9%3D%3D»&se=2026",
+    "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=«a1b2c3d4e5+/==»;EndpointSuffix=x",
+    "Server=db;User Id=me;Password=«p4ss,word»;Encrypt=true",
+    "PASSWORD=«Tr0ub4dor&3»",
+    "CLIENT_SECRET=«S3cr3tS3cr3t»",
+    "token=«12345678»",
+    "client_secret\n=\n«abc123def4»",
+    "password=«Hunter2!»",
+    "password: «hunter2!».",
+    "sendgrid: SG.«ngeVfQFYQlKU0ufo8x5d1A».«TwL2iGABf9DHoTf-09kqeF8tAmbihYzrnopKc-1s5cr»",
+    "azure: «abc8Q»~«w1x2y3z4A5B6C7D8E9F0G1H2I3J4K5L6M»",
+    // JSON, of many depths; YAML; `Debug`; other languages.
+    "{\"client_secret\":\"«pa55-word»\"}",
+    "{\"client_secret\" : \"«pa55\\\"-word»\", \"x\": 1}",
+    "{\n  \"clientSecret\":\n    \"«pa55-word»\"\n}",
+    "body was \"{\\\"password\\\":\\\"«pa55-word»\\\"}\"",
+    "Error { body: \"{\\\\\\\"password\\\\\\\":\\\\\\\"«pa55-word»\\\\\\\"}\" }",
+    "{&quot;password&quot;:&quot;«pa55-word»&quot;}",
+    "Config { user: \"me\", password: Some(\"«CorrectHorse»\") }",
+    "{'client_secret': '«pa55-word»', 'grant_type': 'client_credentials'}",
+    "['client_secret' => '«pa55-word»']",
+    "{password=«pa55-word», user=me}",
+    "password: «pa55-word»",
+    "db_password: «pa55-word»\nuser: me",
+    "secret = «pa55word»",
+    "client_secret: «correct-horse-battery»",
+    "X-Vault-Token: «s.1a2b3c4d»",
+    "X-Api-Key: «4bT9x0Qz»",
+    "{\"password\":\"«correct h0rse battery!»\"}",
+    "{\"token\":\"«pa55-word",
+    // Passwords of URLs, also such as nobody encoded.
+    "cannot connect to redis://:«pw»@cache:6379/0",
+    "cannot connect to postgres://me:«hunter2»@db.example/x?sslmode=require",
+    "proxy http://me:«p@ss»@proxy.example:3128 refused",
+    "proxy http://me:«p/ss»@proxy.example:3128 refused",
+    "proxy http%3A%2F%2Fme%3A«hunter2»%40proxy.example refused",
+    // A path and a path of base64.
+    "GET https://api.example/forecast/«3f2a9b8c7d6e5f4a3b2c1d0e9f8a7b6c»/25.03,121.56 answered 403",
+    "PUT /v1/«q7W9eR2tY5uI1oP3aS6dF8gH»/stations",
+    "-----BEGIN PRIVATE KEY-----\n«MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgevZzL1gdAFr88hb2»\n«OF/2NxApJCzGCEDdfSp6VQO30hyhRANCAAQRWz+jn65BtOMvdyHKcvjBeBSDZH2r»",
+];
+
+#[test]
+fn no_part_of_a_secret_is_shown() {
+    let mut shown = Vec::new();
+    for marked in TEXTS {
+        let text = marked.replace(['«', '»'], "");
+        let clean = Secrets::default().redact(&text);
+        let parts = marked
+            .split('«')
+            .skip(1)
+            .map(|part| part.split('»').next().unwrap());
+        for secret in parts {
+            let letters: Vec<char> = secret.chars().collect();
+            let pieces = letters.windows(letters.len().min(6)).map(String::from_iter);
+            if !clean.contains("[redacted]")
+                || pieces.into_iter().any(|piece| clean.contains(&piece))
+            {
+                shown.push(format!("{text}\n  -> {clean}"));
+                break;
+            }
+        }
+    }
+    assert!(
+        TEXTS.len() >= 40 && shown.is_empty(),
+        "{} of {}:\n{}",
+        shown.len(),
+        TEXTS.len(),
+        shown.join("\n")
+    );
+}
+
+#[test]
+fn what_stands_around_a_secret_stays() {
+    for (text, clean) in [
+        ("a?key=4bT9x0Qz&y=2 is gone", "a?key=[redacted]&y=2 is gone"),
+        (
+            "{\"password\":\"pa55-word\",\"user\":\"me\"}",
+            "{\"password\":\"[redacted]\",\"user\":\"me\"}",
+        ),
+        (
+            "redis://:pw@cache:6379/0",
+            "redis://:[redacted]@cache:6379/0",
+        ),
+        (
+            "{password=pa55-word, user=me}",
+            "{password=[redacted], user=me}",
+        ),
+        (
+            "GET /forecast/3f2a9b8c7d6e5f4a3b2c1d0e9f8a7b6c/x",
+            "GET /forecast/[redacted]/x",
+        ),
+        (
+            "Bearer mF_9.B5f-4.1JqM7, please",
+            "Bearer [redacted], please",
+        ),
+        ("(token=4bT9x0Qz).", "(token=[redacted])."),
+    ] {
+        assert_eq!(Secrets::default().redact(text), clean);
+    }
+}
+
+/// Values and places that are drawn, not chosen.
+#[test]
+fn a_random_secret_is_hidden_in_every_place() {
+    let digits: [&[u8]; 3] = [
+        b"0123456789abcdef",
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
+    ];
+    let places = [
+        "@",
+        "it is @.",
+        "\"@\"",
+        "'@' is wrong",
+        "[@]",
+        "(@)",
+        "<@>",
+        "https://h.example/a/@/b",
+        "/a/b/@",
+        "Some(\"@\")",
+        "\\\"@\\\"",
+        "x=@&y",
+        "a: @, b",
+        "`@`",
+        "@: not found",
+    ];
+    let (mut shown, mut all) = (0, 0);
+    fastrand::seed(42);
+    for _ in 0..400 {
+        for alphabet in digits {
+            let length = fastrand::usize(28..=64);
+            let secret: String = (0..length)
+                .map(|_| char::from(alphabet[fastrand::usize(..alphabet.len())]))
+                .collect();
+            if !secret.contains(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            for place in places {
+                all += 1;
+                let clean = Secrets::default().redact(&place.replace('@', &secret));
+                let is_shown = clean.contains(&secret[2..12])
+                    || clean.contains(&secret[length - 12..length - 2]);
+                shown += u32::from(is_shown);
+            }
+        }
+    }
+    assert!(shown * 1_000 < all, "{shown} of {all}");
+}
