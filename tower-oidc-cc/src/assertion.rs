@@ -9,7 +9,7 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, crypto::aws_lc::DEFAULT_PROVIDER};
 use serde::Serialize;
 
-use crate::ConfigError;
+use crate::error::ConfigError;
 
 #[cfg(test)]
 mod tests;

@@ -20,8 +20,11 @@ use tower_tds_outcome::Secrets;
 use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
-use crate::Assertion;
-use crate::{ConfigError, TokenEndpoint, TokenError};
+use crate::assertion::Assertion;
+use crate::{
+    endpoint::TokenEndpoint,
+    error::{ConfigError, TokenError},
+};
 
 #[cfg(test)]
 mod tests;

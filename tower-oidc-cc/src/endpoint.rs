@@ -9,7 +9,11 @@ use serde_json::Value;
 
 #[cfg(feature = "private-key-jwt")]
 use crate::origin::default_port;
-use crate::{ConfigError, Origin, TokenError, error::Kind, reply};
+use crate::{
+    error::{ConfigError, Kind, TokenError},
+    origin::Origin,
+    reply,
+};
 
 #[cfg(test)]
 mod tests;

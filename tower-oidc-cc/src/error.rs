@@ -4,7 +4,7 @@ use std::fmt;
 
 pub use self::token::TokenError;
 pub(crate) use self::token::{Kind, place};
-use crate::Rejection;
+use crate::judge::Rejection;
 
 mod token;
 

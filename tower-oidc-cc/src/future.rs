@@ -4,7 +4,6 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -14,7 +13,9 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Challenge, Error, Judge, Judgement, Rejection, TokenError, judge::Refresh, source::Shared,
+    error::{Error, TokenError},
+    judge::{Challenge, Judge, Judgement, Refresh, Rejection},
+    source::TokenSource,
 };
 
 pin_project! {
@@ -63,7 +64,7 @@ pin_project! {
 /// The source, the token and the deadline of a sent call.
 #[derive(Clone)]
 pub(crate) struct Sent {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) source: TokenSource,
     /// The number of the token that was sent.
     pub(crate) generation: u64,
     pub(crate) deadline: Option<Instant>,
@@ -113,7 +114,7 @@ where
                         return Poll::Pending;
                     };
                     match judge.judge(outcome.as_ref()) {
-                        Judgement::Accepted => sent.shared.accept(sent.generation),
+                        Judgement::Accepted => sent.source.shared.accept(sent.generation),
                         Judgement::Nothing => {}
                         judgement => match sent.reject(ready!(polled), judgement) {
                             Ok(held) => {
@@ -169,7 +170,7 @@ impl Sent {
         judgement: Judgement,
     ) -> Result<Box<Held<Result<Response<R>, E>>>, Result<Response<R>, Error<E>>> {
         let refresh = match judgement {
-            Judgement::Refused => match self.shared.refuse(self.generation) {
+            Judgement::Refused => match self.source.refuse(self.generation) {
                 Ok(flight) => return Ok(Box::new(self.hold(outcome, flight))),
                 Err(refresh) => refresh,
             },
@@ -179,20 +180,22 @@ impl Sent {
     }
 
     fn hold<O>(&self, outcome: O, flight: u64) -> Held<O> {
-        let longest = self.shared.now() + LONGEST;
+        let longest = self.source.shared.now() + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
         let until = deadline.map_or(longest, |it| it.min(longest));
-        let shared = Arc::clone(&self.shared);
+        let source = self.source.clone();
         Held {
             outcome,
             sent: self.clone(),
-            wait: Box::pin(async move { drop(timeout_at(until, shared.ended(flight)).await) }),
+            wait: Box::pin(
+                async move { drop(timeout_at(until, source.shared.ended(flight)).await) },
+            ),
         }
     }
 
     /// The state of the refused token after the wait.
     fn refresh(&self) -> Refresh {
-        let shared = &self.shared;
+        let shared = &self.source.shared;
         if shared.supersedes(self.generation) {
             Refresh::Replaced
         } else if shared.bearer().is_some() {

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::TokenError;
+use crate::error::TokenError;
 
 /// The condition of the token, for a health endpoint or a metric.
 ///

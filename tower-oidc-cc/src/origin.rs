@@ -8,7 +8,7 @@ use http::{
     uri::{Authority, Scheme},
 };
 
-use crate::{ConfigError, error::Kind};
+use crate::error::{ConfigError, Kind};
 
 #[cfg(test)]
 mod tests;

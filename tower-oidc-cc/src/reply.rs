@@ -13,7 +13,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tower_tds_outcome::retry_after;
 
-use crate::{TokenError, clock::Timestamp, error::Kind};
+use crate::{
+    clock::Timestamp,
+    error::{Kind, TokenError},
+};
 
 #[cfg(test)]
 mod tests;

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use tower_tds_outcome::Secrets;
 
 use crate::{
-    Credentials, Provider, TokenEndpoint, TokenError,
     clock::Clock,
-    credentials::Form,
-    error::Kind,
+    credentials::{Credentials, Form, Provider},
+    endpoint::TokenEndpoint,
+    error::{Kind, TokenError},
     reply::{self, Issued},
     state::Current,
 };

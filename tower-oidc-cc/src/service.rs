@@ -13,11 +13,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    Challenge, Error, Judge, Origin, TokenError, TokenSource,
-    error::Kind,
+    error::{Error, Kind, TokenError},
     future::{ResponseFuture, Sent},
-    origin::Places,
-    source::Shared,
+    judge::{Challenge, Judge},
+    origin::{Origin, Places},
+    source::TokenSource,
     state::Bearer,
 };
 
@@ -71,7 +71,7 @@ pub struct BearerAuth<S, J = Challenge> {
 /// The settings that all services of a layer share.
 #[derive(Clone, Debug)]
 struct Rules {
-    shared: Arc<Shared>,
+    source: TokenSource,
     places: Places,
     deadline: Option<fn(&Extensions) -> Option<Instant>>,
 }
@@ -115,7 +115,7 @@ impl BearerAuthLayer {
     fn with(source: TokenSource, origins: Box<[Origin]>, default_origin: Option<Origin>) -> Self {
         Self {
             rules: Arc::new(Rules {
-                shared: source.shared,
+                source,
                 places: Places {
                     origins,
                     default_origin,
@@ -189,7 +189,7 @@ impl<S, J> BearerAuth<S, J> {
             return Poll::Ready(true);
         }
         if let Readiness::Unready = self.readiness
-            && let Some(bearer) = self.rules.shared.settled()
+            && let Some(bearer) = self.rules.source.shared.settled()
         {
             self.readiness = Readiness::Ready(bearer);
             return Poll::Ready(true);
@@ -199,11 +199,11 @@ impl<S, J> BearerAuth<S, J> {
 
     #[cold]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let shared = &self.rules.shared;
+        let source = &self.rules.source;
         loop {
             match &mut self.readiness {
                 Readiness::Unready => {
-                    let wait = Arc::clone(shared).wait();
+                    let wait = source.clone().wait();
                     self.readiness = Readiness::Waiting(Box::pin(wait));
                 }
                 Readiness::Waiting(wait) => {
@@ -222,7 +222,7 @@ impl<S, J> BearerAuth<S, J> {
         let (uri, headers) = (request.uri(), request.headers());
         let bearer = match mem::take(&mut self.readiness) {
             Readiness::Ready(bearer)
-                if self.rules.shared.is_settled(&bearer)
+                if self.rules.source.shared.is_settled(&bearer)
                     && self.rules.places.contain(uri, headers) =>
             {
                 bearer
@@ -235,7 +235,7 @@ impl<S, J> BearerAuth<S, J> {
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         Ok(Sent {
-            shared: Arc::clone(&self.rules.shared),
+            source: self.rules.source.clone(),
             generation: bearer.generation,
             deadline,
         })
@@ -248,15 +248,15 @@ impl<S, J> BearerAuth<S, J> {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Arc<Bearer>, TokenError> {
-        let Rules { shared, places, .. } = &*self.rules;
+        let Rules { source, places, .. } = &*self.rules;
         match readiness {
-            Readiness::Failed(error) if shared.settled().is_none() => return Err(error),
+            Readiness::Failed(error) if source.shared.settled().is_none() => return Err(error),
             // The inner service was not polled to readiness, so it cannot be called. There may be a
             // token now.
             Readiness::Failed(_) | Readiness::Waiting(_) => return Err(Kind::Expired.into()),
             Readiness::Ready(_) | Readiness::Unready => places.check(uri, headers)?,
         }
-        Ok(shared.bearer().ok_or(Kind::Expired)?)
+        Ok(source.shared.bearer().ok_or(Kind::Expired)?)
     }
 }
 

@@ -12,15 +12,24 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
 use http_body::Body;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout_at},
+};
 use tower_service::Service;
 
-pub(crate) use self::shared::Shared;
+use self::{shared::Shared, task::Task};
 use crate::{
-    AccessToken, Health, Provider, RefreshPolicy, TokenEndpoint, TokenError, TokenStore,
     clock::Clock,
-    request::{Fetch, Grant, Settings, collect, transport},
-    state::State,
-    store::{Erased, Stored},
+    credentials::Provider,
+    endpoint::TokenEndpoint,
+    error::{Kind, TokenError},
+    health::Health,
+    judge::Refresh,
+    reply::AccessToken,
+    request::{Fetch, Grant, Settings, collect, longest_flight, transport},
+    state::{Action, Bearer, Event, RefreshPolicy, State},
+    store::{Erased, Stored, TokenStore},
 };
 
 mod shared;
@@ -115,6 +124,13 @@ pub struct TokenSourceBuilder {
     store: Option<Box<dyn Erased>>,
 }
 
+/// The decision on a call that has no settled token.
+enum Entry {
+    Send(Arc<Bearer>),
+    /// Wait for this flight. With an instant, the token in use may be sent from then on.
+    Wait(u64, Option<Instant>),
+}
+
 // === impl TokenSource ===
 
 impl TokenSource {
@@ -171,7 +187,7 @@ impl TokenSource {
     ///
     /// As for [`ready`](Self::ready).
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
-        let bearer = Arc::clone(&self.shared).wait().await?;
+        let bearer = self.clone().wait().await?;
         Ok(bearer.token.clone())
     }
 
@@ -183,7 +199,7 @@ impl TokenSource {
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.shared.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
-            self.shared.refuse(bearer.generation).ok();
+            self.refuse(bearer.generation).ok();
         }
     }
 
@@ -236,6 +252,108 @@ impl TokenSource {
     #[must_use]
     pub fn health(&self) -> Health {
         self.shared.health()
+    }
+}
+
+impl TokenSource {
+    /// Waits for a token that may be sent.
+    pub(crate) async fn wait(self) -> Result<Arc<Bearer>, TokenError> {
+        loop {
+            let (flight, until) = match self.enter()? {
+                Entry::Send(bearer) => return Ok(bearer),
+                Entry::Wait(flight, until) => (flight, until),
+            };
+            let longest = longest_flight(&*self.shared.fetch).min(LONGEST);
+            let end = until.unwrap_or_else(|| self.shared.now() + longest);
+            // After a flight the state is read again: the caller may be polled long after its end.
+            let waited = timeout_at(end, self.shared.ended(flight)).await;
+            if waited.is_err() && until.is_none() {
+                return Err(self.abandon(flight));
+            }
+        }
+    }
+
+    /// Records that a call with the token of this number was refused, and returns the flight that
+    /// replaces the token, if there is one.
+    pub(crate) fn refuse(&self, generation: u64) -> Result<u64, Refresh> {
+        let flight = self.shared.with(|locked, now| {
+            let action = locked.state.on(Event::Refused(generation), now);
+            match action {
+                Action::Superseded => Err(Refresh::Replaced),
+                Action::Request | Action::Join => Ok(locked.state.flights()),
+                Action::SendAfter(wait) => Err(Refresh::After(wait)),
+                _ => Err(Refresh::None),
+            }
+        })?;
+        self.drive().then_some(flight).ok_or(Refresh::None)
+    }
+
+    /// Decides on a call that has no settled token.
+    fn enter(&self) -> Result<Entry, TokenError> {
+        let entry = self.shared.with(|locked, now| {
+            let state = &mut locked.state;
+            let action = state.on(Event::Needed, now);
+            match (action, state.in_use_at(now).cloned()) {
+                (Action::Fail(error), _) => Err(error),
+                (Action::Send, Some(bearer)) => {
+                    // The task that would renew it may have ended with its runtime.
+                    state.on(Event::Timer, now);
+                    Ok(Entry::Send(bearer))
+                }
+                (Action::JoinUntil(until), _) => Ok(Entry::Wait(state.flights(), Some(until))),
+                _ => Ok(Entry::Wait(state.flights(), None)),
+            }
+        })?;
+        let is_driven = self.drive();
+        match entry {
+            Entry::Wait(..) if !is_driven => Err(Kind::NoRuntime.into()),
+            entry => Ok(entry),
+        }
+    }
+
+    /// Makes sure that there is a task for the flight. Outside of a runtime there is none, nor in one
+    /// that has ended, and the flight is lost.
+    fn drive(&self) -> bool {
+        let is_driven = Handle::try_current().is_ok_and(|runtime| {
+            let mut locked = self.shared.lock();
+            if locked.task.is_some() {
+                return true;
+            }
+            locked.tasks += 1;
+            let number = locked.tasks;
+            locked.task = Some(number);
+            // A runtime that has ended drops the task at once, and its drop takes the lock.
+            drop(locked);
+            let task = Task::new(
+                Arc::downgrade(&self.shared),
+                number,
+                self.shared.begun.subscribe(),
+            );
+            !runtime.spawn(task.run()).is_finished()
+        });
+        if !is_driven {
+            self.shared.with(|locked, now| {
+                if locked.task.is_none() {
+                    locked.state.on(Event::Lost, now);
+                }
+            });
+        }
+        is_driven
+    }
+
+    /// Abandons a flight that makes no progress, because its runtime no longer runs. The next call
+    /// starts another task.
+    fn abandon(&self, flight: u64) -> TokenError {
+        let error = TokenError::new(Kind::NoRuntime).at(self.shared.fetch.settings().uri());
+        self.shared.with(|locked, now| {
+            if locked.state.in_flight() == Some(flight) {
+                locked.task = None;
+                if let Action::Fail(error) = locked.state.on(Event::Failed(error.clone()), now) {
+                    return error;
+                }
+            }
+            error
+        })
     }
 }
 
@@ -343,3 +461,5 @@ impl fmt::Debug for TokenSourceBuilder {
 /// The default timeout of a token request. Keycloak 26.5.0 answers in 5 ms. Ten seconds leave time for
 /// a TLS handshake with a few lost packets, and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest wait. It keeps the sum with the clock from overflow.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

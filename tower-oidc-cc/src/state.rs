@@ -20,11 +20,10 @@ pub(crate) use self::lifetime::Lifetime;
 pub use self::lifetime::RefreshPolicy;
 use self::throttle::{Backoff, Refusals};
 use crate::{
-    AccessToken, Health, TokenError,
     clock::Timestamp,
-    error::Kind,
-    health::Phase,
-    reply::{Fetched, Issued},
+    error::{Kind, TokenError},
+    health::{Health, Phase},
+    reply::{AccessToken, Fetched, Issued},
 };
 
 mod lifetime;

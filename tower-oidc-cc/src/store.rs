@@ -20,9 +20,11 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    AccessToken, Credentials, TokenEndpoint, TokenError,
     clock::Timestamp,
-    reply::{Fetched, Issued},
+    credentials::Credentials,
+    endpoint::TokenEndpoint,
+    error::TokenError,
+    reply::{AccessToken, Fetched, Issued},
     request::{Fetch, Settings},
     state::Current,
 };

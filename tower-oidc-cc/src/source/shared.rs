@@ -10,24 +10,17 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
-use tokio::{
-    runtime::Handle,
-    sync::watch,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::watch, time::Instant};
 
-use super::task::{Step, Task};
 use crate::{
     clock::{Clock, Timestamp},
-    error::{Kind, TokenError, place},
+    error::place,
     health::Health,
-    judge::Refresh,
-    request::{Fetch, longest_flight},
-    state::{Action, Bearer, Event, Notice, State},
+    request::Fetch,
+    state::{Action, Bearer, Current, Event, Notice, State},
 };
 
 pub(crate) struct Shared {
@@ -39,26 +32,27 @@ pub(crate) struct Shared {
     /// Held for arithmetic, never across an `.await`.
     locked: Mutex<Locked>,
     /// How many flights have begun, for the task.
-    begun: watch::Sender<u64>,
+    pub(super) begun: watch::Sender<u64>,
     /// How many flights have ended, for those who wait.
     ended: watch::Sender<u64>,
-    fetch: Arc<dyn Fetch>,
+    pub(super) fetch: Arc<dyn Fetch>,
     clock: Clock,
 }
 
-struct Locked {
-    state: State,
+pub(super) struct Locked {
+    pub(super) state: State,
     /// The number of the task, while there is one.
-    task: Option<u64>,
+    pub(super) task: Option<u64>,
     /// How many tasks there have been.
-    tasks: u64,
+    pub(super) tasks: u64,
 }
 
-/// The decision on a call that has no settled token.
-enum Entry {
-    Send(Arc<Bearer>),
-    /// Wait for this flight. With an instant, the token in use may be sent from then on.
-    Wait(u64, Option<Instant>),
+/// What the task does next.
+pub(super) enum Step {
+    /// Run the flight of this number.
+    Fetch(u64, Arc<dyn Fetch>, Option<Current>),
+    /// Sleep until this instant, or until a flight begins.
+    Sleep(Option<Instant>),
 }
 
 // === impl Shared ===
@@ -104,23 +98,6 @@ impl Shared {
         bearer.filter(|bearer| bearer.lifetime.is_valid_at(now))
     }
 
-    /// Waits for a token that may be sent.
-    pub(crate) async fn wait(self: Arc<Self>) -> Result<Arc<Bearer>, TokenError> {
-        loop {
-            let (flight, until) = match self.enter()? {
-                Entry::Send(bearer) => return Ok(bearer),
-                Entry::Wait(flight, until) => (flight, until),
-            };
-            let longest = longest_flight(&*self.fetch).min(LONGEST);
-            let end = until.unwrap_or_else(|| self.now() + longest);
-            // After a flight the state is read again: the caller may be polled long after its end.
-            let waited = timeout_at(end, self.ended(flight)).await;
-            if waited.is_err() && until.is_none() {
-                return Err(self.abandon(flight));
-            }
-        }
-    }
-
     /// Waits until this flight has ended.
     pub(crate) async fn ended(&self, flight: u64) {
         let mut ended = self.ended.subscribe();
@@ -138,21 +115,6 @@ impl Shared {
         if self.settled.load(Ordering::Relaxed) == 0 {
             self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
         }
-    }
-
-    /// Records that a call with the token of this number was refused, and returns the flight that
-    /// replaces the token, if there is one.
-    pub(crate) fn refuse(self: &Arc<Self>, generation: u64) -> Result<u64, Refresh> {
-        let flight = self.with(|locked, now| {
-            let action = locked.state.on(Event::Refused(generation), now);
-            match action {
-                Action::Superseded => Err(Refresh::Replaced),
-                Action::Request | Action::Join => Ok(locked.state.flights()),
-                Action::SendAfter(wait) => Err(Refresh::After(wait)),
-                _ => Err(Refresh::None),
-            }
-        })?;
-        self.drive().then_some(flight).ok_or(Refresh::None)
     }
 
     /// Whether a newer token than the one of this number has come.
@@ -206,73 +168,9 @@ impl Shared {
         });
     }
 
-    /// Decides on a call that has no settled token.
-    fn enter(self: &Arc<Self>) -> Result<Entry, TokenError> {
-        let entry = self.with(|locked, now| {
-            let state = &mut locked.state;
-            let action = state.on(Event::Needed, now);
-            match (action, state.in_use_at(now).cloned()) {
-                (Action::Fail(error), _) => Err(error),
-                (Action::Send, Some(bearer)) => {
-                    // The task that would renew it may have ended with its runtime.
-                    state.on(Event::Timer, now);
-                    Ok(Entry::Send(bearer))
-                }
-                (Action::JoinUntil(until), _) => Ok(Entry::Wait(state.flights(), Some(until))),
-                _ => Ok(Entry::Wait(state.flights(), None)),
-            }
-        })?;
-        let is_driven = self.drive();
-        match entry {
-            Entry::Wait(..) if !is_driven => Err(Kind::NoRuntime.into()),
-            entry => Ok(entry),
-        }
-    }
-
-    /// Makes sure that there is a task for the flight. Outside of a runtime there is none, nor in one
-    /// that has ended, and the flight is lost.
-    fn drive(self: &Arc<Self>) -> bool {
-        let is_driven = Handle::try_current().is_ok_and(|runtime| {
-            let mut locked = self.lock();
-            if locked.task.is_some() {
-                return true;
-            }
-            locked.tasks += 1;
-            let number = locked.tasks;
-            locked.task = Some(number);
-            // A runtime that has ended drops the task at once, and its drop takes the lock.
-            drop(locked);
-            let task = Task::new(Arc::downgrade(self), number, self.begun.subscribe());
-            !runtime.spawn(task.run()).is_finished()
-        });
-        if !is_driven {
-            self.with(|locked, now| {
-                if locked.task.is_none() {
-                    locked.state.on(Event::Lost, now);
-                }
-            });
-        }
-        is_driven
-    }
-
-    /// Abandons a flight that makes no progress, because its runtime no longer runs. The next call
-    /// starts another task.
-    fn abandon(&self, flight: u64) -> TokenError {
-        let error = TokenError::new(Kind::NoRuntime).at(self.fetch.settings().uri());
-        self.with(|locked, now| {
-            if locked.state.in_flight() == Some(flight) {
-                locked.task = None;
-                if let Action::Fail(error) = locked.state.on(Event::Failed(error.clone()), now) {
-                    return error;
-                }
-            }
-            error
-        })
-    }
-
     /// Runs `work` under the lock, and publishes what follows. Emits the log lines after the lock,
     /// because a subscriber may call the source.
-    fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
         let (mut locked, now) = (self.lock(), self.clock.now());
         let done = work(&mut locked, now);
         let state = &mut locked.state;
@@ -297,7 +195,7 @@ impl Shared {
     }
 
     /// Poison is ignored, because a panic under the lock leaves the state consistent.
-    fn lock(&self) -> MutexGuard<'_, Locked> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -307,6 +205,3 @@ impl fmt::Debug for Shared {
         f.write_str("Shared")
     }
 }
-
-/// The longest wait. It keeps the sum with the clock from overflow.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,22 +1,12 @@
 //! The task of a source: makes the token requests, and renews the token on time.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{Arc, Weak},
-};
+use std::{panic::AssertUnwindSafe, sync::Weak};
 
 use futures_util::FutureExt as _;
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::watch, time::timeout_at};
 
-use super::shared::Shared;
-use crate::{
-    error::Kind,
-    request::{Fetch, fly},
-    state::{Current, Event},
-};
+use super::shared::{Shared, Step};
+use crate::{error::Kind, request::fly, state::Event};
 
 /// Runs one flight after another, and sleeps between them.
 ///
@@ -25,14 +15,6 @@ pub(super) struct Task {
     shared: Weak<Shared>,
     number: u64,
     begun: watch::Receiver<u64>,
-}
-
-/// What the task does next.
-pub(super) enum Step {
-    /// Run the flight of this number.
-    Fetch(u64, Arc<dyn Fetch>, Option<Current>),
-    /// Sleep until this instant, or until a flight begins.
-    Sleep(Option<Instant>),
 }
 
 // === impl Task ===

@@ -12,7 +12,7 @@ use std::{
 use tokio::task::spawn_blocking;
 
 use super::{StoredToken, TokenStore};
-use crate::ConfigError;
+use crate::error::ConfigError;
 
 /// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
