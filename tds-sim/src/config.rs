@@ -2,10 +2,16 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
+    path::PathBuf,
     time::Duration,
 };
 
-use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
+use crate::{
+    error_body::ErrorBody,
+    fault::Faults,
+    limits::{CountConnections, Limits, Quota},
+    rule::Rule,
+};
 
 /// Settings of the simulator. The default is the contract, without faults.
 ///
@@ -44,6 +50,10 @@ pub struct Config {
     pub error_body: ErrorBody,
     /// Size in bytes of a live resource, at most about 16 MiB.
     pub live_bytes: u64,
+    /// After how long live resources change, with `ETag` and `Last-Modified`; `None` if never.
+    pub live_every: Option<Duration>,
+    /// A folder whose files are served at their paths, under the limits and the check of the token.
+    pub files: Option<PathBuf>,
     /// Scripted faults.
     pub faults: Faults,
     /// The seed of all random values except the signing keys.
@@ -60,23 +70,25 @@ pub struct Config {
     pub admin: SocketAddrV4,
     /// How many arrivals the ledger lists; the newest are kept.
     pub arrivals_kept: usize,
-}
-
-/// Definition of a parallel connection.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-#[non_exhaustive]
-pub enum CountConnections {
-    /// A socket from its accept until the server closes it, idle or not. While an address has too
-    /// many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
-    #[default]
-    Accepted,
-    /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
-    /// stream of an HTTP/2 connection counts as one.
-    Busy,
+    /// Whether the ledger has the headers of each call, with its secrets masked, and the length of
+    /// its body, for which the body is read before the answer.
+    pub record_headers: bool,
 }
 
 // === impl Config ===
+
+impl Config {
+    /// The limits of an IP address.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            rule: self.rule,
+            rate: self.rate,
+            per: self.per,
+            connections: self.connections,
+            counting: self.counting,
+        }
+    }
+}
 
 impl Default for Config {
     fn default() -> Self {
@@ -95,6 +107,8 @@ impl Default for Config {
             roles: vec!["live".to_owned(), "history".to_owned()],
             error_body: ErrorBody::default(),
             live_bytes: 128,
+            live_every: None,
+            files: None,
             faults: Faults::default(),
             seed: 0,
             #[cfg(feature = "tls")]
@@ -102,8 +116,9 @@ impl Default for Config {
             auth: FREE,
             data: FREE,
             admin: FREE,
-            // About 110 bytes each.
+            // About 180 bytes each, without headers.
             arrivals_kept: 1_000_000,
+            record_headers: false,
         }
     }
 }

@@ -62,6 +62,7 @@
 //! Tokens that another issuer signed, `private_key_jwt`, HTTP/3, speed.
 
 mod body;
+mod clock;
 mod config;
 mod data;
 mod delay;
@@ -69,31 +70,35 @@ mod entry;
 mod error;
 mod error_body;
 mod fault;
+mod intake;
 mod ledger;
 mod limits;
 mod oidc;
 mod realm;
 mod relay;
+mod resource;
 mod rule;
 mod server;
-mod shared;
 mod sim;
 mod socket;
+mod state;
+mod stub;
 mod text;
 
 pub use self::{
     body::Body,
-    config::{Config, CountConnections},
+    config::Config,
     delay::Delay,
     error::Error,
     error_body::ErrorBody,
     fault::{DataFault, Faults, Scripted, TokenFault, When},
     ledger::{Arrival, Ledger, Outcome, Summary},
-    limits::Quota,
+    limits::{CountConnections, Quota},
     realm::ApiKey,
     relay::{Counts, Network, Relay},
     rule::{Meter, Rule},
     server::Server,
     sim::Sim,
+    state::Part,
     text::{ParseError, parse_duration},
 };

@@ -6,9 +6,8 @@
 use std::{collections::HashMap, net::IpAddr, str::FromStr, sync::Arc, time::Duration};
 
 use crate::{
-    config::{Config, CountConnections},
     rule::{Meter, Rule},
-    text::{ParseError, parse_duration},
+    text::{ParseError, parse_duration, word},
 };
 
 /// The number of calls that one key may make in each window of the simulator's clock.
@@ -38,11 +37,36 @@ pub(crate) struct Usage {
     keys: HashMap<Arc<str>, Meter>,
 }
 
+/// Definition of a parallel connection. Written as text: `accepted` or `busy`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CountConnections {
+    /// A socket from its accept until the server closes it, idle or not. While an address has too
+    /// many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
+    #[default]
+    Accepted,
+    /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
+    /// stream of an HTTP/2 connection counts as one.
+    Busy,
+}
+
+/// The limits of an IP address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) rule: Rule,
+    pub(crate) rate: u32,
+    pub(crate) per: Duration,
+    pub(crate) connections: u32,
+    pub(crate) counting: CountConnections,
+}
+
 /// Counts connections and requests by IP address.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    config: Config,
+    limits: Limits,
     peers: HashMap<IpAddr, Peer>,
+    /// When the counts of requests were last set to zero. A call that arrived before ends uncounted.
+    since: Duration,
 }
 
 /// The gate's answer to an arrival.
@@ -91,6 +115,17 @@ impl FromStr for Quota {
     }
 }
 
+// === impl CountConnections ===
+
+impl FromStr for CountConnections {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let words = [("accepted", Self::Accepted), ("busy", Self::Busy)];
+        word("definition of a connection", text, &words)
+    }
+}
+
 // === impl Usage ===
 
 impl Usage {
@@ -100,6 +135,17 @@ impl Usage {
             quota,
             keys: HashMap::new(),
         }
+    }
+
+    /// Returns the keys with their calls in the current window, and how many they may be.
+    pub(crate) fn used_at(&self, now: Duration) -> Vec<(Arc<str>, u32, u32)> {
+        let keys = self.quota.iter().flat_map(|quota| {
+            let used = |(client, meter): (&Arc<str>, &Meter)| {
+                (Arc::clone(client), meter.accepted_at(now), quota.calls)
+            };
+            self.keys.iter().map(used)
+        });
+        keys.collect()
     }
 
     /// Counts a call of `client`.
@@ -125,11 +171,31 @@ impl Usage {
 // === impl Gate ===
 
 impl Gate {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            config: config.clone(),
+            limits,
             peers: HashMap::new(),
+            since: Duration::ZERO,
         }
+    }
+
+    /// Counts requests from zero at `at`, against these limits. Open sockets and calls in progress
+    /// still count.
+    pub(crate) fn restart(&mut self, limits: Limits, at: Duration) {
+        (self.limits, self.since) = (limits, at);
+        self.peers
+            .retain(|_, peer| peer.sockets > 0 || peer.busy > 0);
+        for peer in self.peers.values_mut() {
+            peer.meter = limits.rule.meter(limits.rate, limits.per);
+        }
+    }
+
+    /// Returns the addresses with their sockets and calls in progress.
+    pub(crate) fn peers(&self) -> Vec<(IpAddr, u32, u32)> {
+        let peers = self.peers.iter();
+        peers
+            .map(|(ip, peer)| (*ip, peer.sockets, peer.busy))
+            .collect()
     }
 
     /// Counts an accepted socket.
@@ -147,7 +213,7 @@ impl Gate {
     /// Counts a request at `at`. The connections are checked first. A request refused for them does
     /// not count against the rate.
     pub(crate) fn arrive(&mut self, ip: IpAddr, at: Duration) -> Verdict {
-        let (counting, connections) = (self.config.counting, self.config.connections);
+        let (counting, connections) = (self.limits.counting, self.limits.connections);
         let peer = self.peer(ip);
         let too_many = match counting {
             CountConnections::Accepted => peer.sockets > connections,
@@ -165,17 +231,20 @@ impl Gate {
 
     /// Records that a request admitted at `arrived` ended at `at`.
     pub(crate) fn leave(&mut self, ip: IpAddr, arrived: Duration, at: Duration) {
+        let since = self.since;
         let peer = self.peer(ip);
         peer.busy = peer.busy.saturating_sub(1);
-        peer.meter.end(arrived, at);
+        if arrived >= since {
+            peer.meter.end(arrived, at);
+        }
     }
 
     fn peer(&mut self, ip: IpAddr) -> &mut Peer {
-        let config = &self.config;
+        let limits = self.limits;
         self.peers.entry(ip).or_insert_with(|| Peer {
             sockets: 0,
             busy: 0,
-            meter: config.rule.meter(config.rate, config.per),
+            meter: limits.rule.meter(limits.rate, limits.per),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The identity provider's side: the token endpoint.
+//! The identity provider's side: the token endpoint, and what a client finds out about the realm.
 //!
 //! The contract shows only a successful call. The refusals, and the order of the checks, were
 //! measured at Keycloak 26.5.0: path, method, realm, grant type, client, repeated fields, grant.
@@ -12,21 +12,28 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     body::Body,
+    clock::lock,
     error::{Error, Kind},
     fault::TokenFault,
     oidc::{client::Form, refusal::Refusal},
     realm::Grant,
-    shared::{Shared, lock},
     socket::Socket,
+    state::State,
 };
 
 mod client;
+mod discovery;
 mod refusal;
+
+pub(crate) use self::discovery::issuer;
 
 /// Endpoint of the identity provider at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
     Token,
+    Introspection,
+    Configuration,
+    Keys,
     /// No endpoint, within the realm.
     Unknown,
     /// A realm that does not exist.
@@ -37,7 +44,7 @@ enum Endpoint {
 
 /// Answers a request to the identity provider.
 pub(crate) async fn answer<B>(
-    shared: Arc<Shared>,
+    state: Arc<State>,
     socket: Option<Arc<Socket>>,
     request: Request<B>,
 ) -> Result<Response<Body>, Error>
@@ -46,33 +53,45 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    match Endpoint::at(head.uri.path()) {
+    let endpoint = Endpoint::at(head.uri.path());
+    match endpoint {
         Endpoint::Outside => return Ok(refusal::outside()),
         Endpoint::OtherRealm => return Ok(refusal::not_found("Realm does not exist")),
         Endpoint::Unknown => return Ok(refusal::not_found("HTTP 404 Not Found")),
         Endpoint::Token if head.method == Method::OPTIONS => {
             return Ok(Response::new(Body::whole(Bytes::new())));
         }
-        Endpoint::Token if head.method != Method::POST => return Ok(refusal::method_not_allowed()),
-        Endpoint::Token => {}
+        Endpoint::Configuration | Endpoint::Keys if head.method != Method::GET => {
+            return Ok(refusal::method_not_allowed());
+        }
+        Endpoint::Configuration => return Ok(discovery::configuration(&state, &head)),
+        Endpoint::Keys => return discovery::keys(&state),
+        Endpoint::Token | Endpoint::Introspection if head.method != Method::POST => {
+            return Ok(refusal::method_not_allowed());
+        }
+        Endpoint::Token | Endpoint::Introspection => {}
     }
     let body = Limited::new(body, FORM_MOST)
         .collect()
         .await
         .map_err(|error| Error::failed("the body of the token request could not be read", error))?
         .to_bytes();
-    token(&shared, socket, &head, &Form::read(&head.headers, &body)).await
+    let form = Form::read(&head.headers, &body);
+    if endpoint == Endpoint::Introspection {
+        return Ok(discovery::introspection(&state, &head, &form));
+    }
+    token(&state, socket, &head, &form).await
 }
 
 /// Answers a token POST. Each one is counted.
 async fn token(
-    shared: &Shared,
+    state: &State,
     socket: Option<Arc<Socket>>,
     head: &Parts,
     form: &Form,
 ) -> Result<Response<Body>, Error> {
-    shared.ledger.token_post();
-    let fault = lock(&shared.script).post();
+    state.intake.ledger.token_post();
+    let fault = lock(&state.script).post(head.uri.path());
     match fault {
         Some(TokenFault::Down) => {
             if let Some(socket) = socket {
@@ -94,14 +113,14 @@ async fn token(
         Some(TokenFault::Slow(pause)) => tokio::time::sleep(pause).await,
         None => {}
     }
-    match decide(shared, head, form) {
+    match decide(state, head, form) {
         Ok(granted) => Ok(reply(&granted?)),
         Err(refusal) => Ok(Refusal::into_response(refusal)),
     }
 }
 
 /// Grants a token, or refuses it by the first check that fails.
-fn decide(shared: &Shared, head: &Parts, form: &Form) -> Result<Result<Grant, Error>, Refusal> {
+fn decide(state: &State, head: &Parts, form: &Form) -> Result<Result<Grant, Error>, Refusal> {
     if form.is_multipart() {
         return Err(refusal::UNKNOWN_CLIENT);
     }
@@ -109,7 +128,7 @@ fn decide(shared: &Shared, head: &Parts, form: &Form) -> Result<Result<Grant, Er
     if !GRANT_TYPES.contains(&grant_type) {
         return Err(refusal::UNKNOWN_GRANT_TYPE);
     }
-    let client = client::authenticate(shared, head, form)?;
+    let client = client::authenticate(state, head, form)?;
     if form.repeats_a_field() {
         return Err(refusal::REPEATED_FIELD);
     }
@@ -122,9 +141,10 @@ fn decide(shared: &Shared, head: &Parts, form: &Form) -> Result<Result<Grant, Er
         return Err(Refusal::unknown_scope(scope.unwrap_or_default()));
     }
     let openid = names.any(|scope| scope == "openid");
-    let granted = lock(&shared.realm).grant(&client, if openid { OPENID_SCOPE } else { SCOPE });
+    let scope = if openid { OPENID_SCOPE } else { SCOPE };
+    let granted = lock(&state.realm).grant(&client, scope, &issuer(state, Some(head)));
     if granted.is_ok() {
-        shared.ledger.token_issued();
+        state.intake.ledger.token_issued();
     }
     Ok(granted)
 }
@@ -157,6 +177,9 @@ impl Endpoint {
         };
         match path.split_once('/').unwrap_or((path, "")) {
             (REALM, "protocol/openid-connect/token") => Self::Token,
+            (REALM, "protocol/openid-connect/token/introspect") => Self::Introspection,
+            (REALM, "protocol/openid-connect/certs") => Self::Keys,
+            (REALM, ".well-known/openid-configuration") => Self::Configuration,
             (REALM, _) => Self::Unknown,
             _ => Self::OtherRealm,
         }

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
+    clock::Clock,
     config::Config,
     error::{Error, Kind},
-    shared::Clock,
 };
 
 mod key;
@@ -50,19 +50,32 @@ pub(crate) struct Grant {
 impl Realm {
     /// Creates a realm with one member, who holds one key.
     pub(crate) fn new(clock: Arc<Clock>, config: &Config) -> (Self, ApiKey) {
-        let mut rng = fastrand::Rng::with_seed(config.seed);
-        let key = Key::new(MEMBER, config.roles.clone(), &mut rng);
-        let api_key = key.api_key();
-        let realm = Self {
+        let mut realm = Self {
             expires_in: config.expires_in,
             tokens: Tokens::default(),
             clock,
-            members: BTreeMap::from([(MEMBER.to_owned(), 1)]),
-            keys: HashMap::from([(Arc::clone(&api_key.client_id), key)]),
+            members: BTreeMap::new(),
+            keys: HashMap::new(),
             roles: config.roles.clone(),
-            rng,
+            rng: fastrand::Rng::new(),
         };
+        let api_key = realm.reset_keys(config);
         (realm, api_key)
+    }
+
+    /// Leaves only the first key, as it was at the start, and returns it.
+    pub(crate) fn reset_keys(&mut self, config: &Config) -> ApiKey {
+        self.rng = fastrand::Rng::with_seed(config.seed);
+        let key = Key::new(MEMBER, config.roles.clone(), &mut self.rng);
+        let api_key = key.api_key();
+        self.members = BTreeMap::from([(MEMBER.to_owned(), 1)]);
+        self.keys = HashMap::from([(Arc::clone(&api_key.client_id), key)]);
+        api_key
+    }
+
+    /// Makes every token invalid, and begins with the first generation again.
+    pub(crate) fn reset_tokens(&mut self) {
+        self.tokens.reset();
     }
 
     /// Adds a key to a member, who is created if unknown, unless the member holds three.
@@ -94,11 +107,16 @@ impl Realm {
     }
 
     /// Issues a token to an authenticated key.
-    pub(crate) fn grant(&mut self, client: &str, scope: &str) -> Result<Grant, Error> {
+    pub(crate) fn grant(
+        &mut self,
+        client: &str,
+        scope: &str,
+        issuer: &str,
+    ) -> Result<Grant, Error> {
         let key = self.keys.get(client).ok_or(Kind::UnknownClient)?;
         let now = self.clock.now();
         let wall = self.clock.wall_at(now);
-        let mut claims = key.claims(wall, self.expires_in, scope, &mut self.rng);
+        let mut claims = key.claims(wall, self.expires_in, scope, issuer, &mut self.rng);
         let token = self.tokens.issue(key, &claims, now, self.expires_in)?;
         let id_token = if scope.split(' ').any(|name| name == "openid") {
             claims["typ"] = json!("ID");
@@ -114,6 +132,11 @@ impl Realm {
             not_before: self.tokens.not_before(),
             scope: scope.to_owned(),
         })
+    }
+
+    /// Returns the public key, as the only member of a set of keys (RFC 7517).
+    pub(crate) fn key_set(&mut self) -> Result<Value, Error> {
+        self.tokens.key_set()
     }
 
     /// Revokes every token. Later replies have the time in `not-before-policy`.

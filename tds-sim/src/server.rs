@@ -15,6 +15,7 @@ use crate::{
 
 mod admin;
 mod listener;
+mod page;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
@@ -71,6 +72,10 @@ impl Server {
             .map_or(Security::Plain, Authority::security);
         #[cfg(not(feature = "tls"))]
         let security = Security::Plain;
+        if let Some(folder) = &config.files {
+            let read = std::fs::read_dir(folder).map(drop);
+            read.map_err(|error| Error::failed("cannot start: no folder of files", error))?;
+        }
         let (auth, data, admin) = (config.auth, config.data, config.admin);
         let sim = Sim::new(config);
 
@@ -86,6 +91,8 @@ impl Server {
             data: start(Door::Data, data, security).await?,
             admin: start(Door::Admin, admin, Security::Plain).await?,
         };
+        // It is set once for each simulator.
+        drop(sim.state.auth_url.set(urls.auth.clone()));
         Ok(Self {
             sim,
             urls,

@@ -10,8 +10,9 @@ use http::{
 };
 
 use crate::{
+    clock::lock,
     oidc::refusal::{Refusal, UNEXPECTED, UNKNOWN_CLIENT, WRONG_SECRET},
-    shared::{Shared, lock},
+    state::State,
 };
 
 /// The fields of a form in their order. A body that is not an urlencoded form has none.
@@ -28,13 +29,9 @@ struct Claimed {
 }
 
 /// Returns the client id, if the request has the right secret.
-pub(super) fn authenticate(
-    shared: &Shared,
-    head: &Parts,
-    form: &Form,
-) -> Result<Arc<str>, Refusal> {
+pub(super) fn authenticate(state: &State, head: &Parts, form: &Form) -> Result<Arc<str>, Refusal> {
     let claimed = claimed(&head.headers, form)?;
-    let realm = lock(&shared.realm);
+    let realm = lock(&state.realm);
     let id = claimed.id.ok_or(UNKNOWN_CLIENT)?;
     let key = realm.key(&id).ok_or(UNKNOWN_CLIENT)?;
     if !key.enabled {

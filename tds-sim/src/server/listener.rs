@@ -91,7 +91,7 @@ impl Listener {
                         continue;
                     };
                     let socket = Arc::new(match self.door {
-                        Door::Data => Socket::counted(peer, &self.sim.shared),
+                        Door::Data => Socket::counted(peer, &self.sim.state.intake),
                         Door::Auth | Door::Admin => Socket::uncounted(peer),
                     });
                     let (door, sim, security) = (self.door, self.sim.clone(), self.security.clone());
@@ -110,28 +110,19 @@ impl Listener {
 
 impl Door {
     /// Returns the error text for a port that is taken.
-    const fn taken(self) -> &'static str {
-        match self {
-            Self::Auth => {
-                "cannot start: the auth port is not free; choose another, or 0 for a free one"
-            }
-            Self::Data => {
-                "cannot start: the data port is not free; choose another, or 0 for a free one"
-            }
-            Self::Admin => {
-                "cannot start: the admin port is not free; choose another, or 0 for a free one"
-            }
-        }
+    fn taken(self) -> String {
+        let door = format!("{self:?}").to_lowercase();
+        format!("cannot start: the {door} port is not free; choose another, or 0 for a free one")
     }
 
     /// Answers a request on a connection of this listener.
     fn answer(self, sim: &Sim, socket: &Arc<Socket>, request: Request<Incoming>) -> Answering {
-        let (shared, socket) = (Arc::clone(&sim.shared), Arc::clone(socket));
+        let (state, socket) = (Arc::clone(&sim.state), Arc::clone(socket));
         match self {
-            Self::Auth => Box::pin(oidc::answer(shared, Some(socket), request)),
+            Self::Auth => Box::pin(oidc::answer(state, Some(socket), request)),
             Self::Data => {
                 let peer = socket.peer();
-                Box::pin(data::answer(shared, Some(socket), peer, request))
+                Box::pin(data::answer(state, Some(socket), peer, request))
             }
             Self::Admin => Box::pin(admin::answer(sim.clone(), request)),
         }
