@@ -3,14 +3,15 @@
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
     path::PathBuf,
+    str::FromStr,
     time::Duration,
 };
 
 use crate::{
     error_body::ErrorBody,
     fault::Faults,
-    limits::{CountConnections, Limits, Quota},
     rule::Rule,
+    text::{ParseError, parse_duration, word},
 };
 
 /// Settings of the simulator. The default is the contract, without faults.
@@ -75,20 +76,40 @@ pub struct Config {
     pub record_headers: bool,
 }
 
-// === impl Config ===
-
-impl Config {
-    /// The limits of an IP address.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            rule: self.rule,
-            rate: self.rate,
-            per: self.per,
-            connections: self.connections,
-            counting: self.counting,
-        }
-    }
+/// The number of calls that one key may make in each window of the simulator's clock.
+///
+/// Written as text it is `CALLS/WINDOW`, such as `20/60s`, or `20/60` in seconds.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tds_sim::Quota;
+///
+/// let quota: Quota = "1000/3600s".parse()?;
+/// assert_eq!(quota, Quota::new(1000, Duration::from_secs(3600)));
+/// assert_eq!("1000/3600".parse(), Ok(quota));
+/// # Ok::<_, tds_sim::ParseError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    pub(crate) calls: u32,
+    pub(crate) per: Duration,
 }
+
+/// Definition of a parallel connection. Written as text: `accepted` or `busy`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CountConnections {
+    /// A socket from its accept until the server closes it, idle or not. While an address has too
+    /// many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
+    #[default]
+    Accepted,
+    /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
+    /// stream of an HTTP/2 connection counts as one.
+    Busy,
+}
+
+// === impl Config ===
 
 impl Default for Config {
     fn default() -> Self {
@@ -120,6 +141,48 @@ impl Default for Config {
             arrivals_kept: 1_000_000,
             record_headers: false,
         }
+    }
+}
+
+// === impl Quota ===
+
+impl Quota {
+    /// Creates a quota of `calls` in each window of `per`.
+    #[must_use]
+    pub const fn new(calls: u32, per: Duration) -> Self {
+        Self { calls, per }
+    }
+
+    /// Returns the seconds to the end of the window, rounded up, so at least one.
+    pub(crate) fn seconds_left(self, at: Duration) -> u64 {
+        let per = self.per.as_nanos().max(1);
+        let left = per.saturating_sub(at.as_nanos().checked_rem(per).unwrap_or(0));
+        u64::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for Quota {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let quota = text.split_once('/').and_then(|(calls, per)| {
+            let seconds = per.parse().ok().map(Duration::from_secs);
+            let per = seconds.or_else(|| parse_duration(per).ok());
+            let per = per.filter(|per| !per.is_zero())?;
+            Some(Self::new(calls.parse().ok()?, per))
+        });
+        quota.ok_or_else(|| ParseError::new("quota", text, "CALLS/WINDOW, such as 20/60s"))
+    }
+}
+
+// === impl CountConnections ===
+
+impl FromStr for CountConnections {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let words = [("accepted", Self::Accepted), ("busy", Self::Busy)];
+        word("definition of a connection", text, &words)
     }
 }
 

@@ -21,7 +21,6 @@ use crate::{
     error::{Error, Kind},
     error_body::ErrorBody,
     fault::DataFault,
-    ledger::Seen,
     limits::Verdict,
     realm::Issued,
     resource::{Endpoint, Resource},
@@ -38,9 +37,6 @@ pub(crate) async fn answer<B: http_body::Body>(
     request: Request<B>,
 ) -> Result<Response<Body>, Error> {
     let (head, body) = request.into_parts();
-    let body_bytes = body.size_hint().exact();
-    // It is read only for the ledger's sake; otherwise an answer may come before it, as always.
-    let body = Some(body).filter(|body| state.intake.ledger.has_headers() && !body.is_end_stream());
     let target = head
         .uri
         .path_and_query()
@@ -48,18 +44,17 @@ pub(crate) async fn answer<B: http_body::Body>(
     let strike = lock(&state.script).call(target);
     pause(strike.before_counting).await;
 
-    let seen = Seen {
-        peer,
-        connection: socket.as_ref().and_then(|socket| socket.number()),
-        method: &head.method,
-        target,
-        headers: &head.headers,
-        body_bytes,
+    let (entry, verdict) = Entry::count(&state.intake, socket, peer, &head);
+    let declared = body.size_hint().exact();
+    let received = match state.intake.ledger.has_headers() && !body.is_end_stream() {
+        true => Some(length(body).await),
+        false => {
+            // It is not read, and the answer may come before its end.
+            drop(body);
+            declared
+        }
     };
-    let (entry, verdict) = Entry::count(&state.intake, socket, seen);
-    if let Some(body) = body {
-        entry.receive(length(body).await);
-    }
+    entry.receive(received);
     pause(strike.before_head).await;
 
     let config = state.config();

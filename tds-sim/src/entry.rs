@@ -2,10 +2,12 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use http::request::Parts;
+
 use crate::{
     clock::lock,
     intake::{Intake, ip},
-    ledger::{Number, Outcome, Seen},
+    ledger::{Number, Outcome},
     limits::Verdict,
     socket::Socket,
 };
@@ -29,11 +31,12 @@ impl Entry {
     pub(crate) fn count(
         intake: &Arc<Intake>,
         socket: Option<Arc<Socket>>,
-        seen: Seen<'_>,
+        peer: SocketAddr,
+        head: &Parts,
     ) -> (Self, Verdict) {
-        let peer = seen.peer;
+        let connection = socket.as_ref().and_then(|socket| socket.number());
         let mut gate = lock(&intake.gate);
-        let (number, at) = intake.ledger.arrive(seen);
+        let (number, at) = intake.ledger.arrive(peer, connection, head);
         let verdict = gate.arrive(ip(peer), at);
         drop(gate);
         let entry = Self {
@@ -49,7 +52,7 @@ impl Entry {
     }
 
     /// Records the length of the request's body.
-    pub(crate) fn receive(&self, length: u64) {
+    pub(crate) fn receive(&self, length: Option<u64>) {
         self.intake.ledger.receive(self.number, length);
     }
 

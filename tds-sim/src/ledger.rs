@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, request::Parts};
 use serde::{Serialize, Serializer};
 use tokio::sync::{Notify, futures::Notified};
 
@@ -155,21 +155,10 @@ struct Book {
     sockets: u64,
 }
 
-/// A data call as it arrives.
-pub(crate) struct Seen<'a> {
-    pub(crate) peer: SocketAddr,
-    pub(crate) connection: Option<u64>,
-    pub(crate) method: &'a Method,
-    pub(crate) target: &'a str,
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) body_bytes: Option<u64>,
-}
-
 /// Which arrivals to list. By default, all.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) path: Option<Pattern>,
-    pub(crate) method: Option<Method>,
     pub(crate) status: Vec<u16>,
     /// Counted at this time or later.
     pub(crate) from: Option<Duration>,
@@ -263,23 +252,25 @@ impl Ledger {
         self.changed.notify_waiters();
     }
 
-    /// Notes a data call and returns when it came.
-    pub(crate) fn arrive(&self, seen: Seen<'_>) -> (Number, Duration) {
-        let headers = if self.has_headers {
-            masked(seen.headers)
-        } else {
-            BTreeMap::new()
-        };
+    /// Notes a data call from `peer`, on the connection of this number, and returns when it came.
+    pub(crate) fn arrive(
+        &self,
+        peer: SocketAddr,
+        connection: Option<u64>,
+        head: &Parts,
+    ) -> (Number, Duration) {
+        let headers = self.has_headers.then(|| masked(&head.headers));
+        let target = head.uri.path_and_query();
         let mut book = lock(&self.book);
         let at = self.clock.now();
         let number = book.arrive(Arrival {
             at,
-            peer: seen.peer,
-            connection: seen.connection,
-            method: seen.method.clone(),
-            target: seen.target.into(),
-            headers,
-            body_bytes: seen.body_bytes,
+            peer,
+            connection,
+            method: head.method.clone(),
+            target: target.map_or("/", |target| target.as_str()).into(),
+            headers: headers.unwrap_or_default(),
+            body_bytes: None,
             token: None,
             status: None,
             outcome: Outcome::InProgress,
@@ -291,8 +282,8 @@ impl Ledger {
     }
 
     /// Notes the length of the request's body.
-    pub(crate) fn receive(&self, number: Number, length: u64) {
-        lock(&self.book).amend(number, |arrival| arrival.body_bytes = Some(length));
+    pub(crate) fn receive(&self, number: Number, length: Option<u64>) {
+        lock(&self.book).amend(number, |arrival| arrival.body_bytes = length);
     }
 
     /// Notes which token a call carried.
@@ -412,7 +403,6 @@ impl Filter {
         let path = arrival.target.split('?').next().unwrap_or_default();
         let status = arrival.status.as_ref();
         self.path.as_ref().is_none_or(|wanted| wanted.matches(path))
-            && (self.method.as_ref()).is_none_or(|method| *method == arrival.method)
             && (self.status.is_empty() || status.is_some_and(|is| self.status.contains(is)))
             && self.from.is_none_or(|from| arrival.at >= from)
             && self.to.is_none_or(|to| arrival.at < to)

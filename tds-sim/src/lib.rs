@@ -87,13 +87,12 @@ mod text;
 
 pub use self::{
     body::Body,
-    config::Config,
+    config::{Config, CountConnections, Quota},
     delay::Delay,
     error::Error,
     error_body::ErrorBody,
     fault::{DataFault, Faults, Scripted, TokenFault, When},
     ledger::{Arrival, Ledger, Outcome, Summary},
-    limits::{CountConnections, Quota},
     realm::ApiKey,
     relay::{Counts, Network, Relay},
     rule::{Meter, Rule},

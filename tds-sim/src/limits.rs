@@ -3,32 +3,12 @@
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
-use std::{collections::HashMap, net::IpAddr, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
+    config::{Config, CountConnections, Quota},
     rule::{Meter, Rule},
-    text::{ParseError, parse_duration, word},
 };
-
-/// The number of calls that one key may make in each window of the simulator's clock.
-///
-/// Written as text it is `CALLS/WINDOW`, such as `20/60s`, or `20/60` in seconds.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use tds_sim::Quota;
-///
-/// let quota: Quota = "1000/3600s".parse()?;
-/// assert_eq!(quota, Quota::new(1000, Duration::from_secs(3600)));
-/// assert_eq!("1000/3600".parse(), Ok(quota));
-/// # Ok::<_, tds_sim::ParseError>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
-    calls: u32,
-    per: Duration,
-}
 
 /// Use of the quota by each key.
 #[derive(Debug)]
@@ -37,33 +17,10 @@ pub(crate) struct Usage {
     keys: HashMap<Arc<str>, Meter>,
 }
 
-/// Definition of a parallel connection. Written as text: `accepted` or `busy`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CountConnections {
-    /// A socket from its accept until the server closes it, idle or not. While an address has too
-    /// many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
-    #[default]
-    Accepted,
-    /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
-    /// stream of an HTTP/2 connection counts as one.
-    Busy,
-}
-
-/// The limits of an IP address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
-    pub(crate) rule: Rule,
-    pub(crate) rate: u32,
-    pub(crate) per: Duration,
-    pub(crate) connections: u32,
-    pub(crate) counting: CountConnections,
-}
-
 /// Counts connections and requests by IP address.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    limits: Limits,
+    config: Arc<Config>,
     peers: HashMap<IpAddr, Peer>,
     /// When the counts of requests were last set to zero. A call that arrived before ends uncounted.
     since: Duration,
@@ -82,48 +39,6 @@ struct Peer {
     sockets: u32,
     busy: u32,
     meter: Meter,
-}
-
-// === impl Quota ===
-
-impl Quota {
-    /// Creates a quota of `calls` in each window of `per`.
-    #[must_use]
-    pub const fn new(calls: u32, per: Duration) -> Self {
-        Self { calls, per }
-    }
-
-    /// Returns the seconds to the end of the window, rounded up, so at least one.
-    fn seconds_left(self, at: Duration) -> u64 {
-        let per = self.per.as_nanos().max(1);
-        let left = per.saturating_sub(at.as_nanos().checked_rem(per).unwrap_or(0));
-        u64::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
-    }
-}
-
-impl FromStr for Quota {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let quota = text.split_once('/').and_then(|(calls, per)| {
-            let seconds = per.parse().ok().map(Duration::from_secs);
-            let per = seconds.or_else(|| parse_duration(per).ok());
-            let per = per.filter(|per| !per.is_zero())?;
-            Some(Self::new(calls.parse().ok()?, per))
-        });
-        quota.ok_or_else(|| ParseError::new("quota", text, "CALLS/WINDOW, such as 20/60s"))
-    }
-}
-
-// === impl CountConnections ===
-
-impl FromStr for CountConnections {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let words = [("accepted", Self::Accepted), ("busy", Self::Busy)];
-        word("definition of a connection", text, &words)
-    }
 }
 
 // === impl Usage ===
@@ -171,9 +86,9 @@ impl Usage {
 // === impl Gate ===
 
 impl Gate {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
         Self {
-            limits,
+            config,
             peers: HashMap::new(),
             since: Duration::ZERO,
         }
@@ -181,12 +96,12 @@ impl Gate {
 
     /// Counts requests from zero at `at`, against these limits. Open sockets and calls in progress
     /// still count.
-    pub(crate) fn restart(&mut self, limits: Limits, at: Duration) {
-        (self.limits, self.since) = (limits, at);
+    pub(crate) fn restart(&mut self, config: Arc<Config>, at: Duration) {
+        (self.config, self.since) = (config, at);
         self.peers
             .retain(|_, peer| peer.sockets > 0 || peer.busy > 0);
         for peer in self.peers.values_mut() {
-            peer.meter = limits.rule.meter(limits.rate, limits.per);
+            peer.meter = meter(&self.config);
         }
     }
 
@@ -213,7 +128,7 @@ impl Gate {
     /// Counts a request at `at`. The connections are checked first. A request refused for them does
     /// not count against the rate.
     pub(crate) fn arrive(&mut self, ip: IpAddr, at: Duration) -> Verdict {
-        let (counting, connections) = (self.limits.counting, self.limits.connections);
+        let (counting, connections) = (self.config.counting, self.config.connections);
         let peer = self.peer(ip);
         let too_many = match counting {
             CountConnections::Accepted => peer.sockets > connections,
@@ -240,11 +155,15 @@ impl Gate {
     }
 
     fn peer(&mut self, ip: IpAddr) -> &mut Peer {
-        let limits = self.limits;
+        let config = &self.config;
         self.peers.entry(ip).or_insert_with(|| Peer {
             sockets: 0,
             busy: 0,
-            meter: limits.rule.meter(limits.rate, limits.per),
+            meter: meter(config),
         })
     }
+}
+
+fn meter(config: &Config) -> Meter {
+    config.rule.meter(config.rate, config.per)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::{
     body::Body,
@@ -27,21 +27,6 @@ mod refusal;
 
 pub(crate) use self::discovery::issuer;
 
-/// Endpoint of the identity provider at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Endpoint {
-    Token,
-    Introspection,
-    Configuration,
-    Keys,
-    /// No endpoint, within the realm.
-    Unknown,
-    /// A realm that does not exist.
-    OtherRealm,
-    /// No endpoint, outside `/auth/realms`.
-    Outside,
-}
-
 /// Answers a request to the identity provider.
 pub(crate) async fn answer<B>(
     state: Arc<State>,
@@ -53,23 +38,24 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    let endpoint = Endpoint::at(head.uri.path());
-    match endpoint {
-        Endpoint::Outside => return Ok(refusal::outside()),
-        Endpoint::OtherRealm => return Ok(refusal::not_found("Realm does not exist")),
-        Endpoint::Unknown => return Ok(refusal::not_found("HTTP 404 Not Found")),
-        Endpoint::Token if head.method == Method::OPTIONS => {
-            return Ok(Response::new(Body::whole(Bytes::new())));
-        }
-        Endpoint::Configuration | Endpoint::Keys if head.method != Method::GET => {
+    let path = head.uri.path();
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let Some(path) = path.strip_prefix("/auth/realms/") else {
+        return Ok(refusal::outside());
+    };
+    let (realm, endpoint) = path.split_once('/').unwrap_or((path, ""));
+    if realm != REALM {
+        return Ok(refusal::not_found("Realm does not exist"));
+    }
+    match (endpoint, &head.method) {
+        (TOKEN, &Method::OPTIONS) => return Ok(Response::new(Body::whole(Bytes::new()))),
+        (TOKEN | INTROSPECTION, &Method::POST) => {}
+        (CONFIGURATION, &Method::GET) => return Ok(discovery::configuration(&state, &head)),
+        (KEYS, &Method::GET) => return discovery::keys(&state),
+        (TOKEN | INTROSPECTION | CONFIGURATION | KEYS, _) => {
             return Ok(refusal::method_not_allowed());
         }
-        Endpoint::Configuration => return Ok(discovery::configuration(&state, &head)),
-        Endpoint::Keys => return discovery::keys(&state),
-        Endpoint::Token | Endpoint::Introspection if head.method != Method::POST => {
-            return Ok(refusal::method_not_allowed());
-        }
-        Endpoint::Token | Endpoint::Introspection => {}
+        _ => return Ok(refusal::not_found("HTTP 404 Not Found")),
     }
     let body = Limited::new(body, FORM_MOST)
         .collect()
@@ -77,7 +63,7 @@ where
         .map_err(|error| Error::failed("the body of the token request could not be read", error))?
         .to_bytes();
     let form = Form::read(&head.headers, &body);
-    if endpoint == Endpoint::Introspection {
+    if endpoint == INTROSPECTION {
         return Ok(discovery::introspection(&state, &head, &form));
     }
     token(&state, socket, &head, &form).await
@@ -151,40 +137,26 @@ fn decide(state: &State, head: &Parts, form: &Form) -> Result<Result<Grant, Erro
 
 /// The reply with a token.
 fn reply(granted: &Grant) -> Response<Body> {
-    let mut fields = Map::new();
-    fields.insert("access_token".to_owned(), Value::from(&*granted.token));
-    fields.insert("expires_in".to_owned(), json!(granted.expires_in));
-    fields.insert("refresh_expires_in".to_owned(), json!(0));
-    fields.insert("token_type".to_owned(), json!("Bearer"));
+    let mut fields = json!({
+        "access_token": &*granted.token,
+        "expires_in": granted.expires_in,
+        "refresh_expires_in": 0,
+        "token_type": "Bearer",
+        "not-before-policy": granted.not_before,
+        "scope": granted.scope,
+    });
     if let Some(id_token) = &granted.id_token {
-        fields.insert("id_token".to_owned(), json!(id_token));
+        fields["id_token"] = json!(id_token);
     }
-    fields.insert("not-before-policy".to_owned(), json!(granted.not_before));
-    fields.insert("scope".to_owned(), json!(granted.scope));
-    let mut response = refusal::json(StatusCode::OK, &Value::Object(fields));
+    let mut response = refusal::json(StatusCode::OK, &fields);
     refusal::do_not_store(&mut response);
     response
 }
 
-// === impl Endpoint ===
-
-impl Endpoint {
-    /// The endpoint at `path`, with or without a trailing slash.
-    fn at(path: &str) -> Self {
-        let path = path.strip_suffix('/').unwrap_or(path);
-        let Some(path) = path.strip_prefix("/auth/realms/") else {
-            return Self::Outside;
-        };
-        match path.split_once('/').unwrap_or((path, "")) {
-            (REALM, "protocol/openid-connect/token") => Self::Token,
-            (REALM, "protocol/openid-connect/token/introspect") => Self::Introspection,
-            (REALM, "protocol/openid-connect/certs") => Self::Keys,
-            (REALM, ".well-known/openid-configuration") => Self::Configuration,
-            (REALM, _) => Self::Unknown,
-            _ => Self::OtherRealm,
-        }
-    }
-}
+const TOKEN: &str = "protocol/openid-connect/token";
+const INTROSPECTION: &str = "protocol/openid-connect/token/introspect";
+const KEYS: &str = "protocol/openid-connect/certs";
+const CONFIGURATION: &str = ".well-known/openid-configuration";
 
 /// The grant types of the realm. A key may use only the first.
 const GRANT_TYPES: [&str; 2] = ["client_credentials", "password"];

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     clock::Clock,
@@ -25,7 +25,7 @@ use self::{key::Key, tokens::Tokens};
 pub(crate) struct Realm {
     /// Lifetime of new tokens in seconds.
     pub(crate) expires_in: u64,
-    tokens: Tokens,
+    pub(crate) tokens: Tokens,
     clock: Arc<Clock>,
     /// How many keys each member holds.
     members: BTreeMap<String, usize>,
@@ -71,11 +71,6 @@ impl Realm {
         self.members = BTreeMap::from([(MEMBER.to_owned(), 1)]);
         self.keys = HashMap::from([(Arc::clone(&api_key.client_id), key)]);
         api_key
-    }
-
-    /// Makes every token invalid, and begins with the first generation again.
-    pub(crate) fn reset_tokens(&mut self) {
-        self.tokens.reset();
     }
 
     /// Adds a key to a member, who is created if unknown, unless the member holds three.
@@ -132,11 +127,6 @@ impl Realm {
             not_before: self.tokens.not_before(),
             scope: scope.to_owned(),
         })
-    }
-
-    /// Returns the public key, as the only member of a set of keys (RFC 7517).
-    pub(crate) fn key_set(&mut self) -> Result<Value, Error> {
-        self.tokens.key_set()
     }
 
     /// Revokes every token. Later replies have the time in `not-before-policy`.

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct State {
     pub(crate) clock: Arc<Clock>,
     /// The settings at the start, and those in force.
-    initial: Config,
+    initial: Arc<Config>,
     config: Mutex<Arc<Config>>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) usage: Mutex<Usage>,
@@ -56,7 +56,8 @@ pub enum Part {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(initial: Config) -> Self {
+        let config = Arc::new(initial);
         let clock = Arc::new(Clock::start());
         let (realm, api_key) = Realm::new(Arc::clone(&clock), &config);
         let ledger = Ledger::new(
@@ -67,7 +68,7 @@ impl State {
         Self {
             intake: Arc::new(Intake {
                 ledger,
-                gate: Mutex::new(Gate::new(config.limits())),
+                gate: Mutex::new(Gate::new(Arc::clone(&config))),
             }),
             usage: Mutex::new(Usage::of(config.quota)),
             script: Mutex::new(Script::new(
@@ -79,7 +80,7 @@ impl State {
             api_key,
             realm: Mutex::new(realm),
             clock,
-            config: Mutex::new(Arc::new(config.clone())),
+            config: Mutex::new(Arc::clone(&config)),
             initial: config,
             auth_url: OnceLock::new(),
         }
@@ -92,14 +93,16 @@ impl State {
 
     /// Puts settings in force. A limit that changes counts from zero.
     pub(crate) fn set(&self, config: Config) {
-        let old = std::mem::replace(&mut *lock(&self.config), Arc::new(config.clone()));
+        let config = Arc::new(config);
+        let old = std::mem::replace(&mut *lock(&self.config), Arc::clone(&config));
+        let limits = |of: &Config| (of.rule, of.rate, of.per, of.connections, of.counting);
         if config.quota != old.quota {
             *lock(&self.usage) = Usage::of(config.quota);
         }
-        if config.limits() != old.limits() {
-            lock(&self.intake.gate).restart(config.limits(), self.clock.now());
-        }
         lock(&self.realm).expires_in = config.expires_in;
+        if limits(&config) != limits(&old) {
+            lock(&self.intake.gate).restart(config, self.clock.now());
+        }
     }
 
     /// Returns a part to its state at the start.
@@ -111,14 +114,14 @@ impl State {
                 *lock(&self.script) = Script::new(clock, config.faults.clone(), config.seed);
             }
             Part::Settings => {
-                self.set(self.initial.clone());
+                self.set((*self.initial).clone());
                 lock(&self.realm).reset_keys(&self.initial);
             }
-            Part::Tokens => lock(&self.realm).reset_tokens(),
+            Part::Tokens => lock(&self.realm).tokens.reset(),
             Part::Limits => {
                 let config = self.config();
                 *lock(&self.usage) = Usage::of(config.quota);
-                lock(&self.intake.gate).restart(config.limits(), self.clock.now());
+                lock(&self.intake.gate).restart(config, self.clock.now());
             }
             Part::Stubs => *lock(&self.stubs) = Stubs::default(),
         }

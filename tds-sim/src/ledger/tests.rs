@@ -1,9 +1,9 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Request};
 use proptest::prelude::*;
 
-use super::{Arrival, Filter, Ledger, Outcome, Seen};
+use super::{Arrival, Filter, Ledger, Outcome};
 use crate::clock::{Clock, lock};
 
 const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
@@ -30,15 +30,9 @@ fn arrival(at: Duration, target: &str) -> Arrival {
 }
 
 fn arrive(ledger: &Ledger, target: &str, headers: &HeaderMap) -> super::Number {
-    let seen = Seen {
-        peer: PEER,
-        connection: None,
-        method: &Method::GET,
-        target,
-        headers,
-        body_bytes: None,
-    };
-    ledger.arrive(seen).0
+    let mut request = Request::get(target).body(()).unwrap();
+    request.headers_mut().clone_from(headers);
+    ledger.arrive(PEER, None, &request.into_parts().0).0
 }
 
 /// The most arrivals in any `[start, start + 1 s)`; a fullest one starts with an arrival.

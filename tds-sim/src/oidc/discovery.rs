@@ -53,7 +53,7 @@ pub(super) fn configuration(state: &State, head: &Parts) -> Response<Body> {
 
 /// The answer at `certs`: the key of the tokens (RFC 7517).
 pub(super) fn keys(state: &State) -> Result<Response<Body>, Error> {
-    let keys = lock(&state.realm).key_set()?;
+    let keys = lock(&state.realm).tokens.key_set()?;
     Ok(refusal::json(StatusCode::OK, &keys))
 }
 

@@ -70,7 +70,7 @@ impl Tokens {
     }
 
     /// Returns the public key, as the only member of a set of keys.
-    pub(super) fn key_set(&mut self) -> Result<Value, Error> {
+    pub(crate) fn key_set(&mut self) -> Result<Value, Error> {
         let signer = self.signer()?;
         // An uncompressed point: 4, then 32 bytes of each coordinate (RFC 5480, section 2.2).
         let point = signer.public_key().as_ref();
@@ -97,7 +97,7 @@ impl Tokens {
     }
 
     /// Forgets every token and the time of the last revocation.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.issued.clear();
         (self.generation, self.not_before) = (0, 0);
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT, ALLOW, CONTENT_TYPE, LOCATION},
+    header::{ACCEPT, CONTENT_TYPE, LOCATION},
     request::Parts,
 };
 use http_body_util::{BodyExt as _, Limited};
@@ -33,13 +33,8 @@ use crate::{
 
 mod fields;
 
-/// What a path does. Fields that may be repeated end in `...`.
-struct Route {
-    method: Method,
-    path: &'static str,
-    fields: &'static [&'static str],
-    does: &'static str,
-}
+/// Method and path, the fields, of which those that end in `...` may be repeated, and what it does.
+type Route = (Method, &'static str, &'static [&'static str], &'static str);
 
 /// Answers a request to the admin listener.
 pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Response<Body>, Error> {
@@ -48,36 +43,25 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
     let body = body
         .map_err(|error| Error::failed("the body of the request could not be read", error))?
         .to_bytes();
-    let path = match head.uri.path() {
-        path if path.starts_with(STUB) => STUB,
-        path => path,
-    };
-    let routes = || ROUTES.iter().filter(|route| route.path == path);
-    let Some(route) = routes().find(|route| route.method == head.method) else {
-        let allowed: Vec<_> = routes().map(|route| route.method.as_str()).collect();
-        let path = head.uri.path();
-        if allowed.is_empty() {
-            let unknown = format!("unknown path {path}; GET / lists all controls\n");
-            return Ok(Body::page(StatusCode::NOT_FOUND, TEXT, unknown));
-        }
-        let allowed = allowed.join(", ");
-        let wrong = format!("{path} is for {allowed}; GET / lists all controls\n");
-        let mut refusal = Body::page(StatusCode::METHOD_NOT_ALLOWED, TEXT, wrong);
-        let allowed = HeaderValue::from_str(&allowed);
-        refusal
-            .headers_mut()
-            .extend(allowed.map(|allowed| (ALLOW, allowed)));
-        return Ok(refusal);
+    let path = head.uri.path();
+    let is_here = |route: &&Route| route.1 == path || route.1 == STUB && path.starts_with(STUB);
+    let is_asked = |route: &&Route| is_here(route) && route.0 == head.method;
+    let Some((_, _, known, _)) = ROUTES.iter().find(is_asked) else {
+        let status = match ROUTES.iter().any(|route| is_here(&route)) {
+            true => StatusCode::METHOD_NOT_ALLOWED,
+            false => StatusCode::NOT_FOUND,
+        };
+        let unknown = format!("unknown: {} {path}; GET / lists all\n", head.method);
+        return Ok(Body::page(status, TEXT, unknown));
     };
     let query = head.uri.query().unwrap_or_default();
-    let done = match Fields::read(route.fields, query, &head.headers, &body) {
+    let done = match Fields::read(known, query, &head.headers, &body) {
         Ok(fields) if head.method == Method::GET => read(&sim, &head, &fields).await,
         Ok(fields) => control(&sim, &head, &fields).map(|key| done(&head, key)),
         Err(refused) => Err(refused),
     };
-    Ok(done.unwrap_or_else(|refused| {
-        Body::page(StatusCode::BAD_REQUEST, TEXT, format!("{refused}\n"))
-    }))
+    let refuse = |refused| Body::page(StatusCode::BAD_REQUEST, TEXT, format!("{refused}\n"));
+    Ok(done.unwrap_or_else(refuse))
 }
 
 /// Answers a GET.
@@ -102,7 +86,6 @@ async fn ledger(sim: &Sim, fields: &Fields) -> Result<Response<Body>, Refused> {
     };
     let mut filter = Filter {
         path: fields.parsed("path")?,
-        method: fields.parsed("method")?,
         status: Vec::new(),
         from: time("from")?,
         to: time("to")?,
@@ -222,18 +205,12 @@ fn stub(fields: &Fields) -> Result<Stub, Refused> {
         return Err("field `status`: use 200 to 999, because 1xx answers nothing".into());
     }
     let mut headers = HeaderMap::new();
-    let mut add = |name: &str, value: &str| -> Result<(), Refused> {
-        let name: HeaderName = parse("header", name.trim())?;
-        headers.append(name, parse("header", value.trim())?);
-        Ok(())
-    };
-    for header in fields.all("header") {
-        let (name, value) = header.split_once(':').ok_or("use header=NAME: VALUE")?;
-        add(name, value)?;
-    }
     let members = fields.one("headers").unwrap_or("{}");
-    for (name, value) in serde_json::from_str::<BTreeMap<String, String>>(members)? {
-        add(&name, &value)?;
+    for (name, value) in serde_json::from_str::<BTreeMap<String, String>>(members)
+        .map_err(|_| "bad `headers`; use a JSON object of texts")?
+    {
+        let name: HeaderName = parse("headers", &name)?;
+        headers.insert(name, parse("headers", &value)?);
     }
     let body = fields.one("body").unwrap_or_default();
     if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
@@ -282,54 +259,40 @@ fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
 
 /// Lists the routes, each with what it does and its fields.
 fn help() -> String {
-    let line = |route: &Route| {
-        let at = format!("{} {}", route.method, route.path);
-        let indent = format!("\n{:22}", "");
-        let fields = match route.fields {
-            [] => String::new(),
-            fields => format!("{indent}fields: {}", fields.join(" ")),
-        };
-        format!("{at:22}{}{fields}\n", route.does)
+    let line = |(method, path, fields, does): &Route| {
+        let at = format!("{method} {path}");
+        let fields = fields.iter().map(|field| format!(" {field}"));
+        format!(
+            "{at:22}{does}\n{:22}fields:{}\n",
+            "",
+            fields.collect::<String>()
+        )
     };
     ROUTES.iter().map(line).collect::<String>() + NOTE
 }
 
-const fn route(
-    method: Method,
-    path: &'static str,
-    fields: &'static [&'static str],
-    does: &'static str,
-) -> Route {
-    Route {
-        method,
-        path,
-        fields,
-        does,
-    }
-}
-
 #[rustfmt::skip]
 const ROUTES: &[Route] = &[
-    route(Method::GET, "/", &[], "this list; in a browser, a page"),
-    route(Method::GET, "/ready", &[], "200 as soon as all ports are open"),
-    route(Method::GET, "/summary", &[], "the sums of the ledger"),
-    route(Method::GET, "/ledger", &["path", "method", "status...", "from", "to", "wait", "timeout"],
+    (Method::GET, "/", &[], "this list; in a browser, a page"),
+    (Method::GET, "/ready", &[], "200 as soon as all ports are open"),
+    (Method::GET, "/summary", &[], "the sums of the ledger"),
+    (Method::GET, "/ledger", &["path", "status...", "from", "to", "wait", "timeout"],
         "the calls, oldest first; with wait=3, once so many match, or 504 at the timeout"),
-    route(Method::GET, "/events", &[], "the content of the page, as server-sent events"),
-    route(Method::GET, "/page.js", &[], "the script of the page"),
-    route(Method::POST, "/reset", &["part..."],
+    (Method::GET, "/events", &[], "the content of the page, as server-sent events"),
+    (Method::GET, "/page.js", &[], "the script of the page"),
+    (Method::POST, "/reset", &["part..."],
         "everything as at the start, or the parts: ledger faults settings tokens limits stubs"),
-    route(Method::POST, "/faults", &["fault...", "token-fault...", "delay-counting", "delay-head"],
+    (Method::POST, "/faults", &["fault...", "token-fault...", "delay-counting", "delay-head"],
         "replaces all faults; without fields, no faults"),
-    route(Method::POST, "/set", SETTINGS, "changes these settings; quota=none removes the quota"),
-    route(Method::POST, "/revoke-all", &[], "revokes every token"),
-    route(Method::POST, "/roles", &["client_id", "role..."], "sets the roles of a key's next tokens"),
-    route(Method::POST, "/add-key", &["member"], "adds a key to a member (default: demo), prints it"),
-    route(Method::POST, "/rotate-secret", &["client_id"], "gives a key a new secret, prints it"),
-    route(Method::POST, "/disable-key", &["client_id"], "refuses further token requests of a key"),
-    route(Method::PUT, STUB, &["status", "header...", "headers", "body", "delay"],
+    (Method::POST, "/set", SETTINGS, "changes these settings; quota=none removes the quota"),
+    (Method::POST, "/revoke-all", &[], "revokes every token"),
+    (Method::POST, "/roles", &["client_id", "role..."], "sets the roles of a key's next tokens"),
+    (Method::POST, "/add-key", &["member"], "adds a key to a member (default: demo), prints it"),
+    (Method::POST, "/rotate-secret", &["client_id"], "gives a key a new secret, prints it"),
+    (Method::POST, "/disable-key", &["client_id"], "refuses further token requests of a key"),
+    (Method::PUT, STUB, &["status", "headers", "body", "delay"],
         "sets the answer of a path, such as /stub/v1/live/bus or /stub/v1/*"),
-    route(Method::DELETE, STUB, &[], "removes the answer of a path"),
+    (Method::DELETE, STUB, &[], "removes the answer of a path"),
 ];
 
 #[rustfmt::skip]
@@ -340,7 +303,7 @@ const SETTINGS: &[&str] = &[
 
 const NOTE: &str = "
 Fields are a query, a form, or the members of a JSON object; those with ... may be repeated. They are
-named as the switches of the program. In JSON, `headers` of a stub is an object, and `body` anything.
+named as the switches of the program. `headers` of a stub is a JSON object; its `body` may be JSON.
 ";
 
 /// The prefix of the path of a stub.
