@@ -183,13 +183,11 @@ impl Content {
             let coding = HeaderValue::from_static(coding.name());
             head.headers.insert(CONTENT_ENCODING, coding);
         }
-        let length = if faults.fault == Some(DataFault::Endless) {
+        if faults.fault == Some(DataFault::Endless) {
             content.source = Source::lines(u64::MAX);
-            content.coding = None;
-            None
-        } else {
-            content.length()
-        };
+            (content.coding, content.framing) = (None, Framing::Chunked);
+        }
+        let length = content.length();
         if let Some(length) = length {
             head.headers
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));

@@ -61,7 +61,7 @@ pub(crate) struct Cli {
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
 
-    /// Interval after which live resources change, with ETag and Last-Modified
+    /// Interval after which live resources change, with a tag and the time of the change
     #[arg(long, help_heading = ANSWERS, value_name = "INTERVAL", value_parser = interval)]
     live_every: Option<Duration>,
     /// Folder whose files are served under the limits and the check of the token
@@ -151,29 +151,19 @@ impl From<Cli> for Role {
             return Self::Relay(relay.to, network);
         }
         let mut config = Config::default();
-        config.rule = cli.rule;
-        config.rate = cli.rate;
-        config.per = cli.per;
-        config.connections = cli.connections;
+        // A struct of another crate with fields to come cannot be written as one.
+        macro_rules! take { ($($field:ident),*) => { $(config.$field = cli.$field;)* }; }
+        take!(rule, rate, per, connections, quota, retry_after);
+        take!(expires_in, roles, error_body, live_bytes, live_every);
+        take!(files, seed, tls, arrivals_kept);
         config.counting = cli.count_connections;
-        config.quota = cli.quota;
-        config.retry_after = cli.retry_after;
-        config.expires_in = cli.expires_in;
-        config.roles = cli.roles;
-        config.error_body = cli.error_body;
-        config.live_bytes = cli.live_bytes;
-        config.live_every = cli.live_every;
-        config.files = cli.files;
         config.faults.before_counting = cli.delay_counting;
         config.faults.before_head = cli.delay_head;
         config.faults.data = cli.fault;
         config.faults.token = cli.token_fault;
-        config.seed = cli.seed;
-        config.tls = cli.tls;
         config.auth = SocketAddrV4::new(cli.bind, cli.auth_port);
         config.data = SocketAddrV4::new(cli.bind, cli.data_port);
         config.admin = SocketAddrV4::new(cli.bind, cli.admin_port);
-        config.arrivals_kept = cli.arrivals_kept;
         config.record_headers = true;
         Self::Service(Box::new(config))
     }

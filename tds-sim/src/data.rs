@@ -46,7 +46,7 @@ pub(crate) async fn answer<B: http_body::Body>(
 
     let (entry, verdict) = Entry::count(&state.intake, socket, peer, &head);
     let declared = body.size_hint().exact();
-    let received = match state.intake.ledger.has_headers() && !body.is_end_stream() {
+    let received = match state.intake.ledger.has_headers && !body.is_end_stream() {
         true => Some(length(body).await),
         false => {
             // It is not read, and the answer may come before its end.
@@ -58,17 +58,15 @@ pub(crate) async fn answer<B: http_body::Body>(
     pause(strike.before_head).await;
 
     let config = state.config();
-    let format = config.error_body;
+    let refuse = |status, message| refusal(config.error_body, status, message);
     let response = match (verdict, strike.head) {
-        (Verdict::TooManyConnections, _) => refuse(
-            format,
-            StatusCode::RANGE_NOT_SATISFIABLE,
-            "Too many connections",
-        ),
-        (Verdict::TooFast, _) => refuse(format, StatusCode::LOCKED, "Too many requests per second"),
+        (Verdict::TooManyConnections, _) => {
+            refuse(StatusCode::RANGE_NOT_SATISFIABLE, "Too many connections")
+        }
+        (Verdict::TooFast, _) => refuse(StatusCode::LOCKED, "Too many requests per second"),
         (Verdict::Admitted, Some(DataFault::Status { status, .. })) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-            refuse(format, status, "The service is unavailable")
+            refuse(status, "The service is unavailable")
         }
         (Verdict::Admitted, Some(DataFault::ResetHead)) => {
             if let Some(socket) = &entry.socket {
@@ -81,7 +79,7 @@ pub(crate) async fn answer<B: http_body::Body>(
                 return Err(Kind::Garbage.into());
             };
             socket.garble();
-            refuse(format, StatusCode::OK, "garbage")
+            refuse(StatusCode::OK, "garbage")
         }
         (Verdict::Admitted, _) => serve(&state, &config, &entry, &head).await,
     };
@@ -91,22 +89,22 @@ pub(crate) async fn answer<B: http_body::Body>(
 
 /// Returns the response of a service without faults to an admitted call.
 async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> Response<Content> {
-    let format = config.error_body;
+    let refuse = |status, message: &str| refusal(config.error_body, status, message);
     let endpoint = Endpoint::at(&head.uri);
     let token = match token(state, &head.headers) {
         Ok(token) => token,
-        Err(message) => return refuse(format, StatusCode::UNAUTHORIZED, message),
+        Err(message) => return refuse(StatusCode::UNAUTHORIZED, message),
     };
     entry.identify(token.generation);
     if let Some(endpoint) = &endpoint
         && !token.roles.iter().any(|role| role == endpoint.role)
     {
-        return refuse(format, StatusCode::UNAUTHORIZED, MISSING_ROLE);
+        return refuse(StatusCode::UNAUTHORIZED, MISSING_ROLE);
     }
     let counted = lock(&state.usage).call(&token.client, entry.at);
     if let Err(seconds) = counted {
         let status = StatusCode::TOO_MANY_REQUESTS;
-        let mut refusal = refuse(format, status, "API rate limit exceeded");
+        let mut refusal = refuse(status, "API rate limit exceeded");
         if config.retry_after {
             let seconds = HeaderValue::from(seconds);
             refusal.headers_mut().insert(RETRY_AFTER, seconds);
@@ -114,7 +112,11 @@ async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> R
         return refusal;
     }
     let path = head.uri.path();
-    let stub = lock(&state.stubs).at(path);
+    let stub = {
+        let stubs = lock(&state.stubs);
+        let stub = stubs.iter().rev().find(|(at, _)| at.matches(path));
+        stub.map(|(_, stub)| Arc::clone(stub))
+    };
     if let Some(stub) = stub {
         pause(stub.delay).await;
         return stubbed(&stub);
@@ -123,17 +125,17 @@ async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> R
         Some(folder) => file(folder.clone(), path.to_owned()).await,
         None => None,
     };
-    if file.is_none() && endpoint.is_none() {
-        return refuse(format, StatusCode::NOT_FOUND, "Not found");
-    }
-    if head.method != Method::GET {
-        return refuse(format, StatusCode::METHOD_NOT_ALLOWED, "Method not allowed");
-    }
-    let data = || Some(endpoint?.data(config, &state.clock));
-    match file.map(Ok).or_else(data) {
-        Some(Ok(resource)) => resource.answer(&head.headers),
-        Some(Err(wrong)) => refuse(format, StatusCode::BAD_REQUEST, &wrong.to_string()),
-        None => refuse(format, StatusCode::NOT_FOUND, "Not found"),
+    let found = match (file, endpoint) {
+        (Some(file), _) => Ok(file),
+        (None, Some(endpoint)) => endpoint.data(config, &state.clock),
+        (None, None) => return refuse(StatusCode::NOT_FOUND, "Not found"),
+    };
+    match found {
+        _ if head.method != Method::GET => {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
+        }
+        Ok(resource) => resource.answer(&head.headers),
+        Err(wrong) => refuse(StatusCode::BAD_REQUEST, &wrong.to_string()),
     }
 }
 
@@ -151,7 +153,7 @@ fn stubbed(stub: &Stub) -> Response<Content> {
 }
 
 /// Returns an error with a body in this format.
-fn refuse(format: ErrorBody, status: StatusCode, message: &str) -> Response<Content> {
+fn refusal(format: ErrorBody, status: StatusCode, message: &str) -> Response<Content> {
     let (kind, text) = format.render(message);
     let mut response = Response::new(Content::bytes(text));
     *response.status_mut() = status;

@@ -40,20 +40,8 @@ impl ErrorBody {
         let (kind, text) = match self {
             Self::Json => ("application/json; charset=utf-8", json(message)),
             Self::Text => ("text/plain; charset=utf-8", format!("{message}\n")),
-            Self::Html => (
-                "text/html; charset=utf-8",
-                format!(
-                    "<!doctype html>\n<html>\n  <head><title>Error</title></head>\n  <body>\n    \
-                     <h1>Error</h1>\n    <p>{message}.</p>\n  </body>\n</html>\n"
-                ),
-            ),
-            Self::Xml => (
-                "application/xml; charset=utf-8",
-                format!(
-                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  \
-                     <message>{message}</message>\n</error>\n"
-                ),
-            ),
+            Self::Html => ("text/html; charset=utf-8", HTML.replace("{}", message)),
+            Self::Xml => ("application/xml; charset=utf-8", XML.replace("{}", message)),
             Self::Empty => ("", String::new()),
         };
         (Some(kind).filter(|kind| !kind.is_empty()), text)
@@ -82,3 +70,9 @@ fn json(message: &str) -> String {
         .replace('/', "\\/");
     format!("{{\"message\":\"{message}\"}}")
 }
+
+const HTML: &str = "<!doctype html>\n<html>\n  <head><title>Error</title></head>\n  <body>\n    \
+     <h1>Error</h1>\n    <p>{}.</p>\n  </body>\n</html>\n";
+
+const XML: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  \
+     <message>{}</message>\n</error>\n";

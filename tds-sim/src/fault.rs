@@ -40,9 +40,11 @@ pub struct Faults {
     pub token: Vec<Scripted<TokenFault>>,
 }
 
-/// A fault, and when and where it strikes. Written as text: `FAULT`, `FAULT@every:N` or
-/// `FAULT@CHANCE`, each alone or with `@PATH`, such as `503@every:2@/v1/live/*`. Then only calls of
-/// that path are struck and counted; `*` stands for any characters.
+/// A fault, and when and where it strikes.
+///
+/// Written as text it is `FAULT`, `FAULT@every:N` or `FAULT@CHANCE`, each alone or with `@PATH`, such
+/// as `503@every:2@/v1/live/*`. With a path, only its calls are struck and counted; `*` stands for
+/// any characters.
 ///
 /// # Examples
 /// ```

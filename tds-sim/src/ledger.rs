@@ -9,7 +9,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, request::Parts};
 use serde::{Serialize, Serializer};
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::Notify;
 
 use crate::{
     clock::{Clock, lock},
@@ -47,8 +47,10 @@ use crate::{
 pub struct Ledger {
     clock: Arc<Clock>,
     book: Arc<Mutex<Book>>,
-    changed: Arc<Notify>,
-    has_headers: bool,
+    /// Notified of each change.
+    pub(crate) changed: Arc<Notify>,
+    /// Whether headers are recorded.
+    pub(crate) has_headers: bool,
 }
 
 /// One data call: its request, peer, token, times and outcome.
@@ -211,7 +213,7 @@ impl Ledger {
     /// Waits until so many arrivals match.
     pub(crate) async fn wait(&self, filter: &Filter, calls: usize) {
         loop {
-            let changed = self.changed();
+            let changed = self.changed.notified();
             if self.has(filter, calls) {
                 return;
             }
@@ -225,16 +227,6 @@ impl Ledger {
         let book = lock(&self.book);
         let found = book.arrivals.iter().filter(|call| filter.matches(call));
         found.take(calls).count() == calls
-    }
-
-    /// Waits for the next change after this call.
-    pub(crate) fn changed(&self) -> Notified<'_> {
-        self.changed.notified()
-    }
-
-    /// Whether headers are recorded.
-    pub(crate) fn has_headers(&self) -> bool {
-        self.has_headers
     }
 
     /// Forgets all calls and sums. Calls in progress are not counted any more, open sockets are.
@@ -367,11 +359,8 @@ impl Book {
 
         // The half-open second that ends with this arrival: (at - 1 s, at]. Every half-open second
         // holds no more than the one that ends with its last arrival, so the maximum is exact.
-        while self
-            .recent
-            .front()
-            .is_some_and(|first| *first + SECOND <= at)
-        {
+        let is_old = |first: &Duration| *first + SECOND <= at;
+        while self.recent.front().is_some_and(is_old) {
             self.recent.pop_front();
         }
         self.recent.push_back(at);

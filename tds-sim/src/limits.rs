@@ -21,7 +21,7 @@ pub(crate) struct Usage {
 #[derive(Debug)]
 pub(crate) struct Gate {
     config: Arc<Config>,
-    peers: HashMap<IpAddr, Peer>,
+    pub(crate) peers: HashMap<IpAddr, Peer>,
     /// When the counts of requests were last set to zero. A call that arrived before ends uncounted.
     since: Duration,
 }
@@ -35,9 +35,9 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Debug)]
-struct Peer {
-    sockets: u32,
-    busy: u32,
+pub(crate) struct Peer {
+    pub(crate) sockets: u32,
+    pub(crate) busy: u32,
     meter: Meter,
 }
 
@@ -52,15 +52,10 @@ impl Usage {
         }
     }
 
-    /// Returns the keys with their calls in the current window, and how many they may be.
-    pub(crate) fn used_at(&self, now: Duration) -> Vec<(Arc<str>, u32, u32)> {
-        let keys = self.quota.iter().flat_map(|quota| {
-            let used = |(client, meter): (&Arc<str>, &Meter)| {
-                (Arc::clone(client), meter.accepted_at(now), quota.calls)
-            };
-            self.keys.iter().map(used)
-        });
-        keys.collect()
+    /// Returns the keys with their calls in the current window.
+    pub(crate) fn used_at(&self, now: Duration) -> impl Iterator<Item = (&str, u32)> {
+        let keys = self.keys.iter();
+        keys.map(move |(client, meter)| (&**client, meter.accepted_at(now)))
     }
 
     /// Counts a call of `client`.
@@ -103,14 +98,6 @@ impl Gate {
         for peer in self.peers.values_mut() {
             peer.meter = meter(&self.config);
         }
-    }
-
-    /// Returns the addresses with their sockets and calls in progress.
-    pub(crate) fn peers(&self) -> Vec<(IpAddr, u32, u32)> {
-        let peers = self.peers.iter();
-        peers
-            .map(|(ip, peer)| (*ip, peer.sockets, peer.busy))
-            .collect()
     }
 
     /// Counts an accepted socket.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
-use serde_json::json;
+use serde_json::Value;
 
 use crate::{
     body::Body,
@@ -16,7 +16,6 @@ use crate::{
     error::{Error, Kind},
     fault::TokenFault,
     oidc::{client::Form, refusal::Refusal},
-    realm::Grant,
     socket::Socket,
     state::State,
 };
@@ -45,17 +44,19 @@ where
     };
     let (realm, endpoint) = path.split_once('/').unwrap_or((path, ""));
     if realm != REALM {
-        return Ok(refusal::not_found("Realm does not exist"));
+        return Ok(refusal::bare(StatusCode::NOT_FOUND, "Realm does not exist"));
     }
     match (endpoint, &head.method) {
         (TOKEN, &Method::OPTIONS) => return Ok(Response::new(Body::whole(Bytes::new()))),
         (TOKEN | INTROSPECTION, &Method::POST) => {}
         (CONFIGURATION, &Method::GET) => return Ok(discovery::configuration(&state, &head)),
         (KEYS, &Method::GET) => return discovery::keys(&state),
+        // It has no `Allow`, though RFC 9110, section 15.5.6, requires one.
         (TOKEN | INTROSPECTION | CONFIGURATION | KEYS, _) => {
-            return Ok(refusal::method_not_allowed());
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            return Ok(refusal::bare(status, "HTTP 405 Method Not Allowed"));
         }
-        _ => return Ok(refusal::not_found("HTTP 404 Not Found")),
+        _ => return Ok(refusal::bare(StatusCode::NOT_FOUND, "HTTP 404 Not Found")),
     }
     let body = Limited::new(body, FORM_MOST)
         .collect()
@@ -90,24 +91,25 @@ async fn token(
             return Ok(Body::page(status, "text/plain", text));
         }
         Some(TokenFault::Html) => {
-            return Ok(Body::page(
-                StatusCode::OK,
-                "text/html; charset=utf-8",
-                MAINTENANCE,
-            ));
+            let kind = "text/html; charset=utf-8";
+            return Ok(Body::page(StatusCode::OK, kind, MAINTENANCE));
         }
         Some(TokenFault::Slow(pause)) => tokio::time::sleep(pause).await,
         None => {}
     }
     match decide(state, head, form) {
-        Ok(granted) => Ok(reply(&granted?)),
+        Ok(reply) => {
+            let mut response = refusal::json(StatusCode::OK, &reply?);
+            refusal::do_not_store(&mut response);
+            Ok(response)
+        }
         Err(refusal) => Ok(Refusal::into_response(refusal)),
     }
 }
 
 /// Grants a token, or refuses it by the first check that fails.
-fn decide(state: &State, head: &Parts, form: &Form) -> Result<Result<Grant, Error>, Refusal> {
-    if form.is_multipart() {
+fn decide(state: &State, head: &Parts, form: &Form) -> Result<Result<Value, Error>, Refusal> {
+    if form.is_multipart {
         return Err(refusal::UNKNOWN_CLIENT);
     }
     let grant_type = form.field("grant_type").ok_or(refusal::NO_GRANT_TYPE)?;
@@ -133,24 +135,6 @@ fn decide(state: &State, head: &Parts, form: &Form) -> Result<Result<Grant, Erro
         state.intake.ledger.token_issued();
     }
     Ok(granted)
-}
-
-/// The reply with a token.
-fn reply(granted: &Grant) -> Response<Body> {
-    let mut fields = json!({
-        "access_token": &*granted.token,
-        "expires_in": granted.expires_in,
-        "refresh_expires_in": 0,
-        "token_type": "Bearer",
-        "not-before-policy": granted.not_before,
-        "scope": granted.scope,
-    });
-    if let Some(id_token) = &granted.id_token {
-        fields["id_token"] = json!(id_token);
-    }
-    let mut response = refusal::json(StatusCode::OK, &fields);
-    refusal::do_not_store(&mut response);
-    response
 }
 
 const TOKEN: &str = "protocol/openid-connect/token";

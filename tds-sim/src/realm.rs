@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     clock::Clock,
@@ -32,17 +32,6 @@ pub(crate) struct Realm {
     keys: HashMap<Arc<str>, Key>,
     roles: Vec<String>,
     rng: fastrand::Rng,
-}
-
-/// An issued token, with the fields of its reply.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) token: Arc<str>,
-    /// The identity token of the scope `openid`.
-    pub(crate) id_token: Option<String>,
-    pub(crate) expires_in: u64,
-    pub(crate) not_before: i64,
-    pub(crate) scope: String,
 }
 
 // === impl Realm ===
@@ -101,32 +90,32 @@ impl Realm {
         Ok(self.keys.get_mut(client).ok_or(Kind::UnknownClient)?)
     }
 
-    /// Issues a token to an authenticated key.
+    /// Issues a token to an authenticated key, and returns the reply with it.
     pub(crate) fn grant(
         &mut self,
         client: &str,
         scope: &str,
         issuer: &str,
-    ) -> Result<Grant, Error> {
+    ) -> Result<Value, Error> {
         let key = self.keys.get(client).ok_or(Kind::UnknownClient)?;
         let now = self.clock.now();
         let wall = self.clock.wall_at(now);
         let mut claims = key.claims(wall, self.expires_in, scope, issuer, &mut self.rng);
         let token = self.tokens.issue(key, &claims, now, self.expires_in)?;
-        let id_token = if scope.split(' ').any(|name| name == "openid") {
+        let mut reply = json!({
+            "access_token": &*token,
+            "expires_in": self.expires_in,
+            "refresh_expires_in": 0,
+            "token_type": "Bearer",
+            "not-before-policy": self.tokens.not_before(),
+            "scope": scope,
+        });
+        if scope.split(' ').any(|name| name == "openid") {
             claims["typ"] = json!("ID");
             claims["aud"] = json!(client);
-            Some(self.tokens.sign(&claims)?)
-        } else {
-            None
-        };
-        Ok(Grant {
-            token,
-            id_token,
-            expires_in: self.expires_in,
-            not_before: self.tokens.not_before(),
-            scope: scope.to_owned(),
-        })
+            reply["id_token"] = json!(self.tokens.sign(&claims)?);
+        }
+        Ok(reply)
     }
 
     /// Revokes every token. Later replies have the time in `not-before-policy`.

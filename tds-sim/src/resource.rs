@@ -8,13 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri,
-    header::{
-        ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-        IF_RANGE, LAST_MODIFIED, RANGE, VARY,
-    },
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header};
 use ring::digest::{SHA256, digest};
 
 use crate::{
@@ -50,9 +44,7 @@ impl<'a> Endpoint<'a> {
     /// Returns the endpoint at `uri`, if there is one.
     pub(crate) fn at(uri: &'a Uri) -> Option<Self> {
         let (group, name) = uri.path().strip_prefix("/v1/")?.split_once('/')?;
-        let role = ["live", "history"]
-            .into_iter()
-            .find(|role| *role == group)?;
+        let role = *["live", "history"].iter().find(|role| **role == group)?;
         let known = !name.is_empty() && !name.contains('/');
         known.then(|| Self {
             role,
@@ -75,11 +67,8 @@ impl<'a> Endpoint<'a> {
             let nanos = every.as_nanos().max(1);
             (clock.now().as_nanos() / nanos, nanos)
         });
-        let text = live(
-            self.name,
-            config.live_bytes,
-            version.map(|(version, _)| version),
-        );
+        let number = version.map(|(number, _)| number);
+        let text = live(self.name, config.live_bytes, number);
         let tag = match version {
             Some((version, _)) => format!("{}-{version}", text.len()),
             None => text.len().to_string(),
@@ -167,9 +156,13 @@ impl Resource {
         let tag = self.tag();
         let mut response = Response::new(self.content);
         let head = response.headers_mut();
-        insert(head, ETAG, &tag);
+        insert(head, header::ETAG, &tag);
         if let Some(modified) = self.modified {
-            insert(head, LAST_MODIFIED, &httpdate::fmt_http_date(modified));
+            insert(
+                head,
+                header::LAST_MODIFIED,
+                &httpdate::fmt_http_date(modified),
+            );
         }
         if is_current(headers, &tag, self.modified) {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -180,10 +173,10 @@ impl Resource {
             };
             return response;
         }
-        insert(head, CONTENT_TYPE, self.kind);
-        insert(head, VARY, "accept-encoding, content-encoding");
+        insert(head, header::CONTENT_TYPE, self.kind);
+        insert(head, header::VARY, "accept-encoding, content-encoding");
         if self.is_strong {
-            insert(head, ACCEPT_RANGES, "bytes");
+            insert(head, header::ACCEPT_RANGES, "bytes");
         }
         let (status, range, source) = match range {
             None => return response,
@@ -197,7 +190,7 @@ impl Resource {
                 (StatusCode::RANGE_NOT_SATISFIABLE, range, Source::bytes(""))
             }
         };
-        insert(response.headers_mut(), CONTENT_RANGE, &range);
+        insert(response.headers_mut(), header::CONTENT_RANGE, &range);
         *response.status_mut() = status;
         response.body_mut().source = source;
         response
@@ -216,11 +209,11 @@ impl Resource {
     /// Returns the one range of a request, empty if there are no such bytes. Several ranges, other
     /// units, and an `If-Range` other than this tag select the whole, as RFC 9110 allows.
     fn range(&self, headers: &HeaderMap, length: u64) -> Option<Range<u64>> {
-        let known = headers.get(IF_RANGE);
+        let known = headers.get(header::IF_RANGE);
         if !self.is_strong || known.is_some_and(|known| *known != self.tag()) {
             return None;
         }
-        let range = headers.get(RANGE)?.to_str().ok()?;
+        let range = headers.get(header::RANGE)?.to_str().ok()?;
         let (first, last) = range.strip_prefix("bytes=")?.trim().split_once('-')?;
         if first.is_empty() {
             let from_end: u64 = last.parse().ok()?;
@@ -242,13 +235,13 @@ impl Resource {
 /// Whether the request has this tag, compared weakly, or if it names none, data of this time.
 fn is_current(headers: &HeaderMap, tag: &str, modified: Option<SystemTime>) -> bool {
     let bare = |tag: &str| tag.trim_start_matches("W/").to_owned();
-    if headers.contains_key(IF_NONE_MATCH) {
-        let lists = headers.get_all(IF_NONE_MATCH).iter();
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        let lists = headers.get_all(header::IF_NONE_MATCH).iter();
         let lists = lists.filter_map(|list| list.to_str().ok());
         let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);
         return tags.any(|known| known == "*" || bare(known) == bare(tag));
     }
-    let since = headers.get(IF_MODIFIED_SINCE);
+    let since = headers.get(header::IF_MODIFIED_SINCE);
     let since = since.and_then(|since| httpdate::parse_http_date(since.to_str().ok()?).ok());
     // The header has whole seconds.
     let next = since.map(|since| since + Duration::from_secs(1));

@@ -32,7 +32,7 @@ use crate::{
 /// A request whose path begins with `/auth/` or `/realms/` goes to the identity provider, any other
 /// one to the data endpoints. The peer's address is the [`SocketAddr`] in the request's extensions,
 /// or else `127.0.0.1:0`. It runs under tokio's clock, paused or not; use
-/// [`Server`](crate::Server) for a socket.
+/// [`Server`](crate::Server) for a socket, which also has three tests to copy.
 ///
 /// # Backpressure
 /// Always ready, because the real service refuses requests and does not queue them.
@@ -157,13 +157,13 @@ impl Sim {
     /// # Errors
     /// If no key has this client id: add one first.
     pub fn token(&self, client_id: &str) -> Result<String, Error> {
-        let granted = lock(&self.state.realm).grant(
-            client_id,
-            "profile email",
-            &oidc::issuer(&self.state, None),
-        )?;
+        let issuer = oidc::issuer(&self.state, None);
+        let reply = lock(&self.state.realm).grant(client_id, "profile email", &issuer)?;
         self.state.intake.ledger.token_issued();
-        Ok((*granted.token).to_owned())
+        Ok(reply["access_token"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Changes the lifetime of the tokens issued from now on.

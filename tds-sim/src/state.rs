@@ -60,22 +60,14 @@ impl State {
         let config = Arc::new(initial);
         let clock = Arc::new(Clock::start());
         let (realm, api_key) = Realm::new(Arc::clone(&clock), &config);
-        let ledger = Ledger::new(
-            Arc::clone(&clock),
-            config.arrivals_kept,
-            config.record_headers,
-        );
+        let (kept, headers) = (config.arrivals_kept, config.record_headers);
+        let ledger = Ledger::new(Arc::clone(&clock), kept, headers);
+        let gate = Mutex::new(Gate::new(Arc::clone(&config)));
+        let script = Script::new(Arc::clone(&clock), config.faults.clone(), config.seed);
         Self {
-            intake: Arc::new(Intake {
-                ledger,
-                gate: Mutex::new(Gate::new(Arc::clone(&config))),
-            }),
+            intake: Arc::new(Intake { ledger, gate }),
             usage: Mutex::new(Usage::of(config.quota)),
-            script: Mutex::new(Script::new(
-                Arc::clone(&clock),
-                config.faults.clone(),
-                config.seed,
-            )),
+            script: Mutex::new(script),
             stubs: Mutex::default(),
             api_key,
             realm: Mutex::new(realm),

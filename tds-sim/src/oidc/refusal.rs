@@ -59,22 +59,9 @@ pub(super) fn outside() -> Response<Body> {
     Body::page(StatusCode::NOT_FOUND, "text/html; charset=utf-8", text)
 }
 
-/// Returns a 404 with `error`.
-pub(super) fn not_found(error: &str) -> Response<Body> {
-    bare(StatusCode::NOT_FOUND, error)
-}
-
-fn bare(status: StatusCode, error: &str) -> Response<Body> {
+/// Returns a refusal with an error code alone.
+pub(super) fn bare(status: StatusCode, error: &str) -> Response<Body> {
     json(status, &json!({ "error": error }))
-}
-
-/// Returns the response to any method but POST and OPTIONS. It has no `Allow`, though RFC 9110,
-/// section 15.5.6, requires one.
-pub(super) fn method_not_allowed() -> Response<Body> {
-    bare(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "HTTP 405 Method Not Allowed",
-    )
 }
 
 /// Forbids caches to store a response.

@@ -1,6 +1,6 @@
 //! The admin listener: the ledger to read, and the controls to change what happens next.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -33,9 +33,6 @@ use crate::{
 
 mod fields;
 
-/// Method and path, the fields, of which those that end in `...` may be repeated, and what it does.
-type Route = (Method, &'static str, &'static [&'static str], &'static str);
-
 /// Answers a request to the admin listener.
 pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Response<Body>, Error> {
     let (head, body) = request.into_parts();
@@ -44,18 +41,25 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
         .map_err(|error| Error::failed("the body of the request could not be read", error))?
         .to_bytes();
     let path = head.uri.path();
-    let is_here = |route: &&Route| route.1 == path || route.1 == STUB && path.starts_with(STUB);
-    let is_asked = |route: &&Route| is_here(route) && route.0 == head.method;
-    let Some((_, _, known, _)) = ROUTES.iter().find(is_asked) else {
-        let status = match ROUTES.iter().any(|route| is_here(&route)) {
+    // The list that a person reads is also what requests are checked by.
+    let words = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
+    let routes = || ROUTES.lines().map(words);
+    let is_here = |at: &str| at == path || at == STUB && path.starts_with(STUB);
+    let method = head.method.as_str();
+    let Some(known) = routes().find_map(|line| match &*line {
+        [of, at, "(", known @ .., ")"] if *of == method && is_here(at) => Some(known.to_vec()),
+        _ => None,
+    }) else {
+        let is_known = routes().any(|line| line.get(1).is_some_and(|at| is_here(at)));
+        let status = match is_known {
             true => StatusCode::METHOD_NOT_ALLOWED,
             false => StatusCode::NOT_FOUND,
         };
-        let unknown = format!("unknown: {} {path}; GET / lists all\n", head.method);
+        let unknown = format!("unknown: {method} {path}; GET / lists all\n");
         return Ok(Body::page(status, TEXT, unknown));
     };
     let query = head.uri.query().unwrap_or_default();
-    let done = match Fields::read(known, query, &head.headers, &body) {
+    let done = match Fields::read(&known, query, &head.headers, &body) {
         Ok(fields) if head.method == Method::GET => read(&sim, &head, &fields).await,
         Ok(fields) => control(&sim, &head, &fields).map(|key| done(&head, key)),
         Err(refused) => Err(refused),
@@ -73,7 +77,7 @@ async fn read(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Response<Body>
         "/events" => page::events(sim.clone()),
         "/page.js" => Body::page(StatusCode::OK, "text/javascript", page::SCRIPT),
         _ if is_browser(head) => page::whole(sim),
-        _ => Body::page(StatusCode::OK, TEXT, help()),
+        _ => Body::page(StatusCode::OK, TEXT, ROUTES),
     })
 }
 
@@ -91,9 +95,8 @@ async fn ledger(sim: &Sim, fields: &Fields) -> Result<Response<Body>, Refused> {
         to: time("to")?,
     };
     for status in fields.all("status") {
-        filter
-            .status
-            .push(parse::<StatusCode>("status", status)?.as_u16());
+        let status: StatusCode = parse("status", status)?;
+        filter.status.push(status.as_u16());
     }
     let timeout = fields.one("timeout").map(parse_duration).transpose()?;
     let wanted = fields.parsed("wait")?;
@@ -142,11 +145,18 @@ fn control(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Option<ApiKey>, R
         path => {
             // Of the prefix, the last slash is of the path.
             let path: Pattern = path.strip_prefix("/stub").unwrap_or(path).parse()?;
-            if head.method == Method::PUT {
-                let stub = stub(fields)?;
-                lock(&sim.state.stubs).put(path, stub);
-            } else if !lock(&sim.state.stubs).remove(&path) {
-                return Err(format!("there is no stub for {path}").into());
+            let put = (head.method == Method::PUT)
+                .then(|| stub(fields))
+                .transpose()?;
+            let stubs = &mut *lock(&sim.state.stubs);
+            let before = stubs.len();
+            stubs.retain(|(known, _)| *known != path);
+            match put {
+                Some(stub) => stubs.push((path, Arc::new(stub))),
+                None if stubs.len() == before => {
+                    return Err(format!("there is no stub for {path}").into());
+                }
+                None => {}
             }
         }
     }
@@ -169,9 +179,7 @@ fn faults(fields: &Fields) -> Result<Faults, Refused> {
 /// Changes settings, all or none. The fields are the switches of the program.
 fn set(sim: &Sim, fields: &Fields) -> Result<(), Refused> {
     let mut config = (*sim.state.config()).clone();
-    let mut given = false;
     for (name, value) in fields.each() {
-        given = true;
         let length = || match parse_duration(value) {
             Ok(Duration::ZERO) => Err(format!("field `{name}`: use a length above zero").into()),
             length => length.map_err(Refused::from),
@@ -191,8 +199,8 @@ fn set(sim: &Sim, fields: &Fields) -> Result<(), Refused> {
             _ => config.live_every = unless_none.then(length).transpose()?,
         }
     }
-    if !given {
-        return Err(format!("nothing to set; use {}", SETTINGS.join(", ")).into());
+    if fields.each().next().is_none() {
+        return Err("nothing to set; GET / lists the settings".into());
     }
     sim.state.set(config);
     Ok(())
@@ -257,54 +265,8 @@ fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     Body::page(status, "application/json", text)
 }
 
-/// Lists the routes, each with what it does and its fields.
-fn help() -> String {
-    let line = |(method, path, fields, does): &Route| {
-        let at = format!("{method} {path}");
-        let fields = fields.iter().map(|field| format!(" {field}"));
-        format!(
-            "{at:22}{does}\n{:22}fields:{}\n",
-            "",
-            fields.collect::<String>()
-        )
-    };
-    ROUTES.iter().map(line).collect::<String>() + NOTE
-}
-
-#[rustfmt::skip]
-const ROUTES: &[Route] = &[
-    (Method::GET, "/", &[], "this list; in a browser, a page"),
-    (Method::GET, "/ready", &[], "200 as soon as all ports are open"),
-    (Method::GET, "/summary", &[], "the sums of the ledger"),
-    (Method::GET, "/ledger", &["path", "status...", "from", "to", "wait", "timeout"],
-        "the calls, oldest first; with wait=3, once so many match, or 504 at the timeout"),
-    (Method::GET, "/events", &[], "the content of the page, as server-sent events"),
-    (Method::GET, "/page.js", &[], "the script of the page"),
-    (Method::POST, "/reset", &["part..."],
-        "everything as at the start, or the parts: ledger faults settings tokens limits stubs"),
-    (Method::POST, "/faults", &["fault...", "token-fault...", "delay-counting", "delay-head"],
-        "replaces all faults; without fields, no faults"),
-    (Method::POST, "/set", SETTINGS, "changes these settings; quota=none removes the quota"),
-    (Method::POST, "/revoke-all", &[], "revokes every token"),
-    (Method::POST, "/roles", &["client_id", "role..."], "sets the roles of a key's next tokens"),
-    (Method::POST, "/add-key", &["member"], "adds a key to a member (default: demo), prints it"),
-    (Method::POST, "/rotate-secret", &["client_id"], "gives a key a new secret, prints it"),
-    (Method::POST, "/disable-key", &["client_id"], "refuses further token requests of a key"),
-    (Method::PUT, STUB, &["status", "headers", "body", "delay"],
-        "sets the answer of a path, such as /stub/v1/live/bus or /stub/v1/*"),
-    (Method::DELETE, STUB, &[], "removes the answer of a path"),
-];
-
-#[rustfmt::skip]
-const SETTINGS: &[&str] = &[
-    "expires-in", "quota", "retry-after", "rule", "rate", "per", "connections", "count-connections",
-    "error-body", "live-bytes", "live-every",
-];
-
-const NOTE: &str = "
-Fields are a query, a form, or the members of a JSON object; those with ... may be repeated. They are
-named as the switches of the program. `headers` of a stub is a JSON object; its `body` may be JSON.
-";
+/// Each control, with its fields in brackets and, on the next line, what it does.
+const ROUTES: &str = include_str!("controls.txt");
 
 /// The prefix of the path of a stub.
 const STUB: &str = "/stub/";

@@ -32,7 +32,7 @@ pub(super) fn events(sim: Sim) -> Response<Body> {
     tokio::spawn(async move {
         let ledger = sim.ledger();
         loop {
-            let changed = ledger.changed();
+            let changed = ledger.changed.notified();
             let event = format!("data: {}\n\n", content(&sim));
             if send.send(event.into()).await.is_err() {
                 return;
@@ -79,17 +79,17 @@ fn limits(sim: &Sim, html: &mut String) {
             "<li><meter min=0 max={max} high={high} value={used}></meter> {used} of {of} {what}</li>"
         );
     };
-    let peers = lock(&state.intake.gate).peers();
-    for (address, sockets, busy) in peers {
-        let calls = lately.iter().filter(|call| ip(call.peer) == address);
+    for (address, peer) in &lock(&state.intake.gate).peers {
+        let calls = lately.iter().filter(|call| ip(call.peer) == *address);
         let calls = u32::try_from(calls.count()).unwrap_or(u32::MAX);
         let what = format!("requests of {address} in the last {:?}", config.per);
         meter(&what, calls, config.rate);
-        let what = format!("connections of {address}, {busy} in use");
-        meter(&what, sockets, config.connections);
+        let what = format!("connections of {address}, {} in use", peer.busy);
+        meter(&what, peer.sockets, config.connections);
     }
-    for (client, calls, most) in lock(&state.usage).used_at(now) {
-        meter(&format!("calls of {}", escaped(&client)), calls, most);
+    let most = config.quota.map_or(0, |quota| quota.calls);
+    for (client, calls) in lock(&state.usage).used_at(now) {
+        meter(&format!("calls of {}", escaped(client)), calls, most);
     }
 }
 
