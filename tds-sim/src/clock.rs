@@ -1,4 +1,4 @@
-//! What every part reads: the clocks, and the data behind a lock.
+//! The clocks, and how data behind a lock is read.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

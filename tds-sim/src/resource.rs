@@ -1,4 +1,4 @@
-//! What the data endpoints serve: generated live and history data, and files. A request may have
+//! Resources of the data endpoints: generated live and history data, and files. A request may have
 //! conditions and a range.
 
 use std::{
@@ -28,7 +28,7 @@ pub(crate) struct Endpoint<'a> {
     query: &'a str,
 }
 
-/// What is at a path, before the conditions and the range of a request.
+/// A resource, before the conditions and the range of a request.
 pub(crate) struct Resource {
     kind: &'static str,
     content: Content,

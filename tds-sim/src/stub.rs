@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::text::Pattern;
 
-/// All stubs. Of those for a path, the last one answers.
+/// All stubs. The last one that matches a path answers.
 pub(crate) type Stubs = Vec<(Pattern, Arc<Stub>)>;
 
 /// The answer of a stubbed path.

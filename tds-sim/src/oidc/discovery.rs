@@ -1,4 +1,4 @@
-//! What a client finds out about the realm: its endpoints, its keys, and whether a token is active.
+//! Discovery of the realm: its endpoints, its keys, and whether a token is active.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{Response, StatusCode, header::HOST, request::Parts, uri::Authority};
@@ -80,5 +80,5 @@ fn claims(token: &str) -> Option<Value> {
 
 const REALM: &str = "/auth/realms/ServiceConnect";
 
-/// What is served without a socket. It has no port, as if the default one were used.
+/// Stands for the URL of a simulator without a socket. It has no port, as if that were the default.
 const NO_PORT: &str = "http://127.0.0.1";

@@ -123,7 +123,7 @@ impl Tokens {
     }
 }
 
-/// Names a key, so that a client that knows the key of an earlier process asks for the new one.
+/// Names a key. Each process has another, so clients with the key of an earlier one fetch it anew.
 fn key_id(signer: &EcdsaKeyPair) -> String {
     let point = signer.public_key().as_ref();
     BASE64_URL_SAFE_NO_PAD.encode(point.get(1..10).unwrap_or_default())

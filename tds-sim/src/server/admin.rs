@@ -274,7 +274,7 @@ const STUB: &str = "/stub/";
 /// The longest body that is read.
 const BODY_MOST: usize = 16 * 1024 * 1024;
 
-/// How long a request waits for calls if it does not say.
+/// The timeout of a wait that has none.
 const WAIT: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";

@@ -125,7 +125,7 @@ const PAGE: &str = include_str!("page.html");
 const TABLE: &str = "</ul><h2>Calls</h2><table><thead><tr><th>At<th>Method<th>Target<th>Status<th>Outcome\
      <th>Took<th>From<th>Connection<th>Token</thead><tbody>";
 
-/// What the page shows can come from a client, so only its own script runs.
+/// Parts of the page come from clients, so only its own script runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
      connect-src 'self'; form-action 'self'; frame-ancestors 'none'";
 

@@ -387,7 +387,7 @@ async fn a_stub_sets_status_headers_body_and_delay_of_a_path() {
         200
     );
     assert_eq!(get("/v1/own/table").await.status, 200);
-    // What is not stubbed is as before, and a stub is behind the limits and the token.
+    // Other paths are as before, and a stub is behind the limits and the token check.
     assert_eq!(get("/v1/live/tram").await.status, 200);
     assert_eq!(status(&server, "/v1/own/table", "wrong").await, 401);
     assert_eq!(post(&server, "/set", "rate=0").await, 200);

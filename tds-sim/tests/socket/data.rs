@@ -262,7 +262,7 @@ async fn files_are_served_at_their_paths_under_the_limits_and_the_token_check() 
     ] {
         assert_eq!(bench.get(path, &[]).await.status, 404, "{path}");
     }
-    // What is no file is as before.
+    // Paths without a file are as before.
     assert_eq!(bench.get("/v1/live/bus", &[]).await.body.len(), 128);
     let url = format!("{}/live/bus", bench.server.base_url());
     assert_eq!(Client::new().get(&url, &[]).await.unwrap().status, 401);

@@ -1,4 +1,4 @@
-//! What a client of another language asks the realm before its first token.
+//! Discovery, keys and introspection, which libraries of other languages use.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};

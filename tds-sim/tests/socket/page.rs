@@ -111,7 +111,7 @@ async fn events_follow_each_call() {
     server.shutdown().await;
 }
 
-/// Listens in front of `to`, and keeps what clients say.
+/// Listens in front of `to`, and records all requests.
 async fn overheard(to: String) -> (String, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
