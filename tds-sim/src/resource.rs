@@ -145,7 +145,6 @@ impl Resource {
     }
 
     /// Returns a 200 or a 206, or a 304 if the request has the data (RFC 9110, sections 13 and 14).
-    /// A range after the end of the data is a 416 with `Content-Range`.
     pub(crate) fn answer(mut self, headers: &HeaderMap) -> Response<Content> {
         let length = self.content.source.length();
         let range = self.range(headers, length);
@@ -178,21 +177,13 @@ impl Resource {
         if self.is_strong {
             insert(head, header::ACCEPT_RANGES, "bytes");
         }
-        let (status, range, source) = match range {
-            None => return response,
-            Some(Range { start, end }) if start < end => {
-                let range = format!("bytes {start}-{}/{length}", end - 1);
-                let source = response.body().source.slice(start, end - start);
-                (StatusCode::PARTIAL_CONTENT, range, source)
-            }
-            Some(_) => {
-                let range = format!("bytes */{length}");
-                (StatusCode::RANGE_NOT_SATISFIABLE, range, Source::bytes(""))
-            }
-        };
-        insert(response.headers_mut(), header::CONTENT_RANGE, &range);
-        *response.status_mut() = status;
-        response.body_mut().source = source;
+        if let Some(Range { start, end }) = range {
+            let range = format!("bytes {start}-{}/{length}", end - 1);
+            insert(head, header::CONTENT_RANGE, &range);
+            let source = response.body().source.slice(start, end - start);
+            response.body_mut().source = source;
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        }
         response
     }
 
@@ -206,8 +197,9 @@ impl Resource {
         }
     }
 
-    /// Returns the one range of a request, empty if there are no such bytes. Several ranges, other
-    /// units, and an `If-Range` other than this tag select the whole, as RFC 9110 allows.
+    /// Returns the one range of a request. Several ranges, other units, a range after the end, and an
+    /// `If-Range` other than this tag select the whole, as RFC 9110 allows. The service's 416 is for
+    /// connections, and its ledger has no other.
     fn range(&self, headers: &HeaderMap, length: u64) -> Option<Range<u64>> {
         let known = headers.get(header::IF_RANGE);
         if !self.is_strong || known.is_some_and(|known| *known != self.tag()) {
@@ -215,20 +207,13 @@ impl Resource {
         }
         let range = headers.get(header::RANGE)?.to_str().ok()?;
         let (first, last) = range.strip_prefix("bytes=")?.trim().split_once('-')?;
-        if first.is_empty() {
-            let from_end: u64 = last.parse().ok()?;
-            return Some(length.saturating_sub(from_end)..length);
-        }
-        let first: u64 = first.parse().ok()?;
-        let end = match last {
-            "" => length,
-            last => last
-                .parse::<u64>()
-                .ok()
-                .filter(|last| *last >= first)?
-                .saturating_add(1),
+        let range = match (first.parse().ok(), last.parse().ok()) {
+            (None, Some(from_end)) if first.is_empty() => length.saturating_sub(from_end)..length,
+            (Some(first), None) if last.is_empty() => first..length,
+            (Some(first), Some(last)) => first..length.min(last.saturating_add(1)),
+            _ => return None,
         };
-        Some(first..end.min(length))
+        (range.start < range.end).then_some(range)
     }
 }
 

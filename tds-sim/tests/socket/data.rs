@@ -89,12 +89,6 @@ async fn each_part_of_a_history_is_that_part_of_the_whole() {
                 (&*tag, "")
             );
         }
-        let after = format!("bytes={size}-");
-        for range in [&*after, "bytes=-0"] {
-            let refused = bench.get(&path, &[("range", range)]).await;
-            assert_eq!((refused.status, refused.body.len()), (416, 0), "{range}");
-            assert_eq!(refused.header("content-range"), format!("bytes */{size}"));
-        }
     }
 }
 
@@ -104,6 +98,9 @@ async fn a_range_of_other_bytes_or_of_another_form_is_the_whole() {
     let path = "/v1/history/a?bytes=100";
     for headers in [
         &[("range", "bytes=5-3")][..],
+        // After the end: a 416 would read like too many connections.
+        &[("range", "bytes=100-")],
+        &[("range", "bytes=-0")],
         &[("range", "bytes=a-")],
         &[("range", "lines=1-2")],
         &[("range", "bytes=1-2,4-5")],
