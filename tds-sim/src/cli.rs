@@ -99,8 +99,8 @@ pub(crate) struct Cli {
     /// Port of the ledger and the controls
     #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
     admin_port: u16,
-    /// Number of arrivals in the ledger; the newest are kept
-    #[arg(long, help_heading = RUNNING, value_name = "CALLS", default_value_t = 1_000_000)]
+    /// Number of calls in the ledger, about 1 KB each; the newest are kept
+    #[arg(long, help_heading = RUNNING, value_name = "CALLS", default_value_t = 100_000)]
     arrivals_kept: usize,
 }
 
