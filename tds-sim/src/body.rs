@@ -12,8 +12,12 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use http_body::{Frame, SizeHint};
+use tokio::sync::mpsc;
 
-use self::{flow::Flow, source::Pieces};
+use self::{
+    flow::{Flow, Next},
+    source::Pieces,
+};
 use crate::{
     entry::Entry,
     error::Error,
@@ -39,7 +43,12 @@ pub struct Body {
 
 enum Form {
     Whole(Bytes),
-    Flow(Pin<Box<Flow>>),
+    /// Pieces that are made while it is read, without an end.
+    Stream(mpsc::Receiver<Bytes>),
+    /// Waits for its next piece.
+    Flow(Next),
+    /// Ended by a fault, before its end.
+    Broken,
 }
 
 /// Framing of a body.
@@ -69,6 +78,13 @@ impl Body {
             form: Form::Whole(bytes.into()),
             entry: None,
         }
+    }
+
+    /// Returns a response with the pieces that are sent to it.
+    pub(crate) fn stream(kind: &'static str, pieces: mpsc::Receiver<Bytes>) -> Response<Self> {
+        let mut response = Self::page(StatusCode::OK, kind, "");
+        response.body_mut().form = Form::Stream(pieces);
+        response
     }
 
     /// Returns a response with these bytes and this media type, without an entry in the ledger.
@@ -105,7 +121,17 @@ impl http_body::Body for Body {
         let piece = match &mut self.form {
             Form::Whole(bytes) if bytes.is_empty() => None,
             Form::Whole(bytes) => Some(Ok(std::mem::take(bytes))),
-            Form::Flow(flow) => ready!(flow.as_mut().poll_piece(cx)),
+            Form::Stream(pieces) => ready!(pieces.poll_recv(cx)).map(Ok),
+            Form::Flow(next) => {
+                let (flow, piece) = ready!(next.as_mut().poll(cx));
+                self.form = match &piece {
+                    _ if flow.is_at_end => Form::Whole(Bytes::new()),
+                    Some(Ok(_)) => Form::Flow(flow.next()),
+                    _ => Form::Broken,
+                };
+                piece
+            }
+            Form::Broken => None,
         };
         self.complete_at_end();
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
@@ -114,7 +140,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.form {
             Form::Whole(bytes) => bytes.is_empty(),
-            Form::Flow(flow) => flow.is_at_end(),
+            Form::Stream(_) | Form::Flow(_) | Form::Broken => false,
         }
     }
 
@@ -122,7 +148,7 @@ impl http_body::Body for Body {
         match &self.form {
             Form::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             // The head has the length. A truncated body would break the promise of an exact hint.
-            Form::Flow(_) => SizeHint::default(),
+            Form::Stream(_) | Form::Flow(_) | Form::Broken => SizeHint::default(),
         }
     }
 }
@@ -154,15 +180,14 @@ impl Content {
     ) -> Response<Body> {
         let (mut head, mut content) = response.into_parts();
         if let Some(coding) = content.coding {
-            head.headers.insert(CONTENT_ENCODING, coding.value());
+            let coding = HeaderValue::from_static(coding.name());
+            head.headers.insert(CONTENT_ENCODING, coding);
         }
-        let length = if faults.fault == Some(DataFault::Endless) {
+        if faults.fault == Some(DataFault::Endless) {
             content.source = Source::lines(u64::MAX);
-            content.coding = None;
-            None
-        } else {
-            content.length()
-        };
+            (content.coding, content.framing) = (None, Framing::Chunked);
+        }
+        let length = content.length();
         if let Some(length) = length {
             head.headers
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -174,8 +199,11 @@ impl Content {
             }
             _ => {
                 let pieces = Pieces::of(content.source, content.coding);
-                let socket = entry.socket.clone();
-                Form::Flow(Box::pin(Flow::new(pieces, length, rate, faults, socket)))
+                let flow = Flow::new(pieces, length, rate, faults, entry.socket.clone());
+                match flow.is_at_end {
+                    true => Form::Whole(Bytes::new()),
+                    false => Form::Flow(flow.next()),
+                }
             }
         };
         let mut body = Body {

@@ -2,6 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -37,7 +38,7 @@ pub(crate) struct Cli {
     #[arg(long, help_heading = LIMITS, default_value_t = 60)]
     connections: u32,
     /// Definition of a connection: accepted (every socket) or busy (every request in progress)
-    #[arg(long, help_heading = LIMITS, value_enum, hide_possible_values = true, default_value = "accepted")]
+    #[arg(long, help_heading = LIMITS, value_name = "HOW", default_value = "accepted")]
     count_connections: CountConnections,
     /// Calls of a key per window before 429, such as 5/60s or 5/60
     #[arg(long, help_heading = LIMITS, value_name = "CALLS/WINDOW")]
@@ -49,8 +50,8 @@ pub(crate) struct Cli {
     /// Lifetime of tokens in seconds
     #[arg(long, help_heading = TOKENS, value_name = "SECONDS", default_value_t = 86_400)]
     expires_in: u64,
-    /// Realm roles of the keys
-    #[arg(long, help_heading = TOKENS, value_name = "ROLE,...", value_delimiter = ',', default_value = "live,history")]
+    /// Realm roles of the keys: live, history or none
+    #[arg(long, help_heading = TOKENS, value_name = "ROLE,...", value_delimiter = ',', default_value = "live,history", value_parser = ["live", "history", "none"], hide_possible_values = true)]
     roles: Vec<String>,
 
     /// Format of error bodies: json, text, html, xml or empty
@@ -59,6 +60,13 @@ pub(crate) struct Cli {
     /// Size of a live resource, at most about 16 MiB
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
+
+    /// Interval after which live resources change, with a tag and the time of the change
+    #[arg(long, help_heading = ANSWERS, value_name = "INTERVAL", value_parser = interval)]
+    live_every: Option<Duration>,
+    /// Folder whose files are served under the limits and the check of the token
+    #[arg(long, help_heading = ANSWERS, value_name = "DIR")]
+    files: Option<PathBuf>,
 
     /// Delay before a call is counted
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
@@ -91,8 +99,8 @@ pub(crate) struct Cli {
     /// Port of the ledger and the controls
     #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
     admin_port: u16,
-    /// Number of arrivals in the ledger; the newest are kept
-    #[arg(long, help_heading = RUNNING, value_name = "CALLS", default_value_t = 1_000_000)]
+    /// Number of calls in the ledger, about 1 KB each; the newest are kept
+    #[arg(long, help_heading = RUNNING, value_name = "CALLS", default_value_t = 100_000)]
     arrivals_kept: usize,
 }
 
@@ -143,27 +151,20 @@ impl From<Cli> for Role {
             return Self::Relay(relay.to, network);
         }
         let mut config = Config::default();
-        config.rule = cli.rule;
-        config.rate = cli.rate;
-        config.per = cli.per;
-        config.connections = cli.connections;
+        // A struct of another crate with fields to come cannot be written as one.
+        macro_rules! take { ($($field:ident),*) => { $(config.$field = cli.$field;)* }; }
+        take!(rule, rate, per, connections, quota, retry_after);
+        take!(expires_in, roles, error_body, live_bytes, live_every);
+        take!(files, seed, tls, arrivals_kept);
         config.counting = cli.count_connections;
-        config.quota = cli.quota;
-        config.retry_after = cli.retry_after;
-        config.expires_in = cli.expires_in;
-        config.roles = cli.roles;
-        config.error_body = cli.error_body;
-        config.live_bytes = cli.live_bytes;
         config.faults.before_counting = cli.delay_counting;
         config.faults.before_head = cli.delay_head;
         config.faults.data = cli.fault;
         config.faults.token = cli.token_fault;
-        config.seed = cli.seed;
-        config.tls = cli.tls;
         config.auth = SocketAddrV4::new(cli.bind, cli.auth_port);
         config.data = SocketAddrV4::new(cli.bind, cli.data_port);
         config.admin = SocketAddrV4::new(cli.bind, cli.admin_port);
-        config.arrivals_kept = cli.arrivals_kept;
+        config.record_headers = true;
         Self::Service(Box::new(config))
     }
 }
@@ -202,7 +203,8 @@ tds-sim relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port 
 is a network with delays in front of an address. It prints a line of JSON at its start and its end.
 
 DELAY is none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms, pareto:5ms:1.5 or stall:5s:300ms.
-A fault strikes every time. FAULT@every:N and FAULT@CHANCE strike less often. Repeat a switch for several.";
+A fault strikes every time. FAULT@every:N and FAULT@CHANCE strike less often, FAULT@/v1/live/* only there.
+Repeat a switch for several.";
 
 const LIMITS: &str = "Limits";
 const TOKENS: &str = "Tokens";

@@ -2,10 +2,17 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
+    path::PathBuf,
+    str::FromStr,
     time::Duration,
 };
 
-use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
+use crate::{
+    error_body::ErrorBody,
+    fault::Faults,
+    rule::Rule,
+    text::{ParseError, parse_duration, word},
+};
 
 /// Settings of the simulator. The default is the contract, without faults.
 ///
@@ -44,6 +51,10 @@ pub struct Config {
     pub error_body: ErrorBody,
     /// Size in bytes of a live resource, at most about 16 MiB.
     pub live_bytes: u64,
+    /// After how long live resources change, with `ETag` and `Last-Modified`; `None` if never.
+    pub live_every: Option<Duration>,
+    /// A folder whose files are served at their paths, under the limits and the check of the token.
+    pub files: Option<PathBuf>,
     /// Scripted faults.
     pub faults: Faults,
     /// The seed of all random values except the signing keys.
@@ -60,11 +71,33 @@ pub struct Config {
     pub admin: SocketAddrV4,
     /// How many arrivals the ledger lists; the newest are kept.
     pub arrivals_kept: usize,
+    /// Whether the ledger has the headers of each call, with its secrets masked, and the length of
+    /// its body, for which the body is read before the answer.
+    pub record_headers: bool,
 }
 
-/// Definition of a parallel connection.
+/// The number of calls that one key may make in each window of the simulator's clock.
+///
+/// Written as text it is `CALLS/WINDOW`, such as `20/60s`, or `20/60` in seconds.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tds_sim::Quota;
+///
+/// let quota: Quota = "1000/3600s".parse()?;
+/// assert_eq!(quota, Quota::new(1000, Duration::from_secs(3600)));
+/// assert_eq!("1000/3600".parse(), Ok(quota));
+/// # Ok::<_, tds_sim::ParseError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    pub(crate) calls: u32,
+    pub(crate) per: Duration,
+}
+
+/// Definition of a parallel connection. Written as text: `accepted` or `busy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum CountConnections {
     /// A socket from its accept until the server closes it, idle or not. While an address has too
@@ -95,6 +128,8 @@ impl Default for Config {
             roles: vec!["live".to_owned(), "history".to_owned()],
             error_body: ErrorBody::default(),
             live_bytes: 128,
+            live_every: None,
+            files: None,
             faults: Faults::default(),
             seed: 0,
             #[cfg(feature = "tls")]
@@ -102,9 +137,52 @@ impl Default for Config {
             auth: FREE,
             data: FREE,
             admin: FREE,
-            // About 110 bytes each.
+            // About 200 bytes each, and 900 with headers.
             arrivals_kept: 1_000_000,
+            record_headers: false,
         }
+    }
+}
+
+// === impl Quota ===
+
+impl Quota {
+    /// Creates a quota of `calls` in each window of `per`.
+    #[must_use]
+    pub const fn new(calls: u32, per: Duration) -> Self {
+        Self { calls, per }
+    }
+
+    /// Returns the seconds to the end of the window, rounded up, so at least one.
+    pub(crate) fn seconds_left(self, at: Duration) -> u64 {
+        let per = self.per.as_nanos().max(1);
+        let left = per.saturating_sub(at.as_nanos().checked_rem(per).unwrap_or(0));
+        u64::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for Quota {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let quota = text.split_once('/').and_then(|(calls, per)| {
+            let seconds = per.parse().ok().map(Duration::from_secs);
+            let per = seconds.or_else(|| parse_duration(per).ok());
+            let per = per.filter(|per| !per.is_zero())?;
+            Some(Self::new(calls.parse().ok()?, per))
+        });
+        quota.ok_or_else(|| ParseError::new("quota", text, "CALLS/WINDOW, such as 20/60s"))
+    }
+}
+
+// === impl CountConnections ===
+
+impl FromStr for CountConnections {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let words = [("accepted", Self::Accepted), ("busy", Self::Busy)];
+        word("definition of a connection", text, &words)
     }
 }
 

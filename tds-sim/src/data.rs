@@ -4,69 +4,69 @@
 //! the head, then 401, 429 and the resource. The limits per address come first because a gateway
 //! applies them to the connection, before the check of the token.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, VARY},
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
     request::Parts,
 };
+use http_body_util::BodyExt as _;
 
 use crate::{
-    body::{Body, Coding, Content, Framing, Source},
+    body::{Body, Content},
+    clock::lock,
     config::Config,
     entry::Entry,
     error::{Error, Kind},
+    error_body::ErrorBody,
     fault::DataFault,
     limits::Verdict,
     realm::Issued,
-    shared::{Shared, lock},
+    resource::{Endpoint, Resource},
     socket::Socket,
+    state::State,
+    stub::Stub,
 };
 
-/// A data endpoint, with the query.
-#[derive(Debug)]
-struct Resource<'a> {
-    group: Group,
-    name: &'a str,
-    query: &'a str,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Group {
-    /// `/v1/live/{name}`: a small JSON object.
-    Live,
-    /// `/v1/history/{name}`: lines of text, as many bytes as requested.
-    History,
-}
-
 /// Answers a data call.
-pub(crate) async fn answer<B>(
-    shared: Arc<Shared>,
+pub(crate) async fn answer<B: http_body::Body>(
+    state: Arc<State>,
     socket: Option<Arc<Socket>>,
     peer: SocketAddr,
     request: Request<B>,
 ) -> Result<Response<Body>, Error> {
-    let head = request.into_parts().0;
+    let (head, body) = request.into_parts();
     let target = head
         .uri
         .path_and_query()
         .map_or("/", |target| target.as_str());
-    let strike = lock(&shared.script).call(target);
+    let strike = lock(&state.script).call(target);
     pause(strike.before_counting).await;
 
-    let (entry, verdict) = Entry::count(&shared, socket, peer, target);
+    let (entry, verdict) = Entry::count(&state.intake, socket, peer, &head);
+    let declared = body.size_hint().exact();
+    let received = match state.intake.ledger.has_headers && !body.is_end_stream() {
+        true => Some(length(body).await),
+        false => {
+            // It is not read, and the answer may come before its end.
+            drop(body);
+            declared
+        }
+    };
+    entry.receive(received);
     pause(strike.before_head).await;
 
-    let format = shared.config.error_body;
+    let config = state.config();
+    let refuse = |status, message| refusal(config.error_body, status, message);
     let response = match (verdict, strike.head) {
         (Verdict::TooManyConnections, _) => {
-            format.answer(StatusCode::RANGE_NOT_SATISFIABLE, "Too many connections")
+            refuse(StatusCode::RANGE_NOT_SATISFIABLE, "Too many connections")
         }
-        (Verdict::TooFast, _) => format.answer(StatusCode::LOCKED, "Too many requests per second"),
+        (Verdict::TooFast, _) => refuse(StatusCode::LOCKED, "Too many requests per second"),
         (Verdict::Admitted, Some(DataFault::Status { status, .. })) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-            format.answer(status, "The service is unavailable")
+            refuse(status, "The service is unavailable")
         }
         (Verdict::Admitted, Some(DataFault::ResetHead)) => {
             if let Some(socket) = &entry.socket {
@@ -79,49 +79,106 @@ pub(crate) async fn answer<B>(
                 return Err(Kind::Garbage.into());
             };
             socket.garble();
-            format.answer(StatusCode::OK, "garbage")
+            refuse(StatusCode::OK, "garbage")
         }
-        (Verdict::Admitted, _) => serve(&shared, &entry, &head),
+        (Verdict::Admitted, _) => serve(&state, &config, &entry, &head).await,
     };
     entry.answer(response.status().as_u16());
     Ok(Content::finish(response, entry, strike.body))
 }
 
 /// Returns the response of a service without faults to an admitted call.
-fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
-    let format = shared.config.error_body;
-    let resource = Resource::at(&head.uri);
-    let token = match token(shared, &head.headers) {
+async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> Response<Content> {
+    let refuse = |status, message: &str| refusal(config.error_body, status, message);
+    let endpoint = Endpoint::at(&head.uri);
+    let token = match token(state, &head.headers) {
         Ok(token) => token,
-        Err(message) => return format.answer(StatusCode::UNAUTHORIZED, message),
+        Err(message) => return refuse(StatusCode::UNAUTHORIZED, message),
     };
     entry.identify(token.generation);
-    if let Some(resource) = &resource
-        && !token.roles.iter().any(|role| role == resource.role())
+    if let Some(endpoint) = &endpoint
+        && !token.roles.iter().any(|role| role == endpoint.role)
     {
-        return format.answer(StatusCode::UNAUTHORIZED, MISSING_ROLE);
+        return refuse(StatusCode::UNAUTHORIZED, MISSING_ROLE);
     }
-    let counted = lock(&shared.usage).call(&token.client, entry.at);
+    let counted = lock(&state.usage).call(&token.client, entry.at);
     if let Err(seconds) = counted {
-        let mut refusal = format.answer(StatusCode::TOO_MANY_REQUESTS, "API rate limit exceeded");
-        if shared.config.retry_after {
-            refusal
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let mut refusal = refuse(status, "API rate limit exceeded");
+        if config.retry_after {
+            let seconds = HeaderValue::from(seconds);
+            refusal.headers_mut().insert(RETRY_AFTER, seconds);
         }
         return refusal;
     }
-    match resource {
-        None => format.answer(StatusCode::NOT_FOUND, "Not found"),
-        Some(_) if head.method != Method::GET => {
-            format.answer(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
+    let path = head.uri.path();
+    let stub = {
+        let stubs = lock(&state.stubs);
+        let stub = stubs.iter().rev().find(|(at, _)| at.matches(path));
+        stub.map(|(_, stub)| Arc::clone(stub))
+    };
+    if let Some(stub) = stub {
+        pause(stub.delay).await;
+        return stubbed(&stub);
+    }
+    let file = match &config.files {
+        Some(folder) => file(folder.clone(), path.to_owned()).await,
+        None => None,
+    };
+    let found = match (file, endpoint) {
+        (Some(file), _) => Ok(file),
+        (None, Some(endpoint)) => endpoint.data(config, &state.clock),
+        (None, None) => return refuse(StatusCode::NOT_FOUND, "Not found"),
+    };
+    match found {
+        _ if head.method != Method::GET => {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
         }
-        Some(resource) => resource.answer(&shared.config, &head.headers),
+        Ok(resource) => resource.answer(&head.headers),
+        Err(wrong) => refuse(StatusCode::BAD_REQUEST, &wrong.to_string()),
     }
 }
 
+/// Reads a file where it blocks nothing else.
+async fn file(folder: PathBuf, path: String) -> Option<Resource> {
+    let read = tokio::task::spawn_blocking(move || Resource::file(&folder, &path));
+    read.await.ok().flatten()
+}
+
+fn stubbed(stub: &Stub) -> Response<Content> {
+    let mut response = Response::new(Content::bytes(stub.body.clone()));
+    *response.status_mut() = stub.status;
+    *response.headers_mut() = stub.headers.clone();
+    response
+}
+
+/// Returns an error with a body in this format.
+fn refusal(format: ErrorBody, status: StatusCode, message: &str) -> Response<Content> {
+    let (kind, text) = format.render(message);
+    let mut response = Response::new(Content::bytes(text));
+    *response.status_mut() = status;
+    if let Some(kind) = kind {
+        let kind = HeaderValue::from_static(kind);
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    response
+}
+
+/// Reads a body to its end or to the longest length that is counted, and returns its length.
+async fn length(body: impl http_body::Body) -> u64 {
+    let (mut body, mut length) = (pin!(body), 0_u64);
+    while let Some(Ok(frame)) = body.frame().await {
+        let more = frame.data_ref().map_or(0, bytes::Buf::remaining);
+        length = length.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+        if length > BODY_MOST {
+            break;
+        }
+    }
+    length
+}
+
 /// Returns the record of a call's valid token, or the message of the 401.
-fn token(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Issued>, &'static str> {
+fn token(state: &State, headers: &HeaderMap) -> Result<Arc<Issued>, &'static str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(NO_HEADER)?;
     if values.next().is_some() {
@@ -132,8 +189,8 @@ fn token(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Issued>, &'static s
     if !scheme.eq_ignore_ascii_case("Bearer") {
         return Err(INVALID_TOKEN);
     }
-    let now = shared.clock.now();
-    lock(&shared.realm)
+    let now = state.clock.now();
+    lock(&state.realm)
         .valid(token.trim(), now)
         .ok_or(INVALID_TOKEN)
 }
@@ -145,124 +202,8 @@ async fn pause(wait: Duration) {
     }
 }
 
-// === impl Resource ===
-
-impl<'a> Resource<'a> {
-    /// Returns the resource at `uri`, if there is one.
-    fn at(uri: &'a Uri) -> Option<Self> {
-        let (group, name) = uri.path().strip_prefix("/v1/")?.split_once('/')?;
-        let group = match group {
-            "live" => Group::Live,
-            "history" => Group::History,
-            _ => return None,
-        };
-        let known = !name.is_empty() && !name.contains('/');
-        known.then(|| Self {
-            group,
-            name,
-            query: uri.query().unwrap_or_default(),
-        })
-    }
-
-    /// Returns the realm role that it requires.
-    const fn role(&self) -> &'static str {
-        match self.group {
-            Group::Live => "live",
-            Group::History => "history",
-        }
-    }
-
-    /// Returns a 200, or a 304 if the request has the entity tag of the data (RFC 9110, section
-    /// 13.1.2).
-    ///
-    /// The data of a resource depend only on their size, so the size is the tag.
-    fn answer(&self, config: &Config, headers: &HeaderMap) -> Response<Content> {
-        let (kind, mut content) = match self.group {
-            Group::Live => {
-                let text = live(self.name, config.live_bytes);
-                ("application/json", Content::bytes(text))
-            }
-            Group::History => ("text/csv; charset=utf-8", self.history()),
-        };
-        let tag = format!("W/\"{}\"", content.source.length());
-        if is_current(headers, &tag) {
-            let mut response = Response::new(Content {
-                // A 304 has no length of its own (RFC 9110, section 8.6).
-                framing: Framing::Chunked,
-                ..Content::bytes("")
-            });
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            insert_tag(response.headers_mut(), &tag);
-            return response;
-        }
-        content.coding = Coding::accepted_by(headers);
-        let mut response = Response::new(content);
-        let headers = response.headers_mut();
-        insert_tag(headers, &tag);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        let vary = HeaderValue::from_static("accept-encoding, content-encoding");
-        headers.insert(VARY, vary);
-        response
-    }
-
-    /// Reads size, rate and framing from the query. The default is a mebibyte without a rate.
-    fn history(&self) -> Content {
-        let (mut bytes, mut rate, mut framing) = (1 << 20, None, Framing::Length);
-        for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
-            match (&*name, &*value) {
-                ("bytes", value) => bytes = value.parse().unwrap_or(bytes),
-                ("rate", value) => rate = value.parse().ok().or(rate),
-                ("framing", "chunked") => framing = Framing::Chunked,
-                ("framing", "length") => framing = Framing::Length,
-                _ => {}
-            }
-        }
-        Content {
-            source: Source::lines(bytes),
-            rate,
-            framing,
-            coding: None,
-        }
-    }
-}
-
-/// Whether `If-None-Match` has this weak tag, with or without its `W/`.
-fn is_current(headers: &HeaderMap, tag: &str) -> bool {
-    let lists = headers.get_all(IF_NONE_MATCH).iter();
-    let mut tags = lists
-        .filter_map(|list| list.to_str().ok())
-        .flat_map(|list| list.split(','))
-        .map(str::trim);
-    tags.any(|known| known == "*" || known == tag || Some(known) == tag.strip_prefix("W/"))
-}
-
-fn insert_tag(headers: &mut HeaderMap, tag: &str) {
-    if let Ok(tag) = HeaderValue::from_str(tag) {
-        headers.insert(ETAG, tag);
-    }
-}
-
-/// Returns a JSON object of `bytes` bytes, at most about 16 MiB. If its fields need more, it is
-/// longer.
-fn live(name: &str, bytes: u64) -> String {
-    let start = format!(
-        "{{\"name\":{},\"status\":\"on time\",\"note\":\"",
-        serde_json::Value::from(name)
-    );
-    let room = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let room = room
-        .saturating_sub(start.len())
-        .saturating_sub(LIVE_END.len());
-    let mut text = start;
-    text.extend(std::iter::repeat_n('-', room.min(LIVE_MOST)));
-    text.push_str(LIVE_END);
-    text
-}
-
-const LIVE_END: &str = "\"}\n";
-
-/// The largest filling of a live resource, which is built in memory.
-const LIVE_MOST: usize = 16 * 1024 * 1024;
+/// The longest body of a request that is read and counted.
+const BODY_MOST: u64 = 64 * 1024 * 1024;
 
 // Contract, "Errors": the message texts of 401.
 const NO_HEADER: &str = "no Authorization header found";

@@ -2,16 +2,19 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use http::request::Parts;
+
 use crate::{
+    clock::lock,
+    intake::{Intake, ip},
     ledger::{Number, Outcome},
     limits::Verdict,
-    shared::{Shared, lock},
-    socket::{Socket, ip},
+    socket::Socket,
 };
 
 /// A data call in progress, held by the response body. If it is dropped early, the call is aborted.
 pub(crate) struct Entry {
-    shared: Arc<Shared>,
+    intake: Arc<Intake>,
     pub(crate) socket: Option<Arc<Socket>>,
     peer: SocketAddr,
     number: Number,
@@ -26,17 +29,18 @@ pub(crate) struct Entry {
 impl Entry {
     /// Counts a call in the ledger and then at the gate, both with the same time.
     pub(crate) fn count(
-        shared: &Arc<Shared>,
+        intake: &Arc<Intake>,
         socket: Option<Arc<Socket>>,
         peer: SocketAddr,
-        target: &str,
+        head: &Parts,
     ) -> (Self, Verdict) {
-        let mut gate = lock(&shared.gate);
-        let (number, at) = shared.ledger.arrive(peer, target);
+        let connection = socket.as_ref().and_then(|socket| socket.number());
+        let mut gate = lock(&intake.gate);
+        let (number, at) = intake.ledger.arrive(peer, connection, head);
         let verdict = gate.arrive(ip(peer), at);
         drop(gate);
         let entry = Self {
-            shared: Arc::clone(shared),
+            intake: Arc::clone(intake),
             socket,
             peer,
             number,
@@ -47,14 +51,19 @@ impl Entry {
         (entry, verdict)
     }
 
+    /// Records the length of the request's body.
+    pub(crate) fn receive(&self, length: Option<u64>) {
+        self.intake.ledger.receive(self.number, length);
+    }
+
     /// Records the generation of the call's token.
     pub(crate) fn identify(&self, generation: u64) {
-        self.shared.ledger.identify(self.number, generation);
+        self.intake.ledger.identify(self.number, generation);
     }
 
     /// Records the status of the response.
     pub(crate) fn answer(&self, status: u16) {
-        self.shared.ledger.answer(self.number, status);
+        self.intake.ledger.answer(self.number, status);
     }
 
     /// Records that the last byte of the response was handed to the connection.
@@ -65,9 +74,9 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let ended = self.shared.ledger.end(self.number, self.outcome);
+        let ended = self.intake.ledger.end(self.number, self.outcome);
         if self.admitted {
-            lock(&self.shared.gate).leave(ip(self.peer), self.at, ended);
+            lock(&self.intake.gate).leave(ip(self.peer), self.at, ended);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of the simulator itself, and the faults that reach a caller without a socket.
 
-use std::{error::Error as StdError, fmt};
+use std::{borrow::Cow, error::Error as StdError, fmt};
 
 /// An error of the simulator, or one of its faults.
 ///
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     KeyLimit(String),
     UnknownClient,
     /// A failed step; the error has its cause.
-    Failed(&'static str),
+    Failed(Cow<'static, str>),
 }
 
 // === impl Error ===
@@ -49,11 +49,11 @@ impl Error {
 
     /// Returns the error of a step that failed, with its cause.
     pub(crate) fn failed(
-        what: &'static str,
+        what: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         Self {
-            kind: Kind::Failed(what),
+            kind: Kind::Failed(what.into()),
             source: Some(source.into()),
         }
     }

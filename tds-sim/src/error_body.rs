@@ -2,9 +2,7 @@
 
 use std::str::FromStr;
 
-use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
-
-use crate::{body::Content, text::ParseError};
+use crate::text::{ParseError, word};
 
 /// The format of the error bodies of the data endpoints.
 ///
@@ -37,34 +35,16 @@ pub enum ErrorBody {
 // === impl ErrorBody ===
 
 impl ErrorBody {
-    /// Returns an answer with `status` and `message`.
-    pub(crate) fn answer(self, status: StatusCode, message: &str) -> Response<Content> {
+    /// Returns the media type, if there is a body, and the body with `message`.
+    pub(crate) fn render(self, message: &str) -> (Option<&'static str>, String) {
         let (kind, text) = match self {
             Self::Json => ("application/json; charset=utf-8", json(message)),
             Self::Text => ("text/plain; charset=utf-8", format!("{message}\n")),
-            Self::Html => (
-                "text/html; charset=utf-8",
-                format!(
-                    "<!doctype html>\n<html>\n  <head><title>Error</title></head>\n  <body>\n    \
-                     <h1>Error</h1>\n    <p>{message}.</p>\n  </body>\n</html>\n"
-                ),
-            ),
-            Self::Xml => (
-                "application/xml; charset=utf-8",
-                format!(
-                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  \
-                     <message>{message}</message>\n</error>\n"
-                ),
-            ),
+            Self::Html => ("text/html; charset=utf-8", HTML.replace("{}", message)),
+            Self::Xml => ("application/xml; charset=utf-8", XML.replace("{}", message)),
             Self::Empty => ("", String::new()),
         };
-        let mut response = Response::new(Content::bytes(text));
-        *response.status_mut() = status;
-        if self != Self::Empty {
-            let kind = HeaderValue::from_static(kind);
-            response.headers_mut().insert(CONTENT_TYPE, kind);
-        }
-        response
+        (Some(kind).filter(|kind| !kind.is_empty()), text)
     }
 }
 
@@ -72,18 +52,14 @@ impl FromStr for ErrorBody {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        match text {
-            "json" => Ok(Self::Json),
-            "text" => Ok(Self::Text),
-            "html" => Ok(Self::Html),
-            "xml" => Ok(Self::Xml),
-            "empty" => Ok(Self::Empty),
-            _ => Err(ParseError::new(
-                "error body",
-                text,
-                "json, text, html, xml or empty",
-            )),
-        }
+        let words = [
+            ("json", Self::Json),
+            ("text", Self::Text),
+            ("html", Self::Html),
+            ("xml", Self::Xml),
+            ("empty", Self::Empty),
+        ];
+        word("error body", text, &words)
     }
 }
 
@@ -94,3 +70,9 @@ fn json(message: &str) -> String {
         .replace('/', "\\/");
     format!("{{\"message\":\"{message}\"}}")
 }
+
+const HTML: &str = "<!doctype html>\n<html>\n  <head><title>Error</title></head>\n  <body>\n    \
+     <h1>Error</h1>\n    <p>{}.</p>\n  </body>\n</html>\n";
+
+const XML: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  \
+     <message>{}</message>\n</error>\n";

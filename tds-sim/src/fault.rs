@@ -1,11 +1,11 @@
 //! Faults: scripted, seeded, and changeable while the simulator runs.
 
-use std::{num::NonZeroU64, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc, time::Duration};
 
 use crate::{
+    clock::Clock,
     delay::Delay,
-    shared::Clock,
-    text::{ParseError, parse_duration},
+    text::{ParseError, Pattern, parse_duration},
 };
 
 /// The faults in force. There are none by default.
@@ -40,7 +40,11 @@ pub struct Faults {
     pub token: Vec<Scripted<TokenFault>>,
 }
 
-/// A fault and when it strikes. Written as text: `FAULT`, `FAULT@every:N` or `FAULT@CHANCE`.
+/// A fault, and when and where it strikes.
+///
+/// Written as text it is `FAULT`, `FAULT@every:N` or `FAULT@CHANCE`, each alone or with `@PATH`, such
+/// as `503@every:2@/v1/live/*`. With a path, only its calls are struck and counted; `*` stands for
+/// any characters.
 ///
 /// # Examples
 /// ```
@@ -50,10 +54,11 @@ pub struct Faults {
 /// assert_eq!(scripted, Scripted::new(DataFault::ResetHead, When::Chance(0.25)));
 /// # Ok::<_, tds_sim::ParseError>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Scripted<F> {
     fault: F,
     when: When,
+    path: Option<Pattern>,
 }
 
 /// When a fault strikes.
@@ -123,10 +128,11 @@ pub(crate) struct Script {
     clock: Arc<Clock>,
     pub(crate) faults: Faults,
     rng: fastrand::Rng,
-    calls: u64,
-    posts: u64,
-    /// The status of the current burst, and the number of its calls that are left.
-    burst: Option<(u16, u32)>,
+    /// For each fault the number of calls at its path.
+    calls: Vec<u64>,
+    posts: Vec<u64>,
+    /// The status of the current burst, the number of its calls that are left, and their path.
+    burst: Option<(u16, u32, Option<Pattern>)>,
 }
 
 /// Faults of one data call.
@@ -152,7 +158,16 @@ impl<F> Scripted<F> {
     /// Creates a fault that strikes at the times of `when`.
     #[must_use]
     pub const fn new(fault: F, when: When) -> Self {
-        Self { fault, when }
+        Self {
+            fault,
+            when,
+            path: None,
+        }
+    }
+
+    /// Whether it strikes the `nth` call of its path, which is one of `path`.
+    fn strikes(&self, path: &str, nth: u64, rng: &mut fastrand::Rng) -> bool {
+        is_at(self.path.as_ref(), path) && self.when.strikes(nth, rng)
     }
 }
 
@@ -160,6 +175,10 @@ impl<F: FromStr<Err = ParseError>> FromStr for Scripted<F> {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (text, path) = match text.find("@/").and_then(|at| text.split_at_checked(at)) {
+            Some((text, path)) => (text, Some(path.trim_start_matches('@').parse()?)),
+            None => (text, None),
+        };
         let (fault, when) = match text.split_once('@') {
             Some((fault, when)) => (fault, when.parse()?),
             None => (text, When::Always),
@@ -167,8 +186,28 @@ impl<F: FromStr<Err = ParseError>> FromStr for Scripted<F> {
         Ok(Self {
             fault: fault.parse()?,
             when,
+            path,
         })
     }
+}
+
+/// The fault as it can be read by a person.
+impl<F: fmt::Debug> fmt::Display for Scripted<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?}", self.fault, self.when)?;
+        self.path.iter().try_for_each(|path| write!(f, ", {path}"))
+    }
+}
+
+/// Adds a call of `path` to the number of each fault that is for it.
+fn count<F>(faults: &[Scripted<F>], calls: &mut [u64], path: &str) {
+    for (scripted, calls) in faults.iter().zip(calls) {
+        *calls += u64::from(is_at(scripted.path.as_ref(), path));
+    }
+}
+
+fn is_at(wanted: Option<&Pattern>, path: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted.matches(path))
 }
 
 // === impl When ===
@@ -247,21 +286,23 @@ impl FromStr for TokenFault {
 
 impl Script {
     pub(crate) fn new(clock: Arc<Clock>, faults: Faults, seed: u64) -> Self {
-        Self {
+        let mut script = Self {
             clock,
-            faults,
+            faults: Faults::default(),
             rng: fastrand::Rng::with_seed(seed),
-            calls: 0,
-            posts: 0,
+            calls: Vec::new(),
+            posts: Vec::new(),
             burst: None,
-        }
+        };
+        script.replace(faults);
+        script
     }
 
     /// Replaces the faults. Calls are counted from one again.
     pub(crate) fn replace(&mut self, faults: Faults) {
+        self.calls = vec![0; faults.data.len()];
+        self.posts = vec![0; faults.token.len()];
         self.faults = faults;
-        self.calls = 0;
-        self.posts = 0;
         self.burst = None;
     }
 
@@ -271,7 +312,6 @@ impl Script {
         let own = self.faults.before_head_of.as_ref();
         let own = own.filter(|(end, _)| target.ends_with(end));
         let before_head = own.map_or(self.faults.before_head, |(_, delay)| *delay);
-        self.calls += 1;
         let mut strike = Strike {
             before_counting: self.faults.before_counting.sample(at, &mut self.rng),
             before_head: before_head.sample(at, &mut self.rng),
@@ -281,35 +321,44 @@ impl Script {
                 clock: Arc::clone(&self.clock),
             },
         };
-        for scripted in &self.faults.data {
-            if !scripted.when.strikes(self.calls, &mut self.rng) {
+        let path = target.split('?').next().unwrap_or_default();
+        count(&self.faults.data, &mut self.calls, path);
+        for (scripted, nth) in self.faults.data.iter().zip(&self.calls) {
+            if !scripted.strikes(path, *nth, &mut self.rng) {
                 continue;
             }
             match scripted.fault {
                 fault @ (DataFault::ResetHead | DataFault::Garbage) => strike.head = Some(fault),
-                DataFault::Status { status, burst } => self.burst = Some((status, burst)),
+                DataFault::Status { status, burst } => {
+                    self.burst = Some((status, burst, scripted.path.clone()));
+                }
                 fault => strike.body.fault = Some(fault),
             }
         }
-        if let Some((status, left @ 1..)) = self.burst {
-            self.burst = Some((status, left - 1));
-            strike.head = strike.head.or(Some(DataFault::Status { status, burst: 1 }));
+        if let Some((status, left @ 1.., at)) = &mut self.burst
+            && is_at(at.as_ref(), path)
+        {
+            *left -= 1;
+            let fault = DataFault::Status {
+                status: *status,
+                burst: 1,
+            };
+            strike.head = strike.head.or(Some(fault));
         }
         strike
     }
 
     /// Returns the fault of the next token POST: the first that applies.
-    pub(crate) fn post(&mut self) -> Option<TokenFault> {
-        self.posts += 1;
-        let (posts, rng) = (self.posts, &mut self.rng);
-        let mut striking = self.faults.token.iter();
-        striking
-            .find(|scripted| scripted.when.strikes(posts, rng))
-            .map(|scripted| scripted.fault)
+    pub(crate) fn post(&mut self, path: &str) -> Option<TokenFault> {
+        count(&self.faults.token, &mut self.posts, path);
+        let mut faults = self.faults.token.iter().zip(&self.posts);
+        faults
+            .find(|(scripted, nth)| scripted.strikes(path, **nth, &mut self.rng))
+            .map(|(scripted, _)| scripted.fault)
     }
 }
 
 const DATA_FAULTS: &str = "reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, \
-     garbage or 5xx[:BURST], each alone or with @every:N or @CHANCE";
+     garbage or 5xx[:BURST], each alone or with @every:N or @CHANCE, and with @PATH";
 
 const TOKEN_FAULTS: &str = "down, 503, slow:PAUSE or html, each alone or with @every:N or @CHANCE";

@@ -7,15 +7,20 @@ use std::{
     time::Duration,
 };
 
+use http::{HeaderMap, HeaderName, HeaderValue, Method, request::Parts};
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use tokio::sync::Notify;
 
-use crate::shared::{Clock, lock};
+use crate::{
+    clock::{Clock, lock},
+    text::Pattern,
+};
 
 /// Record of all calls that the simulator saw. Clones share one record.
 ///
 /// Times are counted from the simulator's start and read under the ledger's lock, so arrivals are
-/// in order. The sums of [`summary`](Self::summary) cover every call since the start. The list of
+/// in order. The sums of [`summary`](Self::summary) cover every call since the start or the last
+/// [reset](crate::Sim::reset). The list of
 /// [`arrivals`](Self::arrivals) keeps only the newest [`Config::arrivals_kept`].
 ///
 /// [`Config::arrivals_kept`]: crate::Config::arrivals_kept
@@ -42,9 +47,13 @@ use crate::shared::{Clock, lock};
 pub struct Ledger {
     clock: Arc<Clock>,
     book: Arc<Mutex<Book>>,
+    /// Notified of each change.
+    pub(crate) changed: Arc<Notify>,
+    /// Whether headers are recorded.
+    pub(crate) has_headers: bool,
 }
 
-/// One data call: its time, peer, target, token and outcome.
+/// One data call: its request, peer, token, times and outcome.
 ///
 /// In JSON times are seconds since the simulator's start.
 #[derive(Debug, Clone, Serialize)]
@@ -55,8 +64,23 @@ pub struct Arrival {
     pub at: Duration,
     /// Where it came from.
     pub peer: SocketAddr,
+    /// The number of its connection, counted from one since the start; none without a socket.
+    pub connection: Option<u64>,
+    /// The method.
+    #[serde(serialize_with = "as_text")]
+    pub method: Method,
     /// Path and query.
     pub target: Box<str>,
+    /// The headers by their names, if [`Config::record_headers`] is set. Secrets are `***`. Values
+    /// of a repeated name are separated by a comma.
+    ///
+    /// [`Config::record_headers`]: crate::Config::record_headers
+    pub headers: BTreeMap<Box<str>, Box<str>>,
+    /// The length of the request's body: as received if [`Config::record_headers`] is set,
+    /// otherwise as declared, if it is.
+    ///
+    /// [`Config::record_headers`]: crate::Config::record_headers
+    pub body_bytes: Option<u64>,
     /// The generation of its token: the first token issued has 1. `None` if the call was refused
     /// before the check of its token, or if the token was not valid.
     pub token: Option<u64>,
@@ -64,6 +88,9 @@ pub struct Arrival {
     pub status: Option<u16>,
     /// Whether the answer's body came to its end.
     pub outcome: Outcome,
+    /// When the head of the answer was ready; none before.
+    #[serde(serialize_with = "in_optional_seconds")]
+    pub answered: Option<Duration>,
     /// When the answer ended; none while it is in progress.
     #[serde(serialize_with = "in_optional_seconds")]
     pub ended: Option<Duration>,
@@ -82,7 +109,7 @@ pub enum Outcome {
     Aborted,
 }
 
-/// Sums since the simulator's start.
+/// Sums since the simulator's start or the last reset of the ledger.
 ///
 /// A data call is any request on the data listener, whatever its answer. Sockets are those of the
 /// data listener.
@@ -120,9 +147,25 @@ pub struct Summary {
 struct Book {
     arrivals: VecDeque<Arrival>,
     kept: usize,
+    /// The number of the next arrival, and of the first one that the sums include.
+    next: u64,
+    since: u64,
     /// The arrivals of the last second, for the largest second.
     recent: VecDeque<Duration>,
     sums: Summary,
+    /// Sockets since the start.
+    sockets: u64,
+}
+
+/// Which arrivals to list. By default, all.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) path: Option<Pattern>,
+    pub(crate) status: Vec<u16>,
+    /// Counted at this time or later.
+    pub(crate) from: Option<Duration>,
+    /// Counted before this time.
+    pub(crate) to: Option<Duration>,
 }
 
 /// The number of an arrival, counted from zero.
@@ -133,9 +176,11 @@ pub(crate) struct Number(u64);
 
 impl Ledger {
     /// An empty ledger that keeps the newest `kept` arrivals.
-    pub(crate) fn new(clock: Arc<Clock>, kept: usize) -> Self {
+    pub(crate) fn new(clock: Arc<Clock>, kept: usize, has_headers: bool) -> Self {
         Self {
             clock,
+            changed: Arc::default(),
+            has_headers,
             book: Arc::new(Mutex::new(Book {
                 kept: kept.max(1),
                 ..Book::default()
@@ -155,17 +200,82 @@ impl Ledger {
         lock(&self.book).arrivals.iter().cloned().collect()
     }
 
-    /// Returns the sums and the arrivals of one instant, as JSON.
-    pub(crate) fn full(&self) -> Value {
+    /// Returns the sums and the newest arrivals that match, at most `most`, of one instant.
+    pub(crate) fn find(&self, filter: &Filter, most: usize) -> (Summary, Vec<Arrival>) {
         let book = lock(&self.book);
-        json!({ "summary": book.sums, "arrivals": book.arrivals })
+        let newest = book.arrivals.iter().rev();
+        let found = newest.filter(|arrival| filter.matches(arrival)).take(most);
+        let mut found: Vec<_> = found.cloned().collect();
+        found.reverse();
+        (book.sums.clone(), found)
     }
 
-    /// Notes a data call and returns when it came.
-    pub(crate) fn arrive(&self, peer: SocketAddr, target: &str) -> (Number, Duration) {
+    /// Waits until so many arrivals match.
+    pub(crate) async fn wait(&self, filter: &Filter, calls: usize) {
+        loop {
+            let changed = self.changed.notified();
+            if self.has(filter, calls) {
+                return;
+            }
+            changed.await;
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// Whether so many arrivals match.
+    fn has(&self, filter: &Filter, calls: usize) -> bool {
+        let book = lock(&self.book);
+        let found = book.arrivals.iter().filter(|call| filter.matches(call));
+        found.take(calls).count() == calls
+    }
+
+    /// Forgets all calls and sums. Calls in progress are not counted any more, open sockets are.
+    pub(crate) fn clear(&self) {
+        let book = &mut *lock(&self.book);
+        book.arrivals.clear();
+        book.recent.clear();
+        book.since = book.next;
+        let sockets_open = book.sums.sockets_open;
+        book.sums = Summary {
+            sockets_open,
+            peak_sockets: sockets_open,
+            ..Summary::default()
+        };
+        self.changed.notify_waiters();
+    }
+
+    /// Notes a data call from `peer`, on the connection of this number, and returns when it came.
+    pub(crate) fn arrive(
+        &self,
+        peer: SocketAddr,
+        connection: Option<u64>,
+        head: &Parts,
+    ) -> (Number, Duration) {
+        let headers = self.has_headers.then(|| masked(&head.headers));
+        let target = head.uri.path_and_query();
         let mut book = lock(&self.book);
         let at = self.clock.now();
-        (book.arrive(at, peer, target), at)
+        let number = book.arrive(Arrival {
+            at,
+            peer,
+            connection,
+            method: head.method.clone(),
+            target: target.map_or("/", |target| target.as_str()).into(),
+            headers: headers.unwrap_or_default(),
+            body_bytes: None,
+            token: None,
+            status: None,
+            outcome: Outcome::InProgress,
+            answered: None,
+            ended: None,
+        });
+        self.changed.notify_waiters();
+        (number, at)
+    }
+
+    /// Notes the length of the request's body.
+    pub(crate) fn receive(&self, number: Number, length: Option<u64>) {
+        lock(&self.book).amend(number, |arrival| arrival.body_bytes = length);
     }
 
     /// Notes which token a call carried.
@@ -176,14 +286,24 @@ impl Ledger {
     /// Notes with which status a call is answered.
     pub(crate) fn answer(&self, number: Number, status: u16) {
         let mut book = lock(&self.book);
-        *book.sums.by_status.entry(status).or_default() += 1;
-        book.amend(number, |arrival| arrival.status = Some(status));
+        let at = self.clock.now();
+        if number.0 >= book.since {
+            *book.sums.by_status.entry(status).or_default() += 1;
+        }
+        book.amend(number, |arrival| {
+            arrival.status = Some(status);
+            arrival.answered = Some(at);
+        });
+        self.changed.notify_waiters();
     }
 
     /// Notes the end of a call and returns when that was.
     pub(crate) fn end(&self, number: Number, outcome: Outcome) -> Duration {
         let mut book = lock(&self.book);
         let at = self.clock.now();
+        if number.0 < book.since {
+            return at;
+        }
         let sums = &mut book.sums;
         sums.in_progress -= 1;
         match outcome {
@@ -194,6 +314,7 @@ impl Ledger {
             arrival.outcome = outcome;
             arrival.ended = Some(at);
         });
+        self.changed.notify_waiters();
         at
     }
 
@@ -207,12 +328,15 @@ impl Ledger {
         lock(&self.book).sums.tokens_issued += 1;
     }
 
-    /// Notes an accepted socket of the data listener.
-    pub(crate) fn socket_opened(&self) {
-        let sums = &mut lock(&self.book).sums;
+    /// Notes an accepted socket of the data listener, and returns its number.
+    pub(crate) fn socket_opened(&self) -> u64 {
+        let book = &mut *lock(&self.book);
+        let sums = &mut book.sums;
         sums.sockets_opened += 1;
         sums.sockets_open += 1;
         sums.peak_sockets = sums.peak_sockets.max(sums.sockets_open);
+        book.sockets += 1;
+        book.sockets
     }
 
     /// Notes that a socket was closed.
@@ -224,20 +348,19 @@ impl Ledger {
 // === impl Book ===
 
 impl Book {
-    /// Records a call at `at`, which is not before the last call.
-    fn arrive(&mut self, at: Duration, peer: SocketAddr, target: &str) -> Number {
-        let number = Number(self.sums.data_calls);
+    /// Records a call, which is not before the last call.
+    fn arrive(&mut self, arrival: Arrival) -> Number {
+        let at = arrival.at;
+        let number = Number(self.next);
+        self.next += 1;
         let sums = &mut self.sums;
         sums.data_calls += 1;
         sums.in_progress += 1;
 
         // The half-open second that ends with this arrival: (at - 1 s, at]. Every half-open second
         // holds no more than the one that ends with its last arrival, so the maximum is exact.
-        while self
-            .recent
-            .front()
-            .is_some_and(|first| *first + SECOND <= at)
-        {
+        let is_old = |first: &Duration| *first + SECOND <= at;
+        while self.recent.front().is_some_and(is_old) {
             self.recent.pop_front();
         }
         self.recent.push_back(at);
@@ -247,26 +370,58 @@ impl Book {
             self.arrivals.pop_front();
             sums.arrivals_forgotten += 1;
         }
-        self.arrivals.push_back(Arrival {
-            at,
-            peer,
-            target: target.into(),
-            token: None,
-            status: None,
-            outcome: Outcome::InProgress,
-            ended: None,
-        });
+        self.arrivals.push_back(arrival);
         number
     }
 
     /// Changes an arrival, if it is still in the list.
     fn amend(&mut self, number: Number, change: impl FnOnce(&mut Arrival)) {
-        let index = number.0.checked_sub(self.sums.arrivals_forgotten);
+        let first = self.since + self.sums.arrivals_forgotten;
+        let index = number.0.checked_sub(first);
         let index = index.and_then(|index| usize::try_from(index).ok());
         if let Some(arrival) = index.and_then(|index| self.arrivals.get_mut(index)) {
             change(arrival);
         }
     }
+}
+
+// === impl Filter ===
+
+impl Filter {
+    fn matches(&self, arrival: &Arrival) -> bool {
+        let path = arrival.target.split('?').next().unwrap_or_default();
+        let status = arrival.status.as_ref();
+        self.path.as_ref().is_none_or(|wanted| wanted.matches(path))
+            && (self.status.is_empty() || status.is_some_and(|is| self.status.contains(is)))
+            && self.from.is_none_or(|from| arrival.at >= from)
+            && self.to.is_none_or(|to| arrival.at < to)
+    }
+}
+
+/// Returns the headers without secrets. Of credentials, the scheme stays.
+fn masked(headers: &HeaderMap) -> BTreeMap<Box<str>, Box<str>> {
+    let shown = |name: &HeaderName, value: &HeaderValue| {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        if !SECRETS.split(' ').any(|part| name.as_str().contains(part)) {
+            return value;
+        }
+        match value.split_once(' ') {
+            Some((scheme @ ("Bearer" | "bearer" | "Basic" | "basic"), _)) => {
+                format!("{scheme} ***")
+            }
+            _ => "***".to_owned(),
+        }
+    };
+    let of = |name: &HeaderName| {
+        let values = headers.get_all(name).iter().map(|value| shown(name, value));
+        values.collect::<Vec<_>>().join(", ").into()
+    };
+    let names = headers.keys();
+    names.map(|name| (name.as_str().into(), of(name))).collect()
+}
+
+fn as_text<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
+    method.as_str().serialize(serializer)
 }
 
 fn in_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -279,6 +434,12 @@ fn in_optional_seconds<S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     time.map(|time| time.as_secs_f64()).serialize(serializer)
 }
+
+/// Parts of the names of headers whose values are secrets.
+const SECRETS: &str = "authorization cookie token secret password credential api-key apikey";
+
+/// How long a wait looks away after a change, so that it does not hold the lock all the time.
+const TICK: Duration = Duration::from_millis(5);
 
 /// The interval of "50 requests per second" in the contract's table of limits.
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,14 +7,14 @@
 //!
 //! ```text
 //!              Sim: a plain service                              Ledger
-//! request ---> 416 -> 423 -> fault -> 401 -> 429 -> resource --> time, peer, target, token,
-//!              per address            per token     body, paced  status, end; sums; sockets
-//!              (Rule, Meter)                        or broken
+//! request ---> 416 -> 423 -> fault -> 401 -> 429 -> stub, file --> time, peer, target, headers,
+//!              per address            per token     or resource   token, status, end; sums;
+//!              (Rule, Meter)                        body, paced   sockets
 //! ```
 //!
 //! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock.
 //! [`Server`] puts it on three sockets of the loopback interface: one for tokens, one for data, and
-//! one to read the ledger and to control the simulator. [`Relay`] is a network in front of it, or
+//! one to read the ledger and to control the simulator; its page has three tests to copy. [`Relay`] is a network in front of it, or
 //! of any other server. The program `tds-sim` runs the server or the relay, with switches.
 //!
 //! | feature | default | adds |
@@ -59,9 +59,10 @@
 //!   because each simulator makes a new signing key.
 //!
 //! # Non-goals
-//! Tokens that another issuer signed, `private_key_jwt`, HTTP/3, speed.
+//! Tokens that another issuer signed or that are signed with RS256, `private_key_jwt`, HTTP/3, speed.
 
 mod body;
+mod clock;
 mod config;
 mod data;
 mod delay;
@@ -69,31 +70,34 @@ mod entry;
 mod error;
 mod error_body;
 mod fault;
+mod intake;
 mod ledger;
 mod limits;
 mod oidc;
 mod realm;
 mod relay;
+mod resource;
 mod rule;
 mod server;
-mod shared;
 mod sim;
 mod socket;
+mod state;
+mod stub;
 mod text;
 
 pub use self::{
     body::Body,
-    config::{Config, CountConnections},
+    config::{Config, CountConnections, Quota},
     delay::Delay,
     error::Error,
     error_body::ErrorBody,
     fault::{DataFault, Faults, Scripted, TokenFault, When},
     ledger::{Arrival, Ledger, Outcome, Summary},
-    limits::Quota,
     realm::ApiKey,
     relay::{Counts, Network, Relay},
     rule::{Meter, Rule},
     server::Server,
     sim::Sim,
+    state::Part,
     text::{ParseError, parse_duration},
 };

@@ -3,33 +3,12 @@
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
-use std::{collections::HashMap, net::IpAddr, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
-    config::{Config, CountConnections},
+    config::{Config, CountConnections, Quota},
     rule::{Meter, Rule},
-    text::{ParseError, parse_duration},
 };
-
-/// The number of calls that one key may make in each window of the simulator's clock.
-///
-/// Written as text it is `CALLS/WINDOW`, such as `20/60s`, or `20/60` in seconds.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use tds_sim::Quota;
-///
-/// let quota: Quota = "1000/3600s".parse()?;
-/// assert_eq!(quota, Quota::new(1000, Duration::from_secs(3600)));
-/// assert_eq!("1000/3600".parse(), Ok(quota));
-/// # Ok::<_, tds_sim::ParseError>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
-    calls: u32,
-    per: Duration,
-}
 
 /// Use of the quota by each key.
 #[derive(Debug)]
@@ -41,8 +20,10 @@ pub(crate) struct Usage {
 /// Counts connections and requests by IP address.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    config: Config,
-    peers: HashMap<IpAddr, Peer>,
+    config: Arc<Config>,
+    pub(crate) peers: HashMap<IpAddr, Peer>,
+    /// When the counts of requests were last set to zero. A call that arrived before ends uncounted.
+    since: Duration,
 }
 
 /// The gate's answer to an arrival.
@@ -54,41 +35,10 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Debug)]
-struct Peer {
-    sockets: u32,
-    busy: u32,
+pub(crate) struct Peer {
+    pub(crate) sockets: u32,
+    pub(crate) busy: u32,
     meter: Meter,
-}
-
-// === impl Quota ===
-
-impl Quota {
-    /// Creates a quota of `calls` in each window of `per`.
-    #[must_use]
-    pub const fn new(calls: u32, per: Duration) -> Self {
-        Self { calls, per }
-    }
-
-    /// Returns the seconds to the end of the window, rounded up, so at least one.
-    fn seconds_left(self, at: Duration) -> u64 {
-        let per = self.per.as_nanos().max(1);
-        let left = per.saturating_sub(at.as_nanos().checked_rem(per).unwrap_or(0));
-        u64::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
-    }
-}
-
-impl FromStr for Quota {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let quota = text.split_once('/').and_then(|(calls, per)| {
-            let seconds = per.parse().ok().map(Duration::from_secs);
-            let per = seconds.or_else(|| parse_duration(per).ok());
-            let per = per.filter(|per| !per.is_zero())?;
-            Some(Self::new(calls.parse().ok()?, per))
-        });
-        quota.ok_or_else(|| ParseError::new("quota", text, "CALLS/WINDOW, such as 20/60s"))
-    }
 }
 
 // === impl Usage ===
@@ -100,6 +50,12 @@ impl Usage {
             quota,
             keys: HashMap::new(),
         }
+    }
+
+    /// Returns the keys with their calls in the current window.
+    pub(crate) fn used_at(&self, now: Duration) -> impl Iterator<Item = (&str, u32)> {
+        let keys = self.keys.iter();
+        keys.map(move |(client, meter)| (&**client, meter.accepted_at(now)))
     }
 
     /// Counts a call of `client`.
@@ -125,10 +81,22 @@ impl Usage {
 // === impl Gate ===
 
 impl Gate {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
         Self {
-            config: config.clone(),
+            config,
             peers: HashMap::new(),
+            since: Duration::ZERO,
+        }
+    }
+
+    /// Counts requests from zero at `at`, against these limits. Open sockets and calls in progress
+    /// still count.
+    pub(crate) fn restart(&mut self, config: Arc<Config>, at: Duration) {
+        (self.config, self.since) = (config, at);
+        self.peers
+            .retain(|_, peer| peer.sockets > 0 || peer.busy > 0);
+        for peer in self.peers.values_mut() {
+            peer.meter = meter(&self.config);
         }
     }
 
@@ -165,9 +133,12 @@ impl Gate {
 
     /// Records that a request admitted at `arrived` ended at `at`.
     pub(crate) fn leave(&mut self, ip: IpAddr, arrived: Duration, at: Duration) {
+        let since = self.since;
         let peer = self.peer(ip);
         peer.busy = peer.busy.saturating_sub(1);
-        peer.meter.end(arrived, at);
+        if arrived >= since {
+            peer.meter.end(arrived, at);
+        }
     }
 
     fn peer(&mut self, ip: IpAddr) -> &mut Peer {
@@ -175,7 +146,11 @@ impl Gate {
         self.peers.entry(ip).or_insert_with(|| Peer {
             sockets: 0,
             busy: 0,
-            meter: config.rule.meter(config.rate, config.per),
+            meter: meter(config),
         })
     }
+}
+
+fn meter(config: &Config) -> Meter {
+    config.rule.meter(config.rate, config.per)
 }

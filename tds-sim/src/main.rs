@@ -1,9 +1,9 @@
 //! The simulator as a program. It prints one line of JSON, then serves until a signal ends it.
 
-use std::{io, net::SocketAddr, process::ExitCode};
+use std::{io, process::ExitCode};
 
 use clap::Parser as _;
-use tds_sim::{Config, Network, Relay, Server};
+use tds_sim::{Relay, Server};
 
 mod cli;
 
@@ -33,37 +33,27 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs until a signal. Prints a line with addresses at the start, and one with sums at the end.
 async fn run(role: cli::Role) -> Result<(), Error> {
-    match role {
-        cli::Role::Service(config) => serve(*config).await,
-        cli::Role::Relay(to, network) => relay(to, network).await,
-    }
-}
-
-/// Serves until a signal, and prints the ledger's sums.
-async fn serve(config: Config) -> Result<(), Error> {
     let stop = stop()?;
-    let server = Server::start(config).await?;
-    say(&mut io::stdout(), &addresses(&server));
-    stop.await;
-    let ledger = server.ledger();
-    server.shutdown().await;
-    say(
-        &mut io::stdout(),
-        &serde_json::to_string(&ledger.summary()).unwrap_or_default(),
-    );
-    Ok(())
-}
-
-/// Relays until a signal, and prints the counts of connections.
-async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
-    let stop = stop()?;
-    let relay = Relay::start(to, network).await?;
-    let at = serde_json::json!({ "address": relay.address() });
-    say(&mut io::stdout(), &at.to_string());
-    stop.await;
-    let counts = serde_json::to_string(&relay.counts()).unwrap_or_default();
-    say(&mut io::stdout(), &counts);
+    let sums = match role {
+        cli::Role::Service(config) => {
+            let server = Server::start(*config).await?;
+            say(&mut io::stdout(), &addresses(&server));
+            stop.await;
+            let ledger = server.ledger();
+            server.shutdown().await;
+            serde_json::to_string(&ledger.summary())
+        }
+        cli::Role::Relay(to, network) => {
+            let relay = Relay::start(to, network).await?;
+            let at = serde_json::json!({ "address": relay.address() });
+            say(&mut io::stdout(), &at.to_string());
+            stop.await;
+            serde_json::to_string(&relay.counts())
+        }
+    };
+    say(&mut io::stdout(), &sums.unwrap_or_default());
     Ok(())
 }
 
@@ -109,10 +99,8 @@ fn stop() -> Result<impl Future<Output = ()>, Error> {
 /// Formats an error and its causes on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    causes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
 }
 
 /// Writes a line. Errors are ignored: a closed pipe must not stop the server.

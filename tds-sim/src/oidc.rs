@@ -1,4 +1,4 @@
-//! The identity provider's side: the token endpoint.
+//! The identity provider's side: the token endpoint, and what a client finds out about the realm.
 //!
 //! The contract shows only a successful call. The refusals, and the order of the checks, were
 //! measured at Keycloak 26.5.0: path, method, realm, grant type, client, repeated fields, grant.
@@ -8,36 +8,27 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::{
     body::Body,
+    clock::lock,
     error::{Error, Kind},
     fault::TokenFault,
     oidc::{client::Form, refusal::Refusal},
-    realm::Grant,
-    shared::{Shared, lock},
     socket::Socket,
+    state::State,
 };
 
 mod client;
+mod discovery;
 mod refusal;
 
-/// Endpoint of the identity provider at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Endpoint {
-    Token,
-    /// No endpoint, within the realm.
-    Unknown,
-    /// A realm that does not exist.
-    OtherRealm,
-    /// No endpoint, outside `/auth/realms`.
-    Outside,
-}
+pub(crate) use self::discovery::issuer;
 
 /// Answers a request to the identity provider.
 pub(crate) async fn answer<B>(
-    shared: Arc<Shared>,
+    state: Arc<State>,
     socket: Option<Arc<Socket>>,
     request: Request<B>,
 ) -> Result<Response<Body>, Error>
@@ -46,33 +37,48 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    match Endpoint::at(head.uri.path()) {
-        Endpoint::Outside => return Ok(refusal::outside()),
-        Endpoint::OtherRealm => return Ok(refusal::not_found("Realm does not exist")),
-        Endpoint::Unknown => return Ok(refusal::not_found("HTTP 404 Not Found")),
-        Endpoint::Token if head.method == Method::OPTIONS => {
-            return Ok(Response::new(Body::whole(Bytes::new())));
+    let path = head.uri.path();
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let Some(path) = path.strip_prefix("/auth/realms/") else {
+        return Ok(refusal::outside());
+    };
+    let (realm, endpoint) = path.split_once('/').unwrap_or((path, ""));
+    if realm != REALM {
+        return Ok(refusal::bare(StatusCode::NOT_FOUND, "Realm does not exist"));
+    }
+    match (endpoint, &head.method) {
+        (TOKEN, &Method::OPTIONS) => return Ok(Response::new(Body::whole(Bytes::new()))),
+        (TOKEN | INTROSPECTION, &Method::POST) => {}
+        (CONFIGURATION, &Method::GET) => return Ok(discovery::configuration(&state, &head)),
+        (KEYS, &Method::GET) => return discovery::keys(&state),
+        // It has no `Allow`, though RFC 9110, section 15.5.6, requires one.
+        (TOKEN | INTROSPECTION | CONFIGURATION | KEYS, _) => {
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            return Ok(refusal::bare(status, "HTTP 405 Method Not Allowed"));
         }
-        Endpoint::Token if head.method != Method::POST => return Ok(refusal::method_not_allowed()),
-        Endpoint::Token => {}
+        _ => return Ok(refusal::bare(StatusCode::NOT_FOUND, "HTTP 404 Not Found")),
     }
     let body = Limited::new(body, FORM_MOST)
         .collect()
         .await
         .map_err(|error| Error::failed("the body of the token request could not be read", error))?
         .to_bytes();
-    token(&shared, socket, &head, &Form::read(&head.headers, &body)).await
+    let form = Form::read(&head.headers, &body);
+    if endpoint == INTROSPECTION {
+        return Ok(discovery::introspection(&state, &head, &form));
+    }
+    token(&state, socket, &head, &form).await
 }
 
 /// Answers a token POST. Each one is counted.
 async fn token(
-    shared: &Shared,
+    state: &State,
     socket: Option<Arc<Socket>>,
     head: &Parts,
     form: &Form,
 ) -> Result<Response<Body>, Error> {
-    shared.ledger.token_post();
-    let fault = lock(&shared.script).post();
+    state.intake.ledger.token_post();
+    let fault = lock(&state.script).post(head.uri.path());
     match fault {
         Some(TokenFault::Down) => {
             if let Some(socket) = socket {
@@ -85,31 +91,32 @@ async fn token(
             return Ok(Body::page(status, "text/plain", text));
         }
         Some(TokenFault::Html) => {
-            return Ok(Body::page(
-                StatusCode::OK,
-                "text/html; charset=utf-8",
-                MAINTENANCE,
-            ));
+            let kind = "text/html; charset=utf-8";
+            return Ok(Body::page(StatusCode::OK, kind, MAINTENANCE));
         }
         Some(TokenFault::Slow(pause)) => tokio::time::sleep(pause).await,
         None => {}
     }
-    match decide(shared, head, form) {
-        Ok(granted) => Ok(reply(&granted?)),
+    match decide(state, head, form) {
+        Ok(reply) => {
+            let mut response = refusal::json(StatusCode::OK, &reply?);
+            refusal::do_not_store(&mut response);
+            Ok(response)
+        }
         Err(refusal) => Ok(Refusal::into_response(refusal)),
     }
 }
 
 /// Grants a token, or refuses it by the first check that fails.
-fn decide(shared: &Shared, head: &Parts, form: &Form) -> Result<Result<Grant, Error>, Refusal> {
-    if form.is_multipart() {
+fn decide(state: &State, head: &Parts, form: &Form) -> Result<Result<Value, Error>, Refusal> {
+    if form.is_multipart {
         return Err(refusal::UNKNOWN_CLIENT);
     }
     let grant_type = form.field("grant_type").ok_or(refusal::NO_GRANT_TYPE)?;
     if !GRANT_TYPES.contains(&grant_type) {
         return Err(refusal::UNKNOWN_GRANT_TYPE);
     }
-    let client = client::authenticate(shared, head, form)?;
+    let client = client::authenticate(state, head, form)?;
     if form.repeats_a_field() {
         return Err(refusal::REPEATED_FIELD);
     }
@@ -122,46 +129,18 @@ fn decide(shared: &Shared, head: &Parts, form: &Form) -> Result<Result<Grant, Er
         return Err(Refusal::unknown_scope(scope.unwrap_or_default()));
     }
     let openid = names.any(|scope| scope == "openid");
-    let granted = lock(&shared.realm).grant(&client, if openid { OPENID_SCOPE } else { SCOPE });
+    let scope = if openid { OPENID_SCOPE } else { SCOPE };
+    let granted = lock(&state.realm).grant(&client, scope, &issuer(state, Some(head)));
     if granted.is_ok() {
-        shared.ledger.token_issued();
+        state.intake.ledger.token_issued();
     }
     Ok(granted)
 }
 
-/// The reply with a token.
-fn reply(granted: &Grant) -> Response<Body> {
-    let mut fields = Map::new();
-    fields.insert("access_token".to_owned(), Value::from(&*granted.token));
-    fields.insert("expires_in".to_owned(), json!(granted.expires_in));
-    fields.insert("refresh_expires_in".to_owned(), json!(0));
-    fields.insert("token_type".to_owned(), json!("Bearer"));
-    if let Some(id_token) = &granted.id_token {
-        fields.insert("id_token".to_owned(), json!(id_token));
-    }
-    fields.insert("not-before-policy".to_owned(), json!(granted.not_before));
-    fields.insert("scope".to_owned(), json!(granted.scope));
-    let mut response = refusal::json(StatusCode::OK, &Value::Object(fields));
-    refusal::do_not_store(&mut response);
-    response
-}
-
-// === impl Endpoint ===
-
-impl Endpoint {
-    /// The endpoint at `path`, with or without a trailing slash.
-    fn at(path: &str) -> Self {
-        let path = path.strip_suffix('/').unwrap_or(path);
-        let Some(path) = path.strip_prefix("/auth/realms/") else {
-            return Self::Outside;
-        };
-        match path.split_once('/').unwrap_or((path, "")) {
-            (REALM, "protocol/openid-connect/token") => Self::Token,
-            (REALM, _) => Self::Unknown,
-            _ => Self::OtherRealm,
-        }
-    }
-}
+const TOKEN: &str = "protocol/openid-connect/token";
+const INTROSPECTION: &str = "protocol/openid-connect/token/introspect";
+const KEYS: &str = "protocol/openid-connect/certs";
+const CONFIGURATION: &str = ".well-known/openid-configuration";
 
 /// The grant types of the realm. A key may use only the first.
 const GRANT_TYPES: [&str; 2] = ["client_credentials", "password"];

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
+    clock::Clock,
     config::Config,
     error::{Error, Kind},
-    shared::Clock,
 };
 
 mod key;
@@ -25,7 +25,7 @@ use self::{key::Key, tokens::Tokens};
 pub(crate) struct Realm {
     /// Lifetime of new tokens in seconds.
     pub(crate) expires_in: u64,
-    tokens: Tokens,
+    pub(crate) tokens: Tokens,
     clock: Arc<Clock>,
     /// How many keys each member holds.
     members: BTreeMap<String, usize>,
@@ -34,35 +34,32 @@ pub(crate) struct Realm {
     rng: fastrand::Rng,
 }
 
-/// An issued token, with the fields of its reply.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) token: Arc<str>,
-    /// The identity token of the scope `openid`.
-    pub(crate) id_token: Option<String>,
-    pub(crate) expires_in: u64,
-    pub(crate) not_before: i64,
-    pub(crate) scope: String,
-}
-
 // === impl Realm ===
 
 impl Realm {
     /// Creates a realm with one member, who holds one key.
     pub(crate) fn new(clock: Arc<Clock>, config: &Config) -> (Self, ApiKey) {
-        let mut rng = fastrand::Rng::with_seed(config.seed);
-        let key = Key::new(MEMBER, config.roles.clone(), &mut rng);
-        let api_key = key.api_key();
-        let realm = Self {
+        let mut realm = Self {
             expires_in: config.expires_in,
             tokens: Tokens::default(),
             clock,
-            members: BTreeMap::from([(MEMBER.to_owned(), 1)]),
-            keys: HashMap::from([(Arc::clone(&api_key.client_id), key)]),
+            members: BTreeMap::new(),
+            keys: HashMap::new(),
             roles: config.roles.clone(),
-            rng,
+            rng: fastrand::Rng::new(),
         };
+        let api_key = realm.reset_keys(config);
         (realm, api_key)
+    }
+
+    /// Leaves only the first key, as it was at the start, and returns it.
+    pub(crate) fn reset_keys(&mut self, config: &Config) -> ApiKey {
+        self.rng = fastrand::Rng::with_seed(config.seed);
+        let key = Key::new(MEMBER, config.roles.clone(), &mut self.rng);
+        let api_key = key.api_key();
+        self.members = BTreeMap::from([(MEMBER.to_owned(), 1)]);
+        self.keys = HashMap::from([(Arc::clone(&api_key.client_id), key)]);
+        api_key
     }
 
     /// Adds a key to a member, who is created if unknown, unless the member holds three.
@@ -93,27 +90,32 @@ impl Realm {
         Ok(self.keys.get_mut(client).ok_or(Kind::UnknownClient)?)
     }
 
-    /// Issues a token to an authenticated key.
-    pub(crate) fn grant(&mut self, client: &str, scope: &str) -> Result<Grant, Error> {
+    /// Issues a token to an authenticated key, and returns the reply with it.
+    pub(crate) fn grant(
+        &mut self,
+        client: &str,
+        scope: &str,
+        issuer: &str,
+    ) -> Result<Value, Error> {
         let key = self.keys.get(client).ok_or(Kind::UnknownClient)?;
         let now = self.clock.now();
         let wall = self.clock.wall_at(now);
-        let mut claims = key.claims(wall, self.expires_in, scope, &mut self.rng);
+        let mut claims = key.claims(wall, self.expires_in, scope, issuer, &mut self.rng);
         let token = self.tokens.issue(key, &claims, now, self.expires_in)?;
-        let id_token = if scope.split(' ').any(|name| name == "openid") {
+        let mut reply = json!({
+            "access_token": &*token,
+            "expires_in": self.expires_in,
+            "refresh_expires_in": 0,
+            "token_type": "Bearer",
+            "not-before-policy": self.tokens.not_before(),
+            "scope": scope,
+        });
+        if scope.split(' ').any(|name| name == "openid") {
             claims["typ"] = json!("ID");
             claims["aud"] = json!(client);
-            Some(self.tokens.sign(&claims)?)
-        } else {
-            None
-        };
-        Ok(Grant {
-            token,
-            id_token,
-            expires_in: self.expires_in,
-            not_before: self.tokens.not_before(),
-            scope: scope.to_owned(),
-        })
+            reply["id_token"] = json!(self.tokens.sign(&claims)?);
+        }
+        Ok(reply)
     }
 
     /// Revokes every token. Later replies have the time in `not-before-policy`.

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use self::line::{Line, Side};
-use crate::{delay::Delay, error::Error, shared::lock};
+use crate::{clock::lock, delay::Delay, error::Error};
 
 mod line;
 

@@ -280,6 +280,18 @@ impl Meter {
         }
     }
 
+    /// Returns how many arrivals the fixed window of `now` has accepted; zero for other rules.
+    pub(crate) fn accepted_at(&self, now: Duration) -> u32 {
+        match self.count {
+            Count::FixedWindow { window, accepted }
+                if window == now.as_nanos() / self.per.as_nanos() =>
+            {
+                accepted
+            }
+            _ => 0,
+        }
+    }
+
     /// Records that the accepted request that arrived at `arrived` ended at `at`.
     ///
     /// Call it once for each accepted request, whichever the rule: only [`Rule::InFlight`] uses

@@ -15,6 +15,7 @@ use crate::{
 
 mod admin;
 mod listener;
+mod page;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
@@ -25,34 +26,84 @@ mod tls;
 /// Dropping it closes all connections at once. [`shutdown`](Self::shutdown) first lets answers in
 /// progress end.
 ///
-/// # Examples
-/// ```
-/// use tds_sim::{Config, Server};
+/// # Tests to copy
+/// Your client calls the URLs; the test asserts on what the server saw. Put your own client where
+/// `get` is, and copy what fits:
+/// ```test_harness
+/// use std::error::Error;
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tds_sim::Error> {
-/// let server = Server::start(Config::default()).await?;
-/// assert!(server.base_url().starts_with("http://127.0.0.1:"));
-/// assert_eq!(server.ledger().summary().data_calls, 0);
-/// server.shutdown().await;
-/// # Ok(())
-/// # }
+/// use http::{Request, StatusCode};
+/// use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+/// use tds_sim::{Config, Faults, Part, Server, Sim};
+/// use tower::ServiceExt as _;
+///
+/// type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+///
+/// async fn get(server: &Server, path: &str, token: &str) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
+///     let call = Request::get(format!("{}{path}", server.base_url()))
+///         .header("authorization", format!("Bearer {token}"))
+///         .body(String::new())?;
+///     let client = Client::builder(TokioExecutor::new()).build_http();
+///     Ok(client.request(call).await?.status())
+/// }
+///
+/// // A fault of one path, and what the ledger has of each call.
+/// #[tokio::test]
+/// async fn only_trams_are_out_of_order() -> Outcome {
+///     let server = Server::start(Config::default()).await?;
+///     let token = server.token(server.client_id())?;
+///     let mut faults = Faults::default();
+///     faults.data.push("503@every:2@/v1/live/tram".parse()?);
+///     server.set_faults(faults);
+///
+///     for path in ["/v1/live/tram", "/v1/live/bus", "/v1/live/tram"] {
+///         get(&server, path, &token).await?;
+///     }
+///     let calls = server.ledger().arrivals();
+///     assert_eq!(calls.iter().map(|call| call.status).collect::<Vec<_>>(), [Some(200), Some(200), Some(503)]);
+///     assert_eq!(&*calls[2].target, "/v1/live/tram");
+///     Ok(())
+/// }
+///
+/// // One server for many tests: each begins with a reset.
+/// #[tokio::test]
+/// async fn a_reset_brings_back_the_tokens_and_the_limits() -> Outcome {
+///     let mut config = Config::default();
+///     config.quota = Some("1/3600s".parse()?);
+///     let server = Server::start(config).await?;
+///     for _ in 0..2 {
+///         server.reset(Part::ALL);
+///         let token = server.token(server.client_id())?;
+///         assert_eq!(get(&server, "/v1/live/bus", &token).await?, 200);
+///         assert_eq!(get(&server, "/v1/live/bus", &token).await?, 429);
+///         assert_eq!(server.ledger().summary().data_calls, 2);
+///     }
+///     Ok(())
+/// }
+///
+/// // Without a socket, under a paused clock: a day passes at once.
+/// #[tokio::test(start_paused = true)]
+/// async fn a_token_is_refused_after_its_day() -> Outcome {
+///     let sim = Sim::new(Config::default());
+///     let token = sim.token(sim.client_id())?;
+///     for (hours, expected) in [(0, 200), (24, 200), (1, 401)] {
+///         tokio::time::sleep(std::time::Duration::from_secs(hours * 3600)).await;
+///         let call = Request::get("/v1/live/bus")
+///             .header("authorization", format!("Bearer {token}"))
+///             .body(String::new())?;
+///         assert_eq!(sim.clone().oneshot(call).await?.status(), expected);
+///     }
+///     Ok(())
+/// }
 /// ```
 pub struct Server {
     sim: Sim,
-    urls: Urls,
+    /// The URLs of the listeners: auth, data, admin.
+    urls: [String; 3],
     #[cfg(feature = "tls")]
     authority: Option<Authority>,
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
-}
-
-/// The URLs of the three listeners.
-#[derive(Debug)]
-struct Urls {
-    auth: String,
-    data: String,
-    admin: String,
 }
 
 // === impl Server ===
@@ -71,6 +122,10 @@ impl Server {
             .map_or(Security::Plain, Authority::security);
         #[cfg(not(feature = "tls"))]
         let security = Security::Plain;
+        if let Some(folder) = &config.files {
+            let read = std::fs::read_dir(folder).map(drop);
+            read.map_err(|error| Error::failed("cannot start: no folder of files", error))?;
+        }
         let (auth, data, admin) = (config.auth, config.data, config.admin);
         let sim = Sim::new(config);
 
@@ -81,11 +136,13 @@ impl Server {
             listeners.spawn(listener.run(stopped.clone()));
             Ok::<_, Error>(url)
         };
-        let urls = Urls {
-            auth: start(Door::Auth, auth, security.clone()).await?,
-            data: start(Door::Data, data, security).await?,
-            admin: start(Door::Admin, admin, Security::Plain).await?,
-        };
+        let urls = [
+            start(Door::Auth, auth, security.clone()).await?,
+            start(Door::Data, data, security).await?,
+            start(Door::Admin, admin, Security::Plain).await?,
+        ];
+        // It is set once for each simulator.
+        drop(sim.state.auth_url.set(urls[0].clone()));
         Ok(Self {
             sim,
             urls,
@@ -99,19 +156,19 @@ impl Server {
     /// Returns the URL of the tokens, the contract's `{auth_url}`.
     #[must_use]
     pub fn auth_url(&self) -> &str {
-        &self.urls.auth
+        &self.urls[0]
     }
 
     /// Returns the URL of the data, the contract's `{base_url}`.
     #[must_use]
     pub fn base_url(&self) -> &str {
-        &self.urls.data
+        &self.urls[1]
     }
 
     /// Returns the URL of the ledger and the controls.
     #[must_use]
     pub fn admin_url(&self) -> &str {
-        &self.urls.admin
+        &self.urls[2]
     }
 
     /// Returns the PEM file with the CA certificate, if the server speaks TLS. The file exists as

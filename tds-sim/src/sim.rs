@@ -14,16 +14,17 @@ use tower_service::Service;
 
 use crate::{
     body::Body,
-    config::Config,
+    clock::lock,
+    config::{Config, Quota},
     data,
     error::Error,
     fault::Faults,
     ledger::Ledger,
-    limits::{Quota, Usage},
+    limits::Usage,
     oidc,
     realm::ApiKey,
-    shared::{Shared, lock},
     socket::Socket,
+    state::{Part, State},
 };
 
 /// The transport data service as its contract describes it, without a socket.
@@ -31,7 +32,7 @@ use crate::{
 /// A request whose path begins with `/auth/` or `/realms/` goes to the identity provider, any other
 /// one to the data endpoints. The peer's address is the [`SocketAddr`] in the request's extensions,
 /// or else `127.0.0.1:0`. It runs under tokio's clock, paused or not; use
-/// [`Server`](crate::Server) for a socket.
+/// [`Server`](crate::Server) for a socket, which also has three tests to copy.
 ///
 /// # Backpressure
 /// Always ready, because the real service refuses requests and does not queue them.
@@ -66,7 +67,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Sim {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<State>,
 }
 
 /// The future of a response. Dropping it aborts the call in the ledger, if the call was counted.
@@ -81,26 +82,26 @@ impl Sim {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            shared: Arc::new(Shared::new(config)),
+            state: Arc::new(State::new(config)),
         }
     }
 
     /// Returns the ledger.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        self.shared.ledger.clone()
+        self.state.intake.ledger.clone()
     }
 
     /// Returns the client id of the first key.
     #[must_use]
     pub fn client_id(&self) -> &str {
-        &self.shared.api_key.client_id
+        &self.state.api_key.client_id
     }
 
     /// Returns the client secret of the first key, as it was at the start.
     #[must_use]
     pub fn client_secret(&self) -> &str {
-        &self.shared.api_key.client_secret
+        &self.state.api_key.client_secret
     }
 
     /// Opens a connection that counts against the limit of `peer`'s address until it is dropped.
@@ -108,23 +109,47 @@ impl Sim {
     /// Use it to count connections without sockets.
     #[must_use = "the connection counts only until it is dropped"]
     pub fn connect(&self, peer: SocketAddr) -> impl Send + Sync + 'static {
-        Socket::counted(peer, &self.shared)
+        Socket::counted(peer, &self.state.intake)
     }
 
     /// Replaces all faults.
     pub fn set_faults(&self, faults: Faults) {
-        lock(&self.shared.script).replace(faults);
+        lock(&self.state.script).replace(faults);
     }
 
     /// Returns the current faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
-        lock(&self.shared.script).faults.clone()
+        lock(&self.state.script).faults.clone()
     }
 
     /// Replaces the quota of calls. Each key starts again with no calls counted.
     pub fn set_quota(&self, quota: Option<Quota>) {
-        *lock(&self.shared.usage) = Usage::of(quota);
+        self.change(|config| config.quota = quota);
+        *lock(&self.state.usage) = Usage::of(quota);
+    }
+
+    /// Returns parts to their state at the start, or everything with [`Part::ALL`], so that one
+    /// simulator serves many tests.
+    ///
+    /// # Examples
+    /// ```
+    /// use tds_sim::{Config, Part, Sim};
+    ///
+    /// let sim = Sim::new(Config::default());
+    /// sim.set_expires_in(5);
+    /// sim.reset([Part::Ledger, Part::Settings]); // tokens are again good for a day
+    /// sim.reset(Part::ALL);
+    /// ```
+    pub fn reset(&self, parts: impl IntoIterator<Item = Part>) {
+        parts.into_iter().for_each(|part| self.state.reset(part));
+    }
+
+    /// Changes settings.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Config)) {
+        let mut config = (*self.state.config()).clone();
+        change(&mut config);
+        self.state.set(config);
     }
 
     /// Issues a token to a key without a token request.
@@ -132,19 +157,23 @@ impl Sim {
     /// # Errors
     /// If no key has this client id: add one first.
     pub fn token(&self, client_id: &str) -> Result<String, Error> {
-        let granted = lock(&self.shared.realm).grant(client_id, "profile email")?;
-        self.shared.ledger.token_issued();
-        Ok((*granted.token).to_owned())
+        let issuer = oidc::issuer(&self.state, None);
+        let reply = lock(&self.state.realm).grant(client_id, "profile email", &issuer)?;
+        self.state.intake.ledger.token_issued();
+        Ok(reply["access_token"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Changes the lifetime of the tokens issued from now on.
     pub fn set_expires_in(&self, seconds: u64) {
-        lock(&self.shared.realm).expires_in = seconds;
+        self.change(|config| config.expires_in = seconds);
     }
 
     /// Revokes every token issued so far.
     pub fn revoke_all(&self) {
-        lock(&self.shared.realm).revoke_all();
+        lock(&self.state.realm).revoke_all();
     }
 
     /// Adds a key to a registered user, who is created if unknown.
@@ -152,7 +181,7 @@ impl Sim {
     /// # Errors
     /// If the member holds three.
     pub fn add_key(&self, member: &str) -> Result<ApiKey, Error> {
-        lock(&self.shared.realm).add_key(member)
+        lock(&self.state.realm).add_key(member)
     }
 
     /// Gives a key a new secret; the old one stops working at once.
@@ -160,7 +189,7 @@ impl Sim {
     /// # Errors
     /// If no key has this client id.
     pub fn rotate_secret(&self, client_id: &str) -> Result<ApiKey, Error> {
-        lock(&self.shared.realm).rotate_secret(client_id)
+        lock(&self.state.realm).rotate_secret(client_id)
     }
 
     /// Refuses all further token requests of a key. Its existing tokens stay valid.
@@ -168,7 +197,7 @@ impl Sim {
     /// # Errors
     /// If no key has this client id.
     pub fn disable_key(&self, client_id: &str) -> Result<(), Error> {
-        lock(&self.shared.realm)
+        lock(&self.state.realm)
             .key_mut(client_id)
             .map(|key| key.enabled = false)
     }
@@ -183,7 +212,7 @@ impl Sim {
         roles: impl IntoIterator<Item = R>,
     ) -> Result<(), Error> {
         let roles = roles.into_iter().map(Into::into).collect();
-        lock(&self.shared.realm)
+        lock(&self.state.realm)
             .key_mut(client_id)
             .map(|key| key.roles = roles)
     }
@@ -204,13 +233,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answering {
-        let shared = Arc::clone(&self.shared);
+        let state = Arc::clone(&self.state);
         let path = request.uri().path();
         if path.starts_with("/auth/") || path.starts_with("/realms/") {
-            Box::pin(oidc::answer(shared, None, request))
+            Box::pin(oidc::answer(state, None, request))
         } else {
             let peer = request.extensions().get().copied().unwrap_or(NO_PEER);
-            Box::pin(data::answer(shared, None, peer, request))
+            Box::pin(data::answer(state, None, peer, request))
         }
     }
 }

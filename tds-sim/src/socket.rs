@@ -1,7 +1,7 @@
 //! One connection to the data endpoints, as the limits see it, and the way faults reach its wire.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,13 +10,13 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::shared::{Shared, lock};
+use crate::intake::Intake;
 
 /// An accepted connection of one of the listeners.
 pub(crate) struct Socket {
     peer: SocketAddr,
-    /// The simulator that counts the connection; only for the data listener.
-    counted: Option<Arc<Shared>>,
+    /// Its number, and what counts it; only for the data listener.
+    counted: Option<(u64, Arc<Intake>)>,
     closed: AtomicBool,
     reset: AtomicBool,
     garbage: AtomicBool,
@@ -39,12 +39,15 @@ impl Socket {
     }
 
     /// A connection of the data listener, counted from here until [`close`](Self::close).
-    pub(crate) fn counted(peer: SocketAddr, shared: &Arc<Shared>) -> Self {
-        lock(&shared.gate).open(ip(peer));
-        shared.ledger.socket_opened();
+    pub(crate) fn counted(peer: SocketAddr, intake: &Arc<Intake>) -> Self {
         let mut socket = Self::uncounted(peer);
-        socket.counted = Some(Arc::clone(shared));
+        socket.counted = Some((intake.open(peer), Arc::clone(intake)));
         socket
+    }
+
+    /// Its number, counted from one, if it is counted.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.counted.as_ref().map(|(number, _)| *number)
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
@@ -55,11 +58,10 @@ impl Socket {
     /// Otherwise a client that then opens the next one would exceed the limit.
     pub(crate) fn close(&self) {
         // Relaxed: the flag publishes nothing; the gate and the ledger have their locks.
-        if let Some(shared) = &self.counted
+        if let Some((_, intake)) = &self.counted
             && !self.closed.swap(true, Ordering::Relaxed)
         {
-            lock(&shared.gate).close(ip(self.peer));
-            shared.ledger.socket_closed();
+            intake.close(self.peer);
         }
     }
 
@@ -99,9 +101,4 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Returns the address by which limits count.
-pub(crate) fn ip(peer: SocketAddr) -> IpAddr {
-    peer.ip().to_canonical()
 }

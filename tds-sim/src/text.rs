@@ -1,6 +1,6 @@
 //! Parsers of settings, for the command line and the admin listener.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
 /// The error of a text that cannot be parsed. It contains the expected form.
 ///
@@ -13,17 +13,77 @@ use std::{fmt, time::Duration};
 pub struct ParseError {
     what: &'static str,
     text: String,
-    wanted: &'static str,
+    wanted: Cow<'static, str>,
+}
+
+/// A path, in which `*` stands for any characters, none and slashes included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern(Box<str>);
+
+// === impl Pattern ===
+
+impl Pattern {
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        let Some((start, rest)) = self.0.split_once('*') else {
+            return *self.0 == *path;
+        };
+        let Some(mut path) = path.strip_prefix(start) else {
+            return false;
+        };
+        let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+        for part in middle.split('*') {
+            let Some((_, after)) = path.split_once(part) else {
+                return false;
+            };
+            path = after;
+        }
+        path.ends_with(end)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        if text.starts_with('/') && !text.contains(['?', '#']) {
+            Ok(Self(text.into()))
+        } else {
+            Err(ParseError::new("path", text, PATH))
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Finds the value of a word in a list of all.
+pub(crate) fn word<T: Copy>(
+    what: &'static str,
+    text: &str,
+    words: &[(&str, T)],
+) -> Result<T, ParseError> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let all: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        ParseError::new(what, text, all.join(", "))
+    })
 }
 
 // === impl ParseError ===
 
 impl ParseError {
-    pub(crate) fn new(what: &'static str, text: &str, wanted: &'static str) -> Self {
+    pub(crate) fn new(
+        what: &'static str,
+        text: &str,
+        wanted: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
             what,
             text: text.to_owned(),
-            wanted,
+            wanted: wanted.into(),
         }
     }
 }
@@ -63,5 +123,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
         _ => Err(ParseError::new("duration", text, DURATION)),
     }
 }
+
+const PATH: &str = "a path without a query, such as /v1/live/bus or /v1/live/*";
 
 const DURATION: &str = "a whole number and s, ms, us or ns, such as 20ms";

@@ -2,16 +2,9 @@
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
-use std::{
-    future::Future as _,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::time::Sleep;
 
 use crate::{
     body::source::{PIECE, Pieces},
@@ -26,21 +19,12 @@ pub(super) struct Flow {
     progress: Progress,
     faults: BodyFaults,
     socket: Option<Arc<Socket>>,
-    state: State,
+    /// Whether all bytes have been returned, without a fault.
+    pub(super) is_at_end: bool,
 }
 
-enum State {
-    /// Before a piece whose pause is not yet known.
-    Before,
-    /// In the pause before a piece.
-    Pausing(Pin<Box<Sleep>>),
-    /// Waits until the bytes before a reset or a cut are sent.
-    Breaking(Pin<Box<Sleep>>, DataFault),
-    /// All bytes have been returned.
-    Ended,
-    /// A fault has ended the body.
-    Broken,
-}
+/// A flow after its next piece.
+pub(super) type Next = Pin<Box<dyn Future<Output = (Flow, Option<Result<Bytes, Error>>)> + Send>>;
 
 /// The bytes sent so far, and the time of the next piece: arithmetic on `now`.
 struct Progress {
@@ -62,11 +46,6 @@ impl Flow {
         faults: BodyFaults,
         socket: Option<Arc<Socket>>,
     ) -> Self {
-        let state = if length == Some(0) {
-            State::Ended
-        } else {
-            State::Before
-        };
         Self {
             pieces,
             progress: Progress {
@@ -77,72 +56,41 @@ impl Flow {
             },
             faults,
             socket,
-            state,
+            is_at_end: length == Some(0),
         }
     }
 
-    /// Whether all bytes have been returned, without a fault.
-    pub(super) fn is_at_end(&self) -> bool {
-        matches!(self.state, State::Ended)
-    }
-
-    pub(super) fn poll_piece(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Error>>> {
-        let this = &mut *self;
-        loop {
-            match &mut this.state {
-                // ## Before => (Breaking | Pausing | Before | Ended | Broken)
-                State::Before => match this.due_fault() {
-                    Some(fault @ (DataFault::ResetBody | DataFault::Truncate)) => {
-                        this.state = State::Breaking(pause(FLUSH), fault);
-                    }
-                    fault => {
-                        let wait = this.pause_before(fault);
-                        if wait.is_zero() {
-                            return Poll::Ready(this.piece());
-                        }
-                        this.state = State::Pausing(pause(wait));
-                    }
-                },
-                // ## Pausing => (Before | Ended | Broken)
-                State::Pausing(sleep) => {
-                    ready!(sleep.as_mut().poll(cx));
-                    return Poll::Ready(this.piece());
-                }
-                // ## Breaking => Broken
-                State::Breaking(sleep, fault) => {
-                    ready!(sleep.as_mut().poll(cx));
-                    let fault = *fault;
-                    this.state = State::Broken;
-                    return Poll::Ready(this.break_off(fault).map(Err));
-                }
-                State::Ended | State::Broken => return Poll::Ready(None),
+    /// Returns the next piece at its time, or how a fault ends the body.
+    pub(super) fn next(mut self) -> Next {
+        Box::pin(async move {
+            let fault = self.due_fault();
+            if let Some(fault @ (DataFault::ResetBody | DataFault::Truncate)) = fault {
+                tokio::time::sleep(FLUSH).await;
+                let broken = self.break_off(fault);
+                return (self, broken.map(Err));
             }
-        }
+            let wait = self.pause_before(fault);
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            let piece = self.piece();
+            (self, piece)
+        })
     }
 
     /// Reads the next piece, whose time has come.
     fn piece(&mut self) -> Option<Result<Bytes, Error>> {
         match self.pieces.next(self.most()) {
-            Ok(Some(piece)) => {
-                self.progress.add(&piece);
-                self.state = if self.progress.is_complete() {
-                    State::Ended
-                } else {
-                    State::Before
-                };
-                Some(Ok(piece))
-            }
             Ok(None) => {
-                self.state = State::Ended;
+                self.is_at_end = true;
                 None
             }
-            Err(error) => {
-                self.state = State::Broken;
-                Some(Err(Error::failed("cannot encode a body", error)))
+            Ok(Some(piece)) => {
+                self.progress.add(&piece);
+                self.is_at_end = self.progress.is_complete();
+                Some(Ok(piece))
             }
+            Err(error) => Some(Err(Error::failed("cannot encode a body", error))),
         }
     }
 
@@ -197,10 +145,6 @@ impl Flow {
         };
         self.progress.piece(bound)
     }
-}
-
-fn pause(wait: Duration) -> Pin<Box<Sleep>> {
-    Box::pin(tokio::time::sleep(wait))
 }
 
 // === impl Progress ===

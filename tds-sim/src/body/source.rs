@@ -4,7 +4,7 @@ use std::io::{self, Read, Write as _};
 
 use bytes::{Buf as _, Bytes};
 use http::{
-    HeaderMap, HeaderValue,
+    HeaderMap,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING},
 };
 
@@ -59,6 +59,21 @@ impl Source {
         (self.left == 0).then(|| self.block.clone())
     }
 
+    /// Returns `length` of the bytes of a new source, from `start`. Both are within it.
+    pub(crate) fn slice(&self, start: u64, length: u64) -> Self {
+        if let Some(bytes) = self.at_hand() {
+            let at = |at| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+            return Self::bytes(bytes.slice(at(start)..at(start.saturating_add(length))));
+        }
+        let within = start % LINE as u64;
+        let mut source = Self::lines(within.saturating_add(length));
+        source.line = start / LINE as u64;
+        source.refill();
+        let skipped = usize::try_from(within).unwrap_or(LINE);
+        source.block.advance(skipped.min(source.block.len()));
+        source
+    }
+
     fn refill(&mut self) {
         if !self.block.is_empty() || self.left == 0 {
             return;
@@ -110,11 +125,11 @@ impl Coding {
         }
     }
 
-    /// The value of the answer's `Content-Encoding`.
-    pub(super) const fn value(self) -> HeaderValue {
+    /// Its name in `Content-Encoding`.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Brotli => HeaderValue::from_static("br"),
-            Self::Gzip => HeaderValue::from_static("gzip"),
+            Self::Brotli => "br",
+            Self::Gzip => "gzip",
         }
     }
 

@@ -1,14 +1,38 @@
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
+use http::{HeaderMap, Method, Request};
 use proptest::prelude::*;
 
-use super::{Ledger, Outcome};
-use crate::shared::{Clock, lock};
+use super::{Arrival, Filter, Ledger, Outcome};
+use crate::clock::{Clock, lock};
 
 const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 
 fn ledger(kept: usize) -> Ledger {
-    Ledger::new(Arc::new(Clock::start()), kept)
+    Ledger::new(Arc::new(Clock::start()), kept, false)
+}
+
+fn arrival(at: Duration, target: &str) -> Arrival {
+    Arrival {
+        at,
+        peer: PEER,
+        connection: None,
+        method: Method::GET,
+        target: target.into(),
+        headers: BTreeMap::new(),
+        body_bytes: None,
+        token: None,
+        status: None,
+        outcome: Outcome::InProgress,
+        answered: None,
+        ended: None,
+    }
+}
+
+fn arrive(ledger: &Ledger, target: &str, headers: &HeaderMap) -> super::Number {
+    let mut request = Request::get(target).body(()).unwrap();
+    request.headers_mut().clone_from(headers);
+    ledger.arrive(PEER, None, &request.into_parts().0).0
 }
 
 /// The most arrivals in any `[start, start + 1 s)`; a fullest one starts with an arrival.
@@ -38,7 +62,7 @@ proptest! {
         for step in steps {
             at += Duration::from_millis(step);
             all.push(at);
-            lock(&ledger.book).arrive(at, PEER, "/");
+            lock(&ledger.book).arrive(arrival(at, "/"));
         }
         prop_assert_eq!(ledger.summary().largest_second, largest_second(&all));
     }
@@ -48,7 +72,7 @@ proptest! {
 fn arrivals_a_second_apart_are_in_different_seconds() {
     let ledger = ledger(10);
     for millis in [0, 999, 1_000, 1_998] {
-        lock(&ledger.book).arrive(Duration::from_millis(millis), PEER, "/");
+        lock(&ledger.book).arrive(arrival(Duration::from_millis(millis), "/"));
     }
     assert_eq!(ledger.summary().largest_second, 3);
 }
@@ -57,7 +81,7 @@ fn arrivals_a_second_apart_are_in_different_seconds() {
 fn forgotten_arrivals_stay_in_the_summary() {
     let ledger = ledger(2);
     let numbers: Vec<_> = (0..3)
-        .map(|n| ledger.arrive(PEER, &format!("/{n}")).0)
+        .map(|n| arrive(&ledger, &format!("/{n}"), &HeaderMap::new()))
         .collect();
     for number in &numbers {
         ledger.answer(*number, 200);
@@ -89,12 +113,82 @@ fn forgotten_arrivals_stay_in_the_summary() {
 #[test]
 fn the_ledger_in_json_has_times_in_seconds() {
     let ledger = ledger(2);
-    lock(&ledger.book).arrive(Duration::from_millis(1_500), PEER, "/v1/live/a?b");
-    let json = ledger.full();
-    assert_eq!(json["summary"]["data_calls"], 1);
-    let arrival = &json["arrivals"][0];
+    lock(&ledger.book).arrive(arrival(Duration::from_millis(1_500), "/v1/live/a?b"));
+    let (summary, arrivals) = ledger.find(&Filter::default(), 9);
+    assert_eq!(summary.data_calls, 1);
+    let arrival = serde_json::to_value(&arrivals[0]).unwrap();
     assert_eq!(arrival["at"], 1.5);
     assert_eq!(arrival["target"], "/v1/live/a?b");
     assert_eq!(arrival["outcome"], "in_progress");
     assert!(arrival["ended"].is_null());
+}
+
+#[test]
+fn secrets_of_headers_are_masked_and_conditions_are_whole() {
+    let ledger = Ledger::new(Arc::new(Clock::start()), 9, true);
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("authorization", "Bearer abc.def"),
+        ("proxy-authorization", "Basic dTpw"),
+        ("x-api-key", "two words"),
+        ("cookie", "session=1"),
+        ("x-auth-token", "abc"),
+        ("if-none-match", "\"a\""),
+        ("if-none-match", "W/\"b\""),
+        ("range", "bytes=1-2"),
+    ] {
+        headers.append(name, value.parse().unwrap());
+    }
+    headers.insert("authorization2", "abcdef".parse().unwrap());
+    arrive(&ledger, "/", &headers);
+    let shown = &ledger.arrivals()[0].headers;
+    let shown: Vec<_> = shown
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("authorization", "Bearer ***"),
+            ("authorization2", "***"),
+            ("cookie", "***"),
+            ("if-none-match", "\"a\", W/\"b\""),
+            ("proxy-authorization", "Basic ***"),
+            ("range", "bytes=1-2"),
+            ("x-api-key", "***"),
+            ("x-auth-token", "***"),
+        ]
+    );
+}
+
+#[test]
+fn a_call_in_progress_while_the_ledger_is_cleared_is_in_no_sum() {
+    let ledger = ledger(2);
+    for target in ["/a", "/b", "/c"] {
+        arrive(&ledger, target, &HeaderMap::new());
+    }
+    let old = arrive(&ledger, "/old", &HeaderMap::new());
+    ledger.socket_opened();
+    ledger.clear();
+    let new = arrive(&ledger, "/new", &HeaderMap::new());
+    ledger.answer(old, 200);
+    ledger.end(old, Outcome::Complete);
+    ledger.answer(new, 423);
+    ledger.end(new, Outcome::Complete);
+    let summary = ledger.summary();
+    assert_eq!(summary.by_status, [(423, 1)].into());
+    assert_eq!(
+        (summary.data_calls, summary.complete, summary.in_progress),
+        (1, 1, 0)
+    );
+    assert_eq!(
+        (
+            summary.sockets_open,
+            summary.peak_sockets,
+            summary.sockets_opened
+        ),
+        (1, 1, 0)
+    );
+    assert_eq!(&*ledger.arrivals()[0].target, "/new");
+    assert_eq!(ledger.arrivals()[0].status, Some(423));
 }

@@ -1,6 +1,6 @@
 //! The client of a request: its form, its id, and its secret.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{
@@ -10,59 +10,42 @@ use http::{
 };
 
 use crate::{
+    clock::lock,
     oidc::refusal::{Refusal, UNEXPECTED, UNKNOWN_CLIENT, WRONG_SECRET},
-    shared::{Shared, lock},
+    state::State,
 };
 
 /// The fields of a form in their order. A body that is not an urlencoded form has none.
 #[derive(Debug)]
 pub(super) struct Form {
     fields: Vec<(String, String)>,
-    is_multipart: bool,
-}
-
-/// Id and secret as they were sent.
-struct Claimed {
-    id: Option<String>,
-    secret: Option<String>,
+    /// Whether it came as `multipart/form-data`, whose fields are not read.
+    pub(super) is_multipart: bool,
 }
 
 /// Returns the client id, if the request has the right secret.
-pub(super) fn authenticate(
-    shared: &Shared,
-    head: &Parts,
-    form: &Form,
-) -> Result<Arc<str>, Refusal> {
-    let claimed = claimed(&head.headers, form)?;
-    let realm = lock(&shared.realm);
-    let id = claimed.id.ok_or(UNKNOWN_CLIENT)?;
-    let key = realm.key(&id).ok_or(UNKNOWN_CLIENT)?;
+pub(super) fn authenticate(state: &State, head: &Parts, form: &Form) -> Result<Arc<str>, Refusal> {
+    let header = head.headers.get(AUTHORIZATION);
+    let basic = header.and_then(|value| basic_pair(value.to_str().ok()?));
+    let (mut id, mut secret) = (None, None);
+    if let Some((in_id, in_secret)) = basic {
+        id = Some(form_decoded(&in_id).ok_or(UNEXPECTED)?);
+        secret = Some(form_decoded(&in_secret).ok_or(UNEXPECTED)?);
+    }
+    // Fields of the form come first.
+    let field = |name| form.field(name).map(str::to_owned);
+    let (id, secret) = (field("client_id").or(id), field("client_secret").or(secret));
+    let realm = lock(&state.realm);
+    let key = realm
+        .key(&id.ok_or(UNKNOWN_CLIENT)?)
+        .ok_or(UNKNOWN_CLIENT)?;
     if !key.enabled {
         return Err(UNKNOWN_CLIENT);
     }
-    if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
+    if !secret.is_some_and(|secret| key.opens_with(&secret)) {
         return Err(WRONG_SECRET);
     }
     Ok(key.api_key().client_id)
-}
-
-/// Returns the credentials of the request, from its form or else from its Basic header.
-fn claimed(headers: &HeaderMap, form: &Form) -> Result<Claimed, Refusal> {
-    let basic = headers
-        .get(AUTHORIZATION)
-        .and_then(|value| basic_pair(value.to_str().ok()?));
-    let (id, secret) = match basic {
-        Some((id, secret)) => (
-            Some(form_decoded(&id).ok_or(UNEXPECTED)?),
-            Some(form_decoded(&secret).ok_or(UNEXPECTED)?),
-        ),
-        None => (None, None),
-    };
-    let field = |name| form.field(name).map(str::to_owned);
-    Ok(Claimed {
-        id: field("client_id").or(id),
-        secret: field("client_secret").or(secret),
-    })
 }
 
 /// Returns id and secret of a Basic header, still form-encoded (RFC 6749, section 2.3.1). A
@@ -125,15 +108,7 @@ impl Form {
 
     /// Whether a field comes twice.
     pub(super) fn repeats_a_field(&self) -> bool {
-        let mut names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
-        names.sort_unstable();
-        names
-            .windows(2)
-            .any(|pair| matches!(pair, [one, other] if one == other))
-    }
-
-    /// Whether it came as `multipart/form-data`, whose fields are not read.
-    pub(super) fn is_multipart(&self) -> bool {
-        self.is_multipart
+        let mut seen = HashSet::new();
+        !self.fields.iter().all(|(name, _)| seen.insert(name))
     }
 }

@@ -7,6 +7,7 @@ use http::{
     header::{CACHE_CONTROL, PRAGMA},
 };
 use serde::Serialize;
+use serde_json::json;
 
 use crate::body::Body;
 
@@ -16,13 +17,6 @@ pub(super) struct Refusal {
     status: StatusCode,
     error: &'static str,
     description: Cow<'static, str>,
-}
-
-#[derive(Serialize)]
-struct Reply<'a> {
-    error: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error_description: Option<&'a str>,
 }
 
 // === impl Refusal ===
@@ -36,13 +30,8 @@ impl Refusal {
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
-        let mut response = json(
-            self.status,
-            &Reply {
-                error: self.error,
-                error_description: Some(&self.description),
-            },
-        );
+        let reply = json!({ "error": self.error, "error_description": self.description });
+        let mut response = json(self.status, &reply);
         do_not_store(&mut response);
         response
     }
@@ -70,28 +59,9 @@ pub(super) fn outside() -> Response<Body> {
     Body::page(StatusCode::NOT_FOUND, "text/html; charset=utf-8", text)
 }
 
-/// Returns a 404 with `error`.
-pub(super) fn not_found(error: &str) -> Response<Body> {
-    bare(StatusCode::NOT_FOUND, error)
-}
-
-fn bare(status: StatusCode, error: &str) -> Response<Body> {
-    json(
-        status,
-        &Reply {
-            error,
-            error_description: None,
-        },
-    )
-}
-
-/// Returns the response to any method but POST and OPTIONS. It has no `Allow`, though RFC 9110,
-/// section 15.5.6, requires one.
-pub(super) fn method_not_allowed() -> Response<Body> {
-    bare(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "HTTP 405 Method Not Allowed",
-    )
+/// Returns a refusal with an error code alone.
+pub(super) fn bare(status: StatusCode, error: &str) -> Response<Body> {
+    json(status, &json!({ "error": error }))
 }
 
 /// Forbids caches to store a response.

@@ -69,6 +69,7 @@ impl Key {
         wall: i64,
         expires_in: u64,
         scope: &str,
+        issuer: &str,
         rng: &mut fastrand::Rng,
     ) -> Value {
         let id = &*self.api_key.client_id;
@@ -76,7 +77,7 @@ impl Key {
             "exp": wall.saturating_add(i64::try_from(expires_in).unwrap_or(i64::MAX)),
             "iat": wall,
             "jti": format!("trrtcc:{}", uuid(rng)),
-            "iss": ISSUER,
+            "iss": issuer,
             "aud": "account",
             "sub": self.subject,
             "typ": "Bearer",
@@ -107,6 +108,3 @@ fn uuid(rng: &mut fastrand::Rng) -> String {
         rng.u64(..0x1_0000_0000_0000),
     )
 }
-
-/// The issuer. It has no port, so the claims do not depend on the port that was free.
-const ISSUER: &str = "http://127.0.0.1/auth/realms/ServiceConnect";

@@ -5,7 +5,13 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, KeyPair as _, UnparsedPublicKey};
 use serde_json::Value;
 
 use super::Realm;
-use crate::{ApiKey, Config, shared::Clock};
+use crate::{ApiKey, Config, clock::Clock};
+
+const ISSUER: &str = "http://127.0.0.1/auth/realms/ServiceConnect";
+
+fn token_of(reply: &Value) -> &str {
+    reply["access_token"].as_str().unwrap()
+}
 
 fn realm() -> (Realm, ApiKey) {
     Realm::new(Arc::new(Clock::start()), &Config::default())
@@ -25,9 +31,11 @@ fn a_member_holds_three_keys_at_most() {
 #[tokio::test(start_paused = true)]
 async fn a_token_is_signed_and_has_its_client_roles_and_expiry() {
     let (mut realm, key) = realm();
-    let granted = realm.grant(&key.client_id, "profile email").unwrap();
+    let granted = realm
+        .grant(&key.client_id, "profile email", ISSUER)
+        .unwrap();
 
-    let (signed, signature) = granted.token.rsplit_once('.').unwrap();
+    let (signed, signature) = token_of(&granted).rsplit_once('.').unwrap();
     let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
     let signer = realm.tokens.signer.as_ref().unwrap();
     UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, signer.public_key())
@@ -59,7 +67,7 @@ async fn token_is_valid_until_exactly_its_expiry() {
     let (mut realm, key) = realm();
     realm.expires_in = 10;
     let issued = realm.clock.now();
-    let token = realm.grant(&key.client_id, "").unwrap().token;
+    let token = token_of(&realm.grant(&key.client_id, "", ISSUER).unwrap()).to_owned();
     let end = issued + Duration::from_secs(10);
     assert_eq!(realm.valid(&token, end).unwrap().generation, 1);
     assert!(realm.valid(&token, end + Duration::from_nanos(1)).is_none());
@@ -69,19 +77,19 @@ async fn token_is_valid_until_exactly_its_expiry() {
 async fn revoke_all_invalidates_tokens_and_sets_not_before() {
     let (mut realm, key) = realm();
     let now = realm.clock.now();
-    let granted = realm.grant(&key.client_id, "").unwrap();
-    assert_eq!(granted.not_before, 0);
-    assert!(realm.valid(&granted.token, now).is_some());
+    let granted = realm.grant(&key.client_id, "", ISSUER).unwrap();
+    assert_eq!(granted["not-before-policy"], 0);
+    assert!(realm.valid(token_of(&granted), now).is_some());
     realm.revoke_all();
-    assert!(realm.valid(&granted.token, now).is_none());
-    let granted = realm.grant(&key.client_id, "").unwrap();
-    assert_eq!(granted.not_before, realm.clock.wall_at(now));
+    assert!(realm.valid(token_of(&granted), now).is_none());
+    let granted = realm.grant(&key.client_id, "", ISSUER).unwrap();
+    assert_eq!(granted["not-before-policy"], realm.clock.wall_at(now));
 }
 
 #[test]
 fn changed_token_is_invalid() {
     let (mut realm, key) = realm();
-    let token = realm.grant(&key.client_id, "").unwrap().token;
+    let token = token_of(&realm.grant(&key.client_id, "", ISSUER).unwrap()).to_owned();
     let now = realm.clock.now();
     assert!(realm.valid(&token, now).is_some());
     assert!(realm.valid(&token[1..], now).is_none());

@@ -1,16 +1,15 @@
 //! The issued tokens, and whether they are valid.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::{
-    error::Unspecified,
     rand::SystemRandom,
-    signature::{ECDSA_P256_SHA256_FIXED_SIGNING as ES256, EcdsaKeyPair},
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING as ES256, EcdsaKeyPair, KeyPair as _},
 };
 use serde_json::{Value, json};
 
-use crate::{error::Error, realm::Key};
+use crate::{error::Error, realm::key::Key};
 
 /// Every token that was not revoked, by its text.
 ///
@@ -58,26 +57,49 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Signs claims. The first call creates the key.
+    /// Signs claims.
     pub(super) fn sign(&mut self, claims: &Value) -> Result<String, Error> {
-        let no_key = |_: Unspecified| Error::failed("cannot sign a token", "no randomness");
-        let rng = SystemRandom::new();
-        let signer = match &mut self.signer {
-            Some(signer) => signer,
-            none => {
-                let key = EcdsaKeyPair::generate_pkcs8(&ES256, &rng).map_err(no_key)?;
-                let key = EcdsaKeyPair::from_pkcs8(&ES256, key.as_ref(), &rng);
-                none.insert(
-                    key.map_err(|error| Error::failed("cannot sign a token", error.to_string()))?,
-                )
-            }
-        };
-        let header = json!({ "alg": "ES256", "typ": "JWT", "kid": "tds-sim" });
+        let signer = self.signer()?;
+        let header = json!({ "alg": "ES256", "typ": "JWT", "kid": key_id(signer) });
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(&header), part(claims));
-        let signature = signer.sign(&rng, signed.as_bytes()).map_err(no_key)?;
+        let signature = signer.sign(&SystemRandom::new(), signed.as_bytes());
+        let signature = signature.map_err(unsigned)?;
         let signature = BASE64_URL_SAFE_NO_PAD.encode(signature);
         Ok(format!("{signed}.{signature}"))
+    }
+
+    /// Returns the public key, as the only member of a set of keys.
+    pub(crate) fn key_set(&mut self) -> Result<Value, Error> {
+        let signer = self.signer()?;
+        // An uncompressed point: 4, then 32 bytes of each coordinate (RFC 5480, section 2.2).
+        let point = signer.public_key().as_ref();
+        let part = |from: usize| point.get(from..from + 32).unwrap_or_default();
+        let part = |from| BASE64_URL_SAFE_NO_PAD.encode(part(from));
+        let key = json!({
+            "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256",
+            "kid": key_id(signer), "x": part(1), "y": part(33),
+        });
+        Ok(json!({ "keys": [key] }))
+    }
+
+    /// Returns the signing key. The first call creates it.
+    fn signer(&mut self) -> Result<&EcdsaKeyPair, Error> {
+        Ok(match &mut self.signer {
+            Some(signer) => signer,
+            none => {
+                let rng = SystemRandom::new();
+                let key = EcdsaKeyPair::generate_pkcs8(&ES256, &rng).map_err(unsigned)?;
+                let key = EcdsaKeyPair::from_pkcs8(&ES256, key.as_ref(), &rng);
+                none.insert(key.map_err(unsigned)?)
+            }
+        })
+    }
+
+    /// Forgets every token and the time of the last revocation.
+    pub(crate) fn reset(&mut self) {
+        self.issued.clear();
+        (self.generation, self.not_before) = (0, 0);
     }
 
     /// Returns the record of a token that is valid at `now`.
@@ -99,4 +121,14 @@ impl Tokens {
     pub(super) fn not_before(&self) -> i64 {
         self.not_before
     }
+}
+
+/// Names a key. Each process has another, so clients with the key of an earlier one fetch it anew.
+fn key_id(signer: &EcdsaKeyPair) -> String {
+    let point = signer.public_key().as_ref();
+    BASE64_URL_SAFE_NO_PAD.encode(point.get(1..10).unwrap_or_default())
+}
+
+fn unsigned(error: impl fmt::Display) -> Error {
+    Error::failed("cannot sign a token", error.to_string())
 }

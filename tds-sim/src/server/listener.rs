@@ -41,6 +41,14 @@ pub(super) enum Security {
     Tls(tokio_rustls::TlsAcceptor),
 }
 
+/// An accepted connection.
+struct Guest {
+    socket: Arc<Socket>,
+    door: Door,
+    sim: Sim,
+    stopped: watch::Receiver<bool>,
+}
+
 /// The purpose of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {
@@ -91,11 +99,16 @@ impl Listener {
                         continue;
                     };
                     let socket = Arc::new(match self.door {
-                        Door::Data => Socket::counted(peer, &self.sim.shared),
+                        Door::Data => Socket::counted(peer, &self.sim.state.intake),
                         Door::Auth | Door::Admin => Socket::uncounted(peer),
                     });
-                    let (door, sim, security) = (self.door, self.sim.clone(), self.security.clone());
-                    connections.spawn(serve(stream, socket, door, sim, security, stopped.clone()));
+                    let guest = Guest {
+                        socket,
+                        door: self.door,
+                        sim: self.sim.clone(),
+                        stopped: stopped.clone(),
+                    };
+                    connections.spawn(guest.serve(stream, self.security.clone()));
                 }
                 Some(_) = connections.join_next() => {}
                 _ = stopped.changed() => break,
@@ -110,90 +123,71 @@ impl Listener {
 
 impl Door {
     /// Returns the error text for a port that is taken.
-    const fn taken(self) -> &'static str {
-        match self {
-            Self::Auth => {
-                "cannot start: the auth port is not free; choose another, or 0 for a free one"
-            }
-            Self::Data => {
-                "cannot start: the data port is not free; choose another, or 0 for a free one"
-            }
-            Self::Admin => {
-                "cannot start: the admin port is not free; choose another, or 0 for a free one"
-            }
-        }
-    }
-
-    /// Answers a request on a connection of this listener.
-    fn answer(self, sim: &Sim, socket: &Arc<Socket>, request: Request<Incoming>) -> Answering {
-        let (shared, socket) = (Arc::clone(&sim.shared), Arc::clone(socket));
-        match self {
-            Self::Auth => Box::pin(oidc::answer(shared, Some(socket), request)),
-            Self::Data => {
-                let peer = socket.peer();
-                Box::pin(data::answer(shared, Some(socket), peer, request))
-            }
-            Self::Admin => Box::pin(admin::answer(sim.clone(), request)),
-        }
+    fn taken(self) -> String {
+        let door = format!("{self:?}").to_lowercase();
+        format!("cannot start: the {door} port is not free; choose another, or 0 for a free one")
     }
 }
 
-/// Serves one accepted connection to its end.
-async fn serve(
-    tcp: TcpStream,
-    socket: Arc<Socket>,
-    door: Door,
-    sim: Sim,
-    security: Security,
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(unused_mut, reason = "a handshake waits for it")
-    )]
-    mut stopped: watch::Receiver<bool>,
-) {
-    // Without this option, the pieces of a slow body wait for the client's acknowledgements.
-    drop(tcp.set_nodelay(true));
-    match security {
-        Security::Plain => answer(tcp, socket, door, sim, stopped).await,
-        #[cfg(feature = "tls")]
-        Security::Tls(tls) => {
-            let secured = tokio::select! {
-                secured = tls.accept(tcp).into_fallible() => secured,
-                _ = stopped.changed() => return,
-            };
-            match secured {
-                Ok(tls) => answer(tls, socket, door, sim, stopped).await,
-                // The drop of a `Stream` closes the connection, and stops counting it.
-                Err((_, tcp)) => drop(Stream::new(tcp, socket)),
+// === impl Guest ===
+
+impl Guest {
+    /// Serves an accepted connection to its end.
+    async fn serve(
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "a handshake waits"))]
+        mut self,
+        tcp: TcpStream,
+        security: Security,
+    ) {
+        // Without this option, the pieces of a slow body wait for the client's acknowledgements.
+        drop(tcp.set_nodelay(true));
+        match security {
+            Security::Plain => self.answer(tcp).await,
+            #[cfg(feature = "tls")]
+            Security::Tls(tls) => {
+                let secured = tokio::select! {
+                    secured = tls.accept(tcp).into_fallible() => secured,
+                    _ = self.stopped.changed() => return,
+                };
+                match secured {
+                    Ok(tls) => self.answer(tls).await,
+                    // The drop of a `Stream` closes the connection, and stops counting it.
+                    Err((_, tcp)) => drop(Stream::new(tcp, self.socket)),
+                }
             }
         }
     }
-}
 
-/// Answers the requests on a connection.
-async fn answer(
-    io: impl Wire,
-    socket: Arc<Socket>,
-    door: Door,
-    sim: Sim,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let stream = TokioIo::new(Stream::new(io, Arc::clone(&socket)));
-    let answers = service_fn(|request| door.answer(&sim, &socket, request));
-    #[cfg(not(feature = "http2"))]
-    let builder = hyper::server::conn::http1::Builder::new();
-    #[cfg(feature = "http2")]
-    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    let mut connection = pin!(builder.serve_connection(stream, answers));
-    tokio::select! {
-        // The ledger records how each call ends.
-        _ = connection.as_mut() => return,
-        () = socket.given_up() => return,
-        _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
-    }
-    tokio::select! {
-        _ = connection => {}
-        () = socket.given_up() => {}
+    /// Answers the requests on a connection.
+    async fn answer(self, io: impl Wire) {
+        let (socket, mut stopped) = (self.socket, self.stopped);
+        let stream = TokioIo::new(Stream::new(io, Arc::clone(&socket)));
+        let answers = service_fn(|request: Request<Incoming>| -> Answering {
+            let (state, socket) = (Arc::clone(&self.sim.state), Arc::clone(&socket));
+            match self.door {
+                Door::Auth => Box::pin(oidc::answer(state, Some(socket), request)),
+                Door::Data => {
+                    let peer = socket.peer();
+                    Box::pin(data::answer(state, Some(socket), peer, request))
+                }
+                Door::Admin => Box::pin(admin::answer(self.sim.clone(), request)),
+            }
+        });
+        #[cfg(not(feature = "http2"))]
+        let builder = hyper::server::conn::http1::Builder::new();
+        #[cfg(feature = "http2")]
+        let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+        let mut connection = pin!(builder.serve_connection(stream, answers));
+        tokio::select! {
+            // The ledger records how each call ends.
+            _ = connection.as_mut() => return,
+            () = socket.given_up() => return,
+            _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
+        }
+        tokio::select! {
+            _ = connection => {}
+            () = socket.given_up() => {}
+        }
     }
 }
 

@@ -30,18 +30,14 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "tds-sim authority");
+        let name = &mut params.distinguished_name;
+        name.push(DnType::CommonName, "tds-sim authority");
         let key = KeyPair::generate().map_err(failed)?;
         let root = params.self_signed(&key).map_err(failed)?;
         let issuer = Issuer::new(params, key);
 
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).map_err(failed)?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "localhost");
+        let params = CertificateParams::new(names).map_err(failed)?;
         let key = KeyPair::generate().map_err(failed)?;
         let leaf = params.signed_by(&key, &issuer).map_err(failed)?;
 
@@ -60,12 +56,7 @@ impl Authority {
 
         let directory = std::env::temp_dir().join(format!("tds-sim-{:016x}", fastrand::u64(..)));
         let file = directory.join("ca.pem");
-        let unwritten = |error| {
-            Error::failed(
-                "cannot start: the file of the CA certificate cannot be written",
-                error,
-            )
-        };
+        let unwritten = |error| Error::failed("cannot start: no file of the CA certificate", error);
         fs::create_dir(&directory).map_err(unwritten)?;
         let authority = Self {
             directory,

@@ -84,11 +84,6 @@ async fn invalid_admin_control_is_an_error_with_its_cause() {
     let server = Server::start(Config::default()).await.unwrap();
     for (path, form, says) in [
         (
-            "/nothing",
-            "",
-            "unknown path /nothing; GET / lists all controls\n",
-        ),
-        (
             "/rotate-secret",
             "client_id=x",
             "no key has this client id; add one, or correct it\n",

@@ -22,6 +22,18 @@ pub(crate) struct Got {
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
+impl Got {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
 impl Client {
     pub(crate) fn new() -> Self {
         Self(legacy::Client::builder(TokioExecutor::new()).build_http())
@@ -61,6 +73,23 @@ impl Client {
             .header("content-type", "application/x-www-form-urlencoded")
             .body(Full::from(form))?;
         self.send(request).await
+    }
+
+    /// Sends a request with this method, content type and body.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        url: &str,
+        kind: &str,
+        body: &str,
+    ) -> (u16, String) {
+        let mut request = Request::builder().method(method).uri(url);
+        if !kind.is_empty() {
+            request = request.header("content-type", kind);
+        }
+        let request = request.body(Full::from(body.to_owned())).unwrap();
+        let got = self.send(request).await.unwrap();
+        (got.status, String::from_utf8(got.body.to_vec()).unwrap())
     }
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Got, Failed> {

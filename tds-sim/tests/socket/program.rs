@@ -136,7 +136,7 @@ fn malformed_switch_prints_one_line_with_the_expected_form() {
         (&["--quota", "many"], "CALLS/WINDOW"),
         (&["--fault", "200"], "reset-head"),
         (&["--token-fault", "sad"], "slow:PAUSE"),
-        (&["--error-body", "yaml"], "json, text, html, xml or empty"),
+        (&["--error-body", "yaml"], "json, text, html, xml, empty"),
         (&["--delay-head", "soon"], "uniform"),
         (&["--count-connections", "some"], "see --help"),
         (&["relay"], "--to <IP:PORT>"),

@@ -16,7 +16,7 @@ async fn a_socket_stops_counting_before_its_end_is_sent() {
         .await
         .unwrap();
     let (tcp, peer) = listener.accept().await.unwrap();
-    let mut stream = Stream::new(tcp, Arc::new(Socket::counted(peer, &sim.shared)));
+    let mut stream = Stream::new(tcp, Arc::new(Socket::counted(peer, &sim.state.intake)));
     assert_eq!(sim.ledger().summary().sockets_open, 1);
 
     stream.shutdown().await.unwrap();

@@ -1,33 +1,11 @@
-//! The state that every clone of the simulator shares, and the clocks it reads.
+//! The clocks, and how data behind a lock is read.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::time::Instant;
-
-use crate::{
-    config::Config,
-    fault::Script,
-    ledger::Ledger,
-    limits::{Gate, Usage},
-    realm::{ApiKey, Realm},
-};
-
-/// The state of a simulator. Each lock is held for a few statements. Only under the lock of `gate`
-/// is another one taken, that of the ledger.
-pub(crate) struct Shared {
-    pub(crate) clock: Arc<Clock>,
-    pub(crate) config: Config,
-    pub(crate) ledger: Ledger,
-    pub(crate) gate: Mutex<Gate>,
-    pub(crate) usage: Mutex<Usage>,
-    pub(crate) realm: Mutex<Realm>,
-    pub(crate) script: Mutex<Script>,
-    /// The first key, which the program prints.
-    pub(crate) api_key: ApiKey,
-}
 
 /// Time since the simulator's start, and the wall clock a token's claims need.
 ///
@@ -37,29 +15,6 @@ pub(crate) struct Shared {
 pub(crate) struct Clock {
     start: Instant,
     wall: Duration,
-}
-
-// === impl Shared ===
-
-impl Shared {
-    pub(crate) fn new(config: Config) -> Self {
-        let clock = Arc::new(Clock::start());
-        let (realm, api_key) = Realm::new(Arc::clone(&clock), &config);
-        Self {
-            ledger: Ledger::new(Arc::clone(&clock), config.arrivals_kept),
-            gate: Mutex::new(Gate::new(&config)),
-            usage: Mutex::new(Usage::of(config.quota)),
-            script: Mutex::new(Script::new(
-                Arc::clone(&clock),
-                config.faults.clone(),
-                config.seed,
-            )),
-            api_key,
-            realm: Mutex::new(realm),
-            clock,
-            config,
-        }
-    }
 }
 
 // === impl Clock ===

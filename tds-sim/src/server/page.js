@@ -1,0 +1,11 @@
+// Replaces what the server made by what it makes after each change.
+const content = document.getElementById("content");
+const state = document.getElementById("state");
+const events = new EventSource("/events");
+events.onmessage = (event) => {
+  content.innerHTML = event.data;
+  state.textContent = "live";
+};
+events.onerror = () => {
+  state.textContent = "not connected";
+};

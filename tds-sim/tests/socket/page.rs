@@ -1,0 +1,167 @@
+//! The page at the admin address: what it is without JavaScript, and that its script runs.
+
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::{client::legacy, rt::TokioExecutor};
+use tds_sim::{Config, Server};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::client::{Client, bearer};
+
+async fn server() -> Server {
+    let server = Server::start(Config::default()).await.unwrap();
+    let token = server.sim().token(server.client_id()).unwrap();
+    server.sim().set_quota(Some("9/60s".parse().unwrap()));
+    for (path, token) in [
+        ("/v1/live/bus", &*token),
+        ("/v1/live/%3Cb%3E'?<script>", "wrong"),
+    ] {
+        let url = format!("{}{path}", server.base_url()).replace(['<', '>'], "!");
+        Client::new().get(&url, &[bearer(token)]).await.unwrap();
+    }
+    server
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page_with_calls_limits_and_buttons_and_curl_the_list() {
+    let server = server().await;
+    let url = format!("{}/", server.admin_url());
+    let accept = ("accept", "text/html,application/xhtml+xml".to_owned());
+    let page = Client::new().get(&url, &[accept]).await.unwrap();
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    for part in [
+        "<tr class=s2>",
+        "<tr class=s4>",
+        "/v1/live/bus",
+        "2 of 50 requests of 127.0.0.1 in the last 1s",
+        "of 60 connections of 127.0.0.1",
+        "1 of 9 calls of demo-",
+        "action=\"/faults\"",
+        "action=\"/reset\"",
+        "http-equiv=\"refresh\"",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let list = Client::new()
+        .get(&url, &[("accept", "*/*".to_owned())])
+        .await
+        .unwrap();
+    assert!(list.body.starts_with(b"GET /"));
+}
+
+#[tokio::test]
+async fn what_a_client_sends_is_text_on_the_page() {
+    let server = Server::start(Config::default()).await.unwrap();
+    let key = server.sim().add_key("<img src=x>").unwrap();
+    server.sim().set_quota(Some("9/60s".parse().unwrap()));
+    let token = server.sim().token(&key.client_id).unwrap();
+    let url = format!("{}/v1/live/a", server.base_url());
+    Client::new().get(&url, &[bearer(&token)]).await.unwrap();
+    let accept = ("accept", "text/html".to_owned());
+    let page = Client::new()
+        .get(server.admin_url(), &[accept])
+        .await
+        .unwrap();
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    assert!(page.contains("&lt;img") && !page.contains("<img"), "{page}");
+}
+
+#[tokio::test]
+async fn a_button_brings_the_browser_back_to_the_page() {
+    let server = server().await;
+    let request = Request::post(format!("{}/faults", server.admin_url()))
+        .header("accept", "text/html")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Full::from("fault=503"))
+        .unwrap();
+    let got = Client::new().send(request).await.unwrap();
+    assert_eq!((got.status, got.header("location")), (303, "/"));
+    assert_eq!(server.sim().faults().data.len(), 1);
+}
+
+#[tokio::test]
+async fn events_follow_each_call() {
+    let server = server().await;
+    let client = legacy::Client::builder(TokioExecutor::new()).build_http::<Full<bytes::Bytes>>();
+    let url = format!("{}/events", server.admin_url()).parse().unwrap();
+    let mut events = client.get(url).await.unwrap();
+    assert_eq!(events.headers()["content-type"], "text/event-stream");
+    let mut next = async || {
+        let event = events.frame().await.unwrap().unwrap().into_data().unwrap();
+        String::from_utf8(event.to_vec()).unwrap()
+    };
+    let first = next().await;
+    assert!(first.starts_with("data: ") && first.ends_with("\n\n"));
+    assert_eq!(first.trim_end().lines().count(), 1);
+    let url = format!("{}/v1/live/later", server.base_url());
+    Client::new().get(&url, &[]).await.unwrap();
+    while !next().await.contains("/v1/live/later") {}
+    drop(events);
+    server.shutdown().await;
+}
+
+/// Listens in front of `to`, and records all requests.
+async fn overheard(to: String) -> (String, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&heard);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (mut from, mut back) = client.into_split();
+            let server = TcpStream::connect(&to).await.unwrap();
+            let (mut answers, mut requests) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
+            let all = Arc::clone(&all);
+            tokio::spawn(async move {
+                let mut piece = [0; 4096];
+                while let Ok(read @ 1..) = from.read(&mut piece).await {
+                    all.lock().unwrap().extend(&piece[..read]);
+                    requests.write_all(&piece[..read]).await.unwrap();
+                }
+            });
+        }
+    });
+    (format!("http://{address}/"), heard)
+}
+
+#[tokio::test]
+async fn chromium_shows_the_page_and_its_script_asks_for_the_events() {
+    if Command::new("chromium").arg("--version").output().is_err() {
+        writeln!(std::io::stderr(), "SKIPPED: there is no chromium").unwrap();
+        return;
+    }
+    let server = server().await;
+    let (url, heard) = overheard(server.admin_url().replace("http://", "")).await;
+    let profile = std::env::temp_dir().join(format!("tds-sim-page-{}", std::process::id()));
+    let mut browser = Command::new("timeout");
+    browser
+        .args([
+            "60",
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(["--timeout=2000", "--dump-dom", &url])
+        .stderr(Stdio::null());
+    let shown = tokio::task::spawn_blocking(move || browser.output().unwrap());
+    let shown = shown.await.unwrap().stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("<td>/v1/live/bus</td>"), "{shown}");
+    let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
+    assert!(heard.contains("GET /events HTTP/1.1"), "{heard}");
+    drop(fs::remove_dir_all(profile));
+}
