@@ -56,9 +56,17 @@ mod tests;
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
 /// | a day, with any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
+/// | the life of a token that the endpoint returns again and again until its end | 4 at most |
 /// | wrong credentials | 1 in one to two minutes |
 /// | an hour in which the service refuses all tokens, whatever the text of its 401 | 16 at most |
 /// | calls that are refused for a missing role | 0 |
+///
+/// # Renewed tokens
+///
+/// A renewed token *rests* for a minute, counted from its request, before it replaces a token that is
+/// still good; for a tenth of what either of them has left, if that is less. If the clock of your gateway
+/// is behind that of the authorization server, the gateway would refuse the new token as issued in the
+/// future. A refusal of the old token ends the rest at once, without another request.
 ///
 /// # Refused tokens
 ///
@@ -70,7 +78,9 @@ mod tests;
 /// backoff, at no further cost.
 ///
 /// The refused call is held until the refresh has a result, so that a resend sends the new token.
-/// Other calls wait for one second at most and then send the doubted token.
+/// Other calls wait for one second at most and then send the doubted token. If the successor is refused
+/// too while it is younger than a minute, [`Rejection::retry_after`](crate::Rejection::retry_after) says
+/// when to send it again, because there was no older token that could have let it rest.
 ///
 /// This rule does not help if tokens are revoked more often than every five minutes, or if the nodes
 /// of a service refuse each new token for a minute.
