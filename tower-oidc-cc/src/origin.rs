@@ -53,11 +53,12 @@ impl Places {
     /// decides.
     #[inline]
     pub(crate) fn contain(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        // A scan of a few names is faster than a hash.
-        let mut hosts = headers.iter().filter(|(name, _)| **name == HOST);
-        self.origins
-            .iter()
-            .any(|origin| origin.contains(uri) && hosts.all(|(_, host)| *host == *origin.authority))
+        // Most clients add the `Host` header below this layer. A scan of a few names is faster than a
+        // hash.
+        let mut named = self.origins.iter().filter(|origin| origin.contains(uri));
+        named.next().is_some_and(|origin| {
+            !headers.keys().any(|name| name == HOST) || origin.is_spelt_in(headers)
+        })
     }
 
     /// Checks that a request may carry the token.
@@ -147,6 +148,12 @@ impl Origin {
     #[cold]
     fn is_alike(&self, authority: &Authority) -> bool {
         normal(&self.scheme, authority).as_deref() == Some(&*self.authority)
+    }
+
+    /// Whether the `Host` header is spelt as this origin.
+    fn is_spelt_in(&self, headers: &HeaderMap) -> bool {
+        let mut hosts = headers.get_all(HOST).iter();
+        hosts.all(|host| *host == *self.authority)
     }
 
     /// Whether a `Host` header names this origin (RFC 9110, section 7.2).
