@@ -17,6 +17,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tower_service::Service;
+use tower_tds_outcome::Secrets;
 
 use self::{shared::Shared, task::Task};
 use crate::{
@@ -240,6 +241,15 @@ impl TokenSource {
         while let Some(flight) = self.shared.in_flight() {
             self.shared.ended(flight).await;
         }
+    }
+
+    /// The secrets of this source, which no text of its errors shows: the credentials of its provider and
+    /// its last tokens.
+    ///
+    /// Share them with layers that put texts of the same service into errors.
+    #[must_use]
+    pub fn secrets(&self) -> &Secrets {
+        self.shared.fetch.settings().provider.secrets()
     }
 
     /// Returns the condition of the token, without a wait and without a token request.

@@ -30,14 +30,17 @@ pub(crate) struct Expected {
     has_range: bool,
     /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
     is_data_only: bool,
+    /// The size of the request's `Authorization`, which can make its head too large; 0 without one.
+    authorization: u32,
 }
 
 /// What an error needs from the headers of its request.
 #[derive(Clone, Default)]
 pub(crate) struct Asked {
     pub(crate) expected: Expected,
-    /// Its value may be in a text of the service or of the HTTP client.
-    authorization: Option<HeaderValue>,
+    /// Its value may be in a text of the service or of the HTTP client. Boxed, because most layers share the secrets of
+    /// the token's source, and a future without it is small.
+    authorization: Option<Box<HeaderValue>>,
 }
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
@@ -76,7 +79,13 @@ pub fn classify(
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let error = error_of(&Asked::of(request), None, status, headers, body.as_ref());
+    let error = error_of(
+        &Asked::of(request, true),
+        None,
+        status,
+        headers,
+        body.as_ref(),
+    );
     error.map_or(Ok(()), Err)
 }
 
@@ -203,12 +212,11 @@ fn too_large(
         400 if message.is_some_and(message::is_too_large) => {}
         _ => return None,
     }
-    Some(match &asked.authorization {
-        None => "send fewer or shorter headers".into(),
-        Some(token) => format!(
-            "the Authorization header with the token has {} bytes: have fewer roles or scopes put \
-             into it, or have the gateway accept larger headers",
-            token.len()
+    Some(match asked.expected.authorization {
+        0 => "send fewer or shorter headers".into(),
+        size => format!(
+            "the Authorization header with the token has {size} bytes: have fewer roles or scopes put \
+             into it, or have the gateway accept larger headers"
         )
         .into(),
     })
@@ -268,7 +276,7 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 impl Asked {
     /// Reads the headers of a request.
     #[inline]
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, keeps_authorization: bool) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
         let mut asked = Self::default();
         let mut data = None;
@@ -278,7 +286,10 @@ impl Asked {
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
             } else if *name == AUTHORIZATION {
-                asked.authorization = Some(value.clone());
+                asked.expected.authorization = u32::try_from(value.len()).unwrap_or(u32::MAX);
+                if keeps_authorization {
+                    asked.authorization = Some(Box::new(value.clone()));
+                }
             }
             asked.expected.has_range |= *name == RANGE;
         }

@@ -502,7 +502,6 @@ impl Builder {
         let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
             .answer_timeout(self.answer_timeout)
-            .secrets(secrets)
             .over_hyper_http1();
         Ok(Client::new(Shared {
             stack: stack(&layer, self.compression.around(clients.data)),

@@ -6,7 +6,6 @@ use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, DeadlineAt, Retry, RetryLayer};
 use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
-use tower_tds_outcome::Secrets;
 
 use crate::translate::{IntoError, ReadError};
 
@@ -94,6 +93,7 @@ impl TdsLayer {
         origins: impl IntoIterator<Item = Origin>,
         limiter: Limiter,
     ) -> Self {
+        let classify = ClassifyLayer::new().secrets(tokens.secrets().clone());
         Self {
             retry: RetryLayer::new(),
             tokens,
@@ -101,7 +101,7 @@ impl TdsLayer {
             limiter,
             answer_timeout: ANSWER_TIMEOUT,
             over_hyper_http1: false,
-            classify: ClassifyLayer::new(),
+            classify,
         }
     }
 }
@@ -119,15 +119,6 @@ impl<P> TdsLayer<P> {
             over_hyper_http1: self.over_hyper_http1,
             classify: self.classify,
         }
-    }
-
-    /// Shares the secrets that no text of an error shows: see [`Provider::secrets`](tower_oidc_cc::Provider::secrets).
-    ///
-    /// Without this, an error knows the token of its own request.
-    #[must_use]
-    pub fn secrets(mut self, secrets: Secrets) -> Self {
-        self.classify = self.classify.secrets(secrets);
-        self
     }
 
     /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's

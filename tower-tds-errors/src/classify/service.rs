@@ -157,8 +157,8 @@ impl ClassifyLayer {
 
     /// Shares the secrets that no text of an error shows, for example those of a token source.
     ///
-    /// Without this, the layer knows the `Authorization` header of the request that failed. Either way, it hides what only
-    /// a secret looks like: see [`Secrets::redact`].
+    /// Without this, the layer knows the `Authorization` header of the request that failed, and keeps a copy of it during
+    /// each call. Either way, it hides what only a secret looks like: see [`Secrets::redact`].
     #[must_use]
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = Some(secrets);
@@ -197,7 +197,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Copied here, because layers between the retry layer and this one may have added headers.
         let noted = Noted {
-            asked: Asked::of(request.headers()),
+            asked: Asked::of(request.headers(), self.secrets.is_none()),
             secrets: self.secrets.clone(),
             method: request.method().clone(),
             uri: request.uri().clone(),
