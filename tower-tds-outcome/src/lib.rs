@@ -30,7 +30,6 @@
 
 pub use self::{retry_after::retry_after, secrets::Secrets};
 
-mod known;
 mod retry_after;
 mod secrets;
 mod shapes;

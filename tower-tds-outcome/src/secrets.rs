@@ -2,15 +2,17 @@
 
 use std::{
     fmt,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, Engine as _};
 use http::HeaderValue;
+use zeroize::Zeroizing;
 
 use crate::{
-    known::{self, Value},
     shapes,
-    text::{self, REDACTED},
+    text::{self, Decoded, part},
 };
 
 #[cfg(test)]
@@ -39,7 +41,7 @@ mod tests;
 /// assert!(!format!("{secrets:?}").contains("pa55"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Secrets(Arc<Mutex<Vec<(&'static str, Value)>>>);
+pub struct Secrets(Arc<Mutex<Vec<(&'static str, Zeroizing<String>)>>>);
 
 // === impl Secrets ===
 
@@ -61,7 +63,7 @@ impl Secrets {
         {
             values.remove(oldest);
         }
-        values.push((name, Value::new(value)));
+        values.push((name, value.to_owned().into()));
     }
 
     /// Adds the credential of an `Authorization` header, and the password inside if its scheme is Basic.
@@ -70,12 +72,10 @@ impl Secrets {
         let (scheme, credential) = text.split_once(' ').unwrap_or(("", &text));
         self.add("authorization", credential);
         if scheme.eq_ignore_ascii_case("basic")
-            && let Some(pair) = known::decoded(credential)
-            && let Some((_id, password)) = pair.split_once(':')
+            && let Ok(pair) = BASE64_STANDARD.decode(credential)
+            && let Some((_id, password)) = String::from_utf8_lossy(&pair).split_once(':')
         {
-            let plain: String = text::units(password).iter().map(|it| it.c).collect();
-            self.add("password", &plain);
-            self.add("encoded password", password);
+            self.add("password", password);
         }
     }
 
@@ -91,13 +91,25 @@ impl Secrets {
     ///   words, such as a path, or are a UUID or a part of a name with dots.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        let mut hidden = vec![false; text.len()];
+        let decoded = Decoded::new(text);
+        let mut found = shapes::find(&decoded);
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, value) in values.iter() {
-            value.mark(text, &mut hidden);
+            find_encoded(&decoded.text, value, &mut found);
+        }
+        let mut found: Vec<_> = found.into_iter().map(|it| decoded.source(it)).collect();
+        for (_, value) in values.iter() {
+            find(text, value, &mut found);
+            let bytes: Vec<_> = value.bytes().map(|byte| byte.to_string()).collect();
+            find(text, &bytes.join(", "), &mut found);
         }
         drop(values);
-        shapes::mark(text, &mut hidden);
+        let mut hidden = vec![false; text.len()];
+        for range in found {
+            if let Some(part) = hidden.get_mut(range) {
+                part.fill(true);
+            }
+        }
         let mut kept = String::with_capacity(text.len());
         let mut was_hidden = false;
         for (at, c) in text.char_indices() {
@@ -116,11 +128,7 @@ impl Secrets {
     /// that reorder or hide text escaped.
     #[must_use]
     pub fn line(&self, text: &str) -> String {
-        // What follows is not shown, and a value that is cut here is still found.
-        let end = (0..=LONGEST.min(text.len()))
-            .rev()
-            .find(|at| text.is_char_boundary(*at));
-        text::line(&self.redact(text.get(..end.unwrap_or_default()).unwrap_or_default()))
+        text::line(&self.redact(text))
     }
 }
 
@@ -130,8 +138,66 @@ impl fmt::Debug for Secrets {
     }
 }
 
+/// Finds a known value in a decoded text, which may be cut inside of it, and in base64.
+fn find_encoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
+    // In forms, a space is a plus. What looks like an escape in the value may have been decoded, too.
+    let form = text.replace('+', " ");
+    for known in [
+        Decoded::new(value).text,
+        value.bytes().map(char::from).collect(),
+    ] {
+        let known = known.replace('+', " ");
+        find(&form, &known, found);
+        let cut = (SHORTEST_PART..known.len())
+            .rev()
+            .find(|n| known.get(..*n).is_some_and(|part| form.ends_with(part)));
+        found.extend(cut.map(|length| text.len() - length..text.len()));
+    }
+    if value.chars().count() < SHORTEST_PART {
+        return;
+    }
+    let standard = |text: &str| text.replace('-', "+").replace('_', "/");
+    let inside = inside_base64(value);
+    let mut start = 0;
+    for run in standard(text).split(|c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c))) {
+        // An id before the value and what follows are in the same groups of letters.
+        if inside.iter().any(|letters| run.contains(letters)) {
+            found.push(start..start + run.len());
+        }
+        // The separator may have two bytes.
+        let separator = part(text, start + run.len()..text.len()).chars().next();
+        start += run.len() + separator.map_or(0, char::len_utf8);
+    }
+}
+
+/// Finds a value in a text; a short one only as a whole word.
+fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
+    let joins = |c: char| c.is_alphanumeric() || c == '_';
+    let is_short = value.chars().count() < SHORTEST_PART;
+    for (start, _) in text.match_indices(value) {
+        let end = start + value.len();
+        let is_part =
+            part(text, 0..start).ends_with(joins) || part(text, end..text.len()).starts_with(joins);
+        if !(is_short && is_part) {
+            found.push(start..end);
+        }
+    }
+}
+
+/// The letters that stand for a value in base64 behind 0, 1 and 2 other bytes, without those that depend on others.
+fn inside_base64(value: &str) -> [String; 3] {
+    [0, 2, 3].map(|start| {
+        let padded = "\0".repeat(start * 3 / 4) + value;
+        let letters = BASE64_STANDARD_NO_PAD.encode(&padded);
+        part(&letters, start..padded.len() * 4 / 3).to_owned()
+    })
+}
+
 /// The current value, the one before, and two more of an outage.
 const KEPT: usize = 4;
 
-/// The bytes of a text that [`Secrets::line`] reads.
-const LONGEST: usize = 4 * 1024;
+/// A shorter value, or a shorter part of a value at the end of a text that was cut, may be a word.
+const SHORTEST_PART: usize = 8;
+
+/// What stands in place of a secret.
+const REDACTED: &str = "[redacted]";

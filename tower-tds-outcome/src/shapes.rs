@@ -1,306 +1,219 @@
-//! What only a secret looks like. Each rule marks parts of a text; none looks at what another one marked.
+//! What only a secret looks like. Each rule passes once over a decoded text, so its work grows with the length alone.
 
 use std::ops::Range;
 
-use crate::{
-    known::set,
-    text::{REDACTED, Unit, units},
-};
+use crate::text::{Decoded, part};
 
-/// A text as decoded characters.
-struct Scan<'a> {
-    text: &'a str,
-    units: Vec<Unit>,
-}
-
-/// How sure the text is that a value follows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// A query, a form, or JSON.
-    Pair,
-    /// A sentence may go on after the colon.
-    Prose,
-}
-
-/// Marks all shapes of secrets in a text.
-pub(crate) fn mark(text: &str, hidden: &mut [bool]) {
-    let scan = Scan {
-        text,
-        units: units(text),
-    };
-    let mut spared = Vec::new();
+/// The parts of a text that look like secrets.
+pub(crate) fn find(decoded: &Decoded) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    scan.passwords_of_urls(&mut found);
-    scan.credentials(&mut found);
-    scan.named(&mut found, &mut spared);
-    scan.runs(&mut found, &spared);
-    for range in found {
-        set(hidden, scan.at(range.start), scan.at(range.end));
+    passwords_of_urls(&decoded.text, &mut found);
+    named_values(decoded, &mut found);
+    random_words(&decoded.text, &mut found);
+    found
+}
+
+/// The password in `https://user:password@host`.
+fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
+    let mut start = 0;
+    for (n, url) in text.split("://").enumerate() {
+        let url_start = start;
+        start += url.len() + "://".len();
+        let url = part(
+            url,
+            0..end_of(url, 0, |c| is_blank(c) || is_quote(c) || "<>".contains(c)),
+        );
+        let host = end_of(url, 0, |c| "/?#".contains(c));
+        let Some((user, rest)) = url
+            .split_once(':')
+            .filter(|(user, _)| n > 0 && user.len() < host)
+        else {
+            continue;
+        };
+        let port = end_of(rest, 0, |c| !c.is_ascii_digit());
+        let is_port = user.len() + 1 + port == host || user.contains(['@', '[']);
+        // Where nobody encoded the password, it contains the characters that end a host.
+        let whole = if is_port { host } else { url.len() };
+        let end = part(url, 0..host)
+            .rfind('@')
+            .or_else(|| part(url, 0..whole).rfind('@'));
+        if let Some(end) = end.filter(|end| user.len() < *end) {
+            found.push(url_start + user.len() + 1..url_start + end);
+        }
     }
 }
 
-// === impl Scan ===
-
-impl Scan<'_> {
-    /// The byte at which a character begins.
-    fn at(&self, n: usize) -> usize {
-        self.units.get(n).map_or(self.text.len(), |unit| unit.at)
-    }
-
-    fn c(&self, n: usize) -> Option<char> {
-        self.units.get(n).map(|unit| unit.c)
-    }
-
-    fn is(&self, n: usize, of: impl Fn(char) -> bool) -> bool {
-        self.c(n).is_some_and(of)
-    }
-
-    /// The first place from `n` on that is not `of`.
-    fn skip(&self, n: usize, of: impl Fn(char) -> bool) -> usize {
-        let rest = self.units.get(n..).unwrap_or_default();
-        n.saturating_add(rest.iter().take_while(|unit| of(unit.c)).count())
-    }
-
-    /// The first place of the characters before `n` that are `of`.
-    fn back(&self, n: usize, of: impl Fn(char) -> bool) -> usize {
-        let rest = self.units.get(..n).unwrap_or_default();
-        n.saturating_sub(rest.iter().rev().take_while(|unit| of(unit.c)).count())
-    }
-
-    fn word(&self, range: Range<usize>) -> String {
-        let units = self.units.get(range).unwrap_or_default();
-        units.iter().map(|unit| unit.c).collect()
-    }
-
-    fn begins_word(&self, n: usize) -> bool {
-        !n.checked_sub(1)
-            .is_some_and(|before| self.is(before, |c| c.is_alphanumeric()))
-    }
-
-    /// The password in `https://user:password@host`.
-    fn passwords_of_urls(&self, found: &mut Vec<Range<usize>>) {
-        for n in 0..self.units.len() {
-            let start = n.saturating_add(3);
-            if !self.is(n, |c| c == ':') || self.word(n..start) != "://" {
-                continue;
-            }
-            let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`');
-            let all = self.skip(start, |c| !ends(c));
-            let host = self.skip(start, |c| !ends(c) && !matches!(c, '/' | '?' | '#'));
-            let colon = self.skip(start, |c| c != ':').saturating_add(1);
-            let port = self.skip(colon, |c| c.is_ascii_digit());
-            let last_at = |end: usize| (start..end).rev().find(|n| self.c(*n) == Some('@'));
-            // A password that was not encoded may contain the characters that end a host.
-            let is_number = self.is(start, |c| c == '[') || port >= host;
-            let is_cut = last_at(host).is_none() && colon < host && !is_number;
-            let end = if is_cut { last_at(all) } else { last_at(host) };
-            if let Some(end) = end.filter(|end| colon < *end) {
-                found.push(colon..end);
-            }
+/// Values with the name of a secret, as in `name=value`, `"name": "value"` and `name: Some("value")`.
+fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
+    let text = &*decoded.text;
+    let mut seen = 0;
+    for (at, _) in text.match_indices([':', '=']) {
+        let before = part(text, 0..at);
+        let bare = before.trim_end_matches(is_blank);
+        let named = bare.trim_end_matches(|c| is_quote(c) || c == ']');
+        let name = part(named, start_of_last(named, is_name_char)..named.len());
+        if at < seen || !is_name(name) {
+            continue;
         }
-    }
-
-    /// JWTs, and what follows `Bearer` and `Basic`.
-    fn credentials(&self, found: &mut Vec<Range<usize>>) {
-        let is_credential = |c: char| is_run(c) || matches!(c, '.' | '~' | '=');
-        let last = |end| self.back(end, |c| matches!(c, '.' | '-' | '='));
-        for n in (0..self.units.len()).filter(|n| self.begins_word(*n)) {
-            let is_jwt = self.word(n..n.saturating_add(3)) == "eyJ";
-            let length = self.skip(n, |c| c.is_ascii_alphabetic()).saturating_sub(n);
-            let scheme = self.word(n..n.saturating_add(length.min(7))).to_lowercase();
-            if !is_jwt && (scheme.len() != length || !SCHEMES.contains(&&*scheme)) {
-                continue;
-            }
-            let start = if is_jwt {
-                n
-            } else {
-                let joint = |c: char| {
-                    c.is_whitespace()
-                        || matches!(c, ':' | '=' | '"' | '\'' | '+' | '`' | '<' | '[' | '(')
-                };
-                let end = n.saturating_add(length);
-                let start = self.skip(end, joint);
-                if start == end {
-                    continue;
-                }
-                start
-            };
-            let all = self.skip(start, is_credential);
-            let end = last(all).max(start);
-            let word = self.word(start..end);
-            let least = if is_jwt { LEAST_JWT } else { LEAST_CREDENTIAL };
-            if word.len() >= least && (is_jwt || mixes(&word)) {
-                // The padding goes with it.
-                let padded = self.skip(end, |c| c == '=');
-                found.push(start..padded);
-            }
+        // `token::Error` is a path, and `token://` an address; `==` and `=>` are one sign.
+        let start = end_of(text, at + 1, |c| !"=>".contains(c));
+        let rest = part(text, start..text.len());
+        if rest.starts_with([':']) || rest.starts_with("//") {
+            continue;
         }
-    }
-
-    /// Values of the names of secrets.
-    fn named(&self, found: &mut Vec<Range<usize>>, spared: &mut Vec<Range<usize>>) {
-        for n in 0..self.units.len() {
-            if !self.is(n, |c| matches!(c, ':' | '=')) {
-                continue;
-            }
-            let quote = |c: char| matches!(c, '"' | '\'' | '`' | ']');
-            let name_end = self.back(self.back(n, char::is_whitespace), quote);
-            let name_start = self.back(name_end, |c| {
-                c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
-            });
-            let name = self.word(name_start..name_end);
-            let is_id = is_client_id(&name);
-            if !is_id && !is_name(&name) {
-                continue;
-            }
-            // `key::Error` is a path, `token://` an address, `==` a comparison.
-            let after = self.skip(n.saturating_add(1), |c| matches!(c, '=' | '>'));
-            if self.c(after) == Some(':') || self.word(after..after.saturating_add(2)) == "//" {
-                continue;
-            }
-            let blank = self.skip(after, char::is_whitespace);
-            let is_apart = blank > after || self.is(n.saturating_sub(1), char::is_whitespace);
-            let Some((value, is_quoted)) = self.value(blank) else {
-                continue;
-            };
-            if is_id {
-                spared.push(value);
-                continue;
-            }
-            // Alone it is also the key of a cache or a map.
-            let is_key = name.eq_ignore_ascii_case("key");
-            let is_strict = ["secret", "password"]
-                .iter()
-                .any(|it| name.to_ascii_lowercase().ends_with(it));
-            let is_quoted = is_quoted && (is_strict || self.is(n.saturating_sub(1), quote));
-            let form = if is_apart && !is_quoted {
-                Form::Prose
-            } else {
-                Form::Pair
-            };
-            let value_of = self.word(value.clone());
-            let is_plain = is_key && form == Form::Prose && is_numbered(&value_of);
-            if !is_plain && is_value(&value_of, form, is_strict) {
-                found.push(value);
-            }
-        }
-    }
-
-    /// The value that begins here, without its quotes.
-    fn value(&self, start: usize) -> Option<(Range<usize>, bool)> {
-        // `Some("…")`, `["…"]`, `b"…"`.
-        let mut n = start;
-        for _ in 0..3 {
-            let word = self.skip(n, |c| c.is_ascii_alphanumeric() || c == '_');
-            if self.is(word, |c| matches!(c, '(' | '[')) {
-                n = word.saturating_add(1);
-            }
-        }
-        if self.is(n, |c| matches!(c, 'b' | 'r')) && self.is(n.saturating_add(1), |c| c == '"') {
-            n = n.saturating_add(1);
-        }
-        let open = *self.units.get(n)?;
-        if matches!(open.c, '"' | '\'' | '`') {
-            let inside = n.saturating_add(1);
-            let closes = |unit: &Unit| unit.c == open.c && unit.slashes == open.slashes;
-            let length = self
-                .units
-                .get(inside..)?
-                .iter()
-                .take(LONGEST_VALUE)
-                .position(closes);
-            // A text that was cut has no closing quote.
-            let end = length.map_or(self.units.len(), |length| inside.saturating_add(length));
-            return Some((inside..end, true));
-        }
-        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '&' | '<' | '`');
-        let mut end = n;
-        while self.is(end, |c| !ends(c)) {
-            // A list of pairs goes on behind a comma or a semicolon.
-            let next = end.saturating_add(1);
-            if self.is(end, |c| matches!(c, ',' | ';')) {
-                let name = self.skip(next, |c| {
-                    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '"' | ' ' | '\'')
-                });
-                if self.is(name, |c| matches!(c, '=' | ':')) {
-                    break;
-                }
-            }
-            end = next;
-        }
-        let end = self.back(end, |c| {
-            matches!(c, ',' | ';' | '.' | ':' | ')' | ']' | '}' | '>')
+        let start = end_of(text, start, |c| !is_blank(c));
+        let open = end_of(text, start, |c| {
+            !(c.is_ascii_alphanumeric() || "_([".contains(c))
         });
-        Some((n..end.max(n), false))
-    }
-
-    /// Long runs that mix letters with digits.
-    fn runs(&self, found: &mut Vec<Range<usize>>, spared: &[Range<usize>]) {
-        let mut n = 0;
-        while n < self.units.len() {
-            let end = self.skip(n, is_run);
-            let is_spared = spared.iter().any(|range| range.contains(&n));
-            if end.saturating_sub(n) >= LEAST_RUN && !is_spared {
-                found.extend(self.odd_part(n..end));
-            }
-            n = end.saturating_add(1);
-        }
-    }
-
-    /// A part and its neighbours behind a dot or a tilde, if they look like more of it.
-    fn widened(&self, mut part: Range<usize>) -> Range<usize> {
-        let joint = |n: usize| self.is(n, |c| matches!(c, '.' | '~'));
-        let is_odd = |word: &str| mixes(word) && !is_wordy(word) && !has_one_case(word);
-        while let Some(end) = part.start.checked_sub(1).filter(|n| joint(*n)) {
-            let start = self.back(end, |c| is_run(c) && c != '/');
-            if !is_odd(&self.word(start..end)) {
-                break;
-            }
-            part.start = start;
-        }
-        while joint(part.end) {
-            let start = part.end.saturating_add(1);
-            let end = self.skip(start, |c| is_run(c) && c != '/');
-            if !is_odd(&self.word(start..end)) {
-                break;
-            }
-            part.end = end;
-        }
-        part
-    }
-
-    /// The part of a run that is no path of words.
-    fn odd_part(&self, run: Range<usize>) -> Option<Range<usize>> {
-        let dot = |n: usize, beside: usize| {
-            self.c(n) == Some('.') && self.is(beside, |c| c.is_ascii_alphanumeric())
+        let wrapper = part(text, start..open);
+        let is_wrapped = matches!(wrapper, "" | "b") || wrapper.ends_with(['(', '[']);
+        let quote = part(text, open..text.len()).chars().next();
+        let quote = quote.filter(|c| is_wrapped && is_quote(*c));
+        let value = if let Some(quote) = quote {
+            // Inside of the value, a quote has more backslashes. A text that was cut has no closing one.
+            let spelled = |at| decoded.source(at..at + 1).len();
+            let mut quotes = part(text, open + 1..text.len()).match_indices(quote);
+            let close = quotes.find(|(n, _)| spelled(open + 1 + n) == spelled(open));
+            open + 1..close.map_or(text.len(), |(n, _)| open + 1 + n)
+        } else {
+            let end = end_of(text, start, |c| {
+                is_blank(c) || is_quote(c) || "&;<".contains(c)
+            });
+            start..end
         };
-        let before = run.start.checked_sub(1);
-        let is_behind_dot = before.is_some_and(|n| dot(n, n.wrapping_sub(1)));
-        let is_before_dot = dot(run.end, run.end.saturating_add(1));
-        // A path begins with a slash, a host or a port; base64 does not.
-        let is_path = self.c(run.start) == Some('/')
-            || before.is_some_and(|n| self.is(n, |c| matches!(c, '.' | ':')));
-        let mut odd: Option<Range<usize>> = None;
-        let mut start = run.start;
-        while start <= run.end {
-            let end = self.skip(start, |c| is_run(c) && c != '/').min(run.end);
-            let piece = self.word(start..end);
-            let is_dotted =
-                (is_behind_dot && start == run.start) || (is_before_dot && end == run.end);
-            let is_name = is_wordy(&piece) || is_dotted && has_one_case(&piece);
-            if !is_name {
+        seen = value.end;
+        let is_apart = start > at + 1 || bare.len() < at;
+        let is_prose = quote.is_none() && is_apart;
+        if is_value(
+            part(text, value.clone()),
+            is_prose,
+            name.eq_ignore_ascii_case("key"),
+        ) {
+            let end = part(text, value.clone()).trim_end_matches([',', '.', ':', ')', ']', '}']);
+            found.push(value.start..value.start + end.len());
+        }
+    }
+}
+
+/// Whether a value may be a secret, and not a word or a sentence.
+fn is_value(value: &str, is_prose: bool, is_key: bool) -> bool {
+    let is_sentence = value.contains(is_blank);
+    // In prose, names of errors and paths follow: `token: InvalidSignature`, `secret: not_found`. A key may be the one
+    // of a map, such as `order-12345`.
+    let separators = match (is_prose, is_key) {
+        (false, _) => " \n",
+        (true, false) => "_/.:",
+        (true, true) => "_/.:-",
+    };
+    let is_word = |word: &str| {
+        let word = word.trim_matches(|c: char| c.is_ascii_punctuation());
+        let is_number = word.chars().all(|c| c.is_ascii_digit());
+        if word.is_empty() || is_number {
+            word.is_empty() || is_sentence || is_key && is_prose
+        } else if is_prose || is_sentence {
+            word.chars().all(is_letter) && !is_random(word)
+        } else {
+            word.chars().all(is_letter)
+                && (has_one_case(word) || has_one_case(part(word, 1..word.len())))
+        }
+    };
+    value.chars().count() >= LEAST_VALUE && !value.split(|c| separators.contains(c)).all(is_word)
+}
+
+/// Long words that mix letters with digits and are no names, and what follows `Bearer` and `Basic`.
+fn random_words(text: &str, found: &mut Vec<Range<usize>>) {
+    let mut previous = 0..0;
+    let mut start = 0;
+    while start < text.len() {
+        let end = end_of(text, start, |c| !is_word_char(c));
+        if end == start {
+            start = end_of(text, start, is_word_char);
+            continue;
+        }
+        let before = part(text, previous.clone());
+        let is_joined = part(text, previous.end..start)
+            .chars()
+            .all(|c| is_blank(c) || is_quote(c) || ":=<[(>".contains(c));
+        let is_scheme = SCHEMES
+            .iter()
+            .any(|scheme| before.eq_ignore_ascii_case(scheme));
+        let word = part(text, start..end).trim_end_matches(['.', '-']);
+        let odd = if is_joined && is_client_id(before) {
+            None
+        } else if is_joined && is_scheme && word.len() >= LEAST_CREDENTIAL {
+            Some(0..word.len())
+        } else {
+            odd_part(word).filter(|odd| odd.len() >= LEAST_WORD)
+        };
+        if let Some(odd) = odd.filter(|odd| mixes(part(word, odd.clone()))) {
+            let padded = end_of(text, start + odd.end, |c| c != '=');
+            found.push(start + odd.start..padded);
+        }
+        previous = start..end;
+        start = end;
+    }
+}
+
+/// From the first to the last part that is no name, of a word of parts such as a path or a host.
+fn odd_part(word: &str) -> Option<Range<usize>> {
+    let mut odd: Option<Range<usize>> = None;
+    let mut start = 0;
+    for segment in word.split('/') {
+        for part in segment.split(['.', '~']) {
+            let end = start + part.len();
+            if is_random(part)
+                && !(has_one_case(part) && (segment.contains('.') || is_grouped(part)))
+            {
                 odd = Some(odd.map_or(start, |odd| odd.start)..end);
             }
-            start = end.saturating_add(1);
+            start = end + 1;
         }
-        let odd = if is_path { odd? } else { odd.map(|_| run)? };
-        let word = self.word(odd.clone());
-        (word.len() >= LEAST_RUN && mixes(&word)).then(|| self.widened(odd))
     }
+    odd
 }
 
-fn is_run(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '_' | '-')
+/// Whether a name has short groups of letters and digits, as those of pods and UUIDs have.
+fn is_grouped(name: &str) -> bool {
+    let mut groups = name.split(['-', '_']);
+    name.contains(['-', '_']) && groups.all(|group| group.len() <= LONGEST_GROUP)
+}
+
+/// Whether letters and digits are mixed as in no name: the kind of character changes at every sixth place or more.
+fn is_random(word: &str) -> bool {
+    let kind = |b: &u8| match b {
+        b'a'..=b'z' => 1,
+        b'A'..=b'Z' => 2,
+        b'0'..=b'9' => 3,
+        _ => 0,
+    };
+    // A capital before a small letter is the start of a word.
+    let changes = word.as_bytes().windows(2).filter(|two| {
+        let mut kinds = two.iter().map(kind);
+        matches!(
+            (kinds.next(), kinds.next()),
+            (Some(1 | 2), Some(3)) | (Some(3), Some(1 | 2)) | (Some(1), Some(2))
+        )
+    });
+    changes.count() * LONGEST_KIND >= word.len().max(1)
+}
+
+/// Whether a name is one of [`NAMES`], or ends with one as in `access_token`, `X-Api-Key` and `clientSecret`.
+fn is_name(name: &str) -> bool {
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let lower = name.to_ascii_lowercase();
+    NAMES
+        .iter()
+        .filter_map(|known| lower.strip_suffix(known))
+        .any(|before| {
+            let last = part(name, before.len()..name.len());
+            let is_hump = last.starts_with(|c: char| c.is_ascii_uppercase()) && !has_one_case(name);
+            before.is_empty() || before.ends_with(['_', '-']) || is_hump
+        })
+}
+
+fn is_client_id(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace(['_', '-'], "");
+    name.ends_with("clientid")
 }
 
 fn mixes(word: &str) -> bool {
@@ -312,161 +225,60 @@ fn has_one_case(word: &str) -> bool {
     !(lower && word.contains(|c: char| c.is_ascii_uppercase()))
 }
 
-/// Whether a name is one of [`NAMES`], or ends with one as in `access_token`, `X-Api-Key` and `clientSecret`.
-fn is_name(name: &str) -> bool {
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let lower = name.to_ascii_lowercase();
-    NAMES.split(' ').any(|known| {
-        let Some(before) = lower.strip_suffix(known) else {
-            return false;
-        };
-        let rest = name.get(before.len()..).unwrap_or_default();
-        let is_hump = rest.starts_with(|c: char| c.is_ascii_uppercase())
-            && !name.chars().all(|c| c.is_ascii_uppercase());
-        before.is_empty() || before.ends_with(['_', '-']) || is_hump
-    })
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphabetic() || !c.is_ascii()
 }
 
-fn is_client_id(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace(['_', '-'], "");
-    name.ends_with("clientid")
+fn is_blank(c: char) -> bool {
+    c.is_ascii_whitespace()
 }
 
-/// Whether a value may be a secret, and not a word or a sentence.
-fn is_value(value: &str, form: Form, is_strict: bool) -> bool {
-    let letters = |c: char| c.is_ascii_alphanumeric();
-    if value.chars().count() < LEAST_VALUE || value.contains(REDACTED) || !value.contains(letters) {
-        return false;
-    }
-    if value.contains(char::is_whitespace) {
-        let plain = |word: &str| {
-            word.chars()
-                .all(|c| c.is_alphabetic() || "'\"`.,;:!?()".contains(c))
-                || word.chars().all(|c| c.is_ascii_digit() || ".,".contains(c))
-        };
-        return !value.split_whitespace().all(plain);
-    }
-    let value = value.trim_end_matches(['!', '?']);
-    if value.chars().all(char::is_alphabetic) && (has_one_case(value) || is_capitalised(value)) {
-        return false;
-    }
-    if form == Form::Pair {
-        return true;
-    }
-    // `token: InvalidSignature` and `secret: not_found` name errors, `key: not-before` a rule, `key: /etc/ssl/server.key`
-    // a file. A password may be words with hyphens.
-    let is_word = |part: &str| part.chars().all(char::is_alphabetic) && is_wordy(part);
-    let is_path = !is_strict || value.contains('/');
-    !value
-        .split(|c| c == '_' || is_path && "-./:".contains(c))
-        .all(is_word)
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'' | '`')
 }
 
-/// Whether a key is made of words and numbers, as in `order-12345`.
-fn is_numbered(key: &str) -> bool {
-    let parts = || key.split(['_', '-', ':', '/', '.']);
-    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    let is_word = |part: &str| part.chars().all(char::is_alphabetic) && is_wordy(part);
-    parts().count() > 1 && parts().all(|part| is_number(part) || is_word(part))
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-fn is_capitalised(word: &str) -> bool {
-    let mut letters = word.chars();
-    letters.next().is_some_and(char::is_uppercase) && letters.all(char::is_lowercase)
+fn is_word_char(c: char) -> bool {
+    is_name_char(c) || matches!(c, '+' | '/' | '.' | '~')
 }
 
-/// Whether a word is made of words, numbers and UUIDs, as names in a path and in code are.
-fn is_wordy(word: &str) -> bool {
-    if word.len() == 36
-        && word.bytes().enumerate().all(|(n, b)| {
-            if UUID.contains(&n) {
-                b == b'-'
-            } else {
-                b.is_ascii_hexdigit()
-            }
-        })
-    {
-        return true;
-    }
-    // A UUID behind a name.
-    if let Some((before, uuid)) = word.split_at_checked(word.len().saturating_sub(36))
-        && !before.is_empty()
-        && is_wordy(uuid)
-        && uuid.len() == 36
-    {
-        return is_wordy(before);
-    }
-    let parts = || word.split(['_', '-', '+']).filter(|part| !part.is_empty());
-    let digits = word.bytes().filter(u8::is_ascii_digit).count();
-    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    let numbers = parts().filter(|part| is_number(part)).count();
-    // Dates are numbers with hyphens; other names have more letters than digits.
-    let few = digits.saturating_mul(3) <= word.len() || numbers == parts().count();
-    few && parts().all(|part| is_number(part) && part.len() <= LONGEST_NUMBER || is_one_word(part))
+/// The first place from `start` on at which a character is `of`, or the end.
+fn end_of(text: &str, start: usize, of: impl Fn(char) -> bool) -> usize {
+    part(text, start..text.len())
+        .find(of)
+        .map_or(text.len(), |n| start + n)
 }
 
-/// Whether letters, with digits at one place, are pronounceable: `v2`, `sha256`, `RSA256withSHA`, `UnknownIssuer`.
-fn is_one_word(part: &str) -> bool {
-    let letters: Vec<_> = part
-        .split(|c: char| c.is_ascii_digit())
-        .filter(|it| !it.is_empty())
-        .collect();
-    let is_whole = match letters.as_slice() {
-        [] | [_] => true,
-        [first, last] => {
-            first.len() > 1
-                && last.len() > 1
-                && !part.starts_with(|c: char| c.is_ascii_digit())
-                && !part.ends_with(|c: char| c.is_ascii_digit())
-        }
-        _ => false,
-    };
-    let digits = part.bytes().filter(u8::is_ascii_digit).count();
-    is_whole && digits <= MOST_DIGITS && letters.into_iter().all(is_pronounceable)
-}
-
-fn is_pronounceable(letters: &str) -> bool {
-    if letters.len() <= 3 {
-        return true;
-    }
-    let capitals = letters.as_bytes().windows(2);
-    // Each capital behind a small letter begins a hump.
-    let humps = capitals
-        .filter(|two| {
-            two.first().is_some_and(u8::is_ascii_lowercase)
-                && two.last().is_some_and(u8::is_ascii_uppercase)
-        })
-        .count();
-    let longest = letters
-        .split(|c| "aeiouyAEIOUY".contains(c))
-        .map(str::len)
-        .max();
-    let is_mixed =
-        humps > 0 && letters.len() < humps.saturating_add(1).saturating_mul(SHORTEST_HUMP);
-    !is_mixed && longest <= Some(MOST_CONSONANTS)
+/// The start of the last characters of a text, which are all `of`.
+fn start_of_last(text: &str, of: impl Fn(char) -> bool) -> usize {
+    text.trim_end_matches(of).len()
 }
 
 /// Names of secrets, in lower case.
-const NAMES: &str =
-    "client_secret secret token password passwd pwd passphrase sig key apikey authorization";
+const NAMES: [&str; 10] = [
+    "secret",
+    "token",
+    "password",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "sig",
+    "key",
+    "apikey",
+    "authorization",
+];
 
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
-/// The places of the hyphens of a UUID.
-const UUID: [usize; 4] = [8, 13, 18, 23];
-
-/// A run of 24 letters and digits has 142 bits if it is random.
-const LEAST_RUN: usize = 24;
+/// A word of 24 letters and digits has 142 bits if it is random.
+const LEAST_WORD: usize = 24;
 const LEAST_CREDENTIAL: usize = 16;
 const LEAST_VALUE: usize = 8;
-/// `eyJ` and the rest of the shortest header.
-const LEAST_JWT: usize = 10;
-const LONGEST_VALUE: usize = 16 * 1024;
-/// As in `AES256` and `AADSTS70002`.
-const MOST_DIGITS: usize = 5;
-/// A time in milliseconds.
-const LONGEST_NUMBER: usize = 13;
-/// The letters of a hump on average. Random letters have a capital behind a small one at every fourth place.
-const SHORTEST_HUMP: usize = 4;
-/// As in `HTTPS`.
-const MOST_CONSONANTS: usize = 5;
+/// The last group of a UUID, and more than those of a pod's name.
+const LONGEST_GROUP: usize = 12;
+/// Names have longer stretches of one kind: `RSA256withSHA` is the worst. Of random letters and digits, every second
+/// place is a change.
+const LONGEST_KIND: usize = 6;

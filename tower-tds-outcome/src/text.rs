@@ -1,96 +1,119 @@
-//! Texts as they are written in other texts: escaped, percent-encoded, cut.
+//! Texts as they stand in other texts: escaped, percent-encoded, cut.
 
 use std::ops::Range;
 
-/// A character, decoded, and where it stands in the text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unit {
-    pub(crate) at: usize,
-    pub(crate) c: char,
-    /// The backslashes before it, of which nested texts have several.
-    pub(crate) slashes: usize,
+/// A text without its escapes, and where each part of it stands in the source.
+///
+/// Each byte is one character, U+0000 to U+00FF, because an escape may stand for a part of a character.
+#[derive(Debug, Default)]
+pub(crate) struct Decoded {
+    pub(crate) text: String,
+    starts: Vec<usize>,
+    length: usize,
 }
 
-/// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\xe9` and HTML's entities, also where they are nested.
-pub(crate) fn units(text: &str) -> Vec<Unit> {
-    let mut units = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(c) = tail(text, at).chars().next() {
-        let (c, slashes, end) = escape(text, at).unwrap_or((c, 0, at.saturating_add(c.len_utf8())));
-        units.push(Unit { at, c, slashes });
-        at = end;
+// === impl Decoded ===
+
+impl Decoded {
+    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and HTML's entities, however often they were escaped again.
+    pub(crate) fn new(source: &str) -> Self {
+        let mut decoded = Self {
+            length: source.len(),
+            ..Self::default()
+        };
+        let mut rest = source;
+        while let Some(first) = rest.chars().next() {
+            let end = if let Some((byte, end)) = escaped_byte(rest) {
+                decoded.push(source.len() - rest.len(), byte);
+                end
+            } else {
+                let (c, end) = escaped_char(rest).unwrap_or((first, first.len_utf8()));
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    decoded.push(source.len() - rest.len(), byte);
+                }
+                end
+            };
+            rest = part(rest, end..rest.len());
+        }
+        decoded
     }
-    units
+
+    fn push(&mut self, start: usize, byte: u8) {
+        self.text.push(char::from(byte));
+        self.starts.resize(self.text.len(), start);
+    }
+
+    /// The place in the source of a part of the text.
+    pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
+        let at = |n: usize| self.starts.get(n).copied().unwrap_or(self.length);
+        at(range.start)..at(range.end)
+    }
 }
 
-/// The text from a place on; empty if there is none.
-pub(crate) fn tail(text: &str, at: usize) -> &str {
-    text.get(at..).unwrap_or_default()
+/// A part of a text; empty if there is no such part.
+pub(crate) fn part(text: &str, range: Range<usize>) -> &str {
+    text.get(range).unwrap_or_default()
 }
 
-/// The escape that begins here: what it stands for, its backslashes, and its end.
-fn escape(text: &str, at: usize) -> Option<(char, usize, usize)> {
-    let rest = tail(text, at);
-    if rest.starts_with('%') {
-        let (byte, end) = ENCODED_AGAIN
-            .rev()
-            .find_map(|times| percent(text, at, times))?;
-        let c = char::from(byte);
-        return Some((if c.is_ascii() { c } else { OTHER }, 0, end));
+/// The byte that the escape at the start of a text stands for, and the end of the escape.
+fn escaped_byte(text: &str) -> Option<(u8, usize)> {
+    if let Some(mut digits) = text.strip_prefix('%') {
+        // `%2541` was encoded twice.
+        while let Some(again) = digits.strip_prefix("25").filter(|it| hex(it, 2).is_some()) {
+            digits = again;
+        }
+        let byte = u8::try_from(hex(digits, 2)?).ok()?;
+        return Some((byte, text.len() - digits.len() + 2));
     }
-    if rest.starts_with('&') {
-        let (c, name) = ENTITIES.iter().find(|(_, name)| rest.starts_with(name))?;
-        return Some((*c, 0, at.saturating_add(name.len())));
+    if text.starts_with('&') {
+        let entity = ENTITIES.iter().find(|(name, _)| text.starts_with(name));
+        return entity.map(|(name, byte)| (*byte, name.len()));
     }
-    let slashes = rest
-        .len()
-        .saturating_sub(rest.trim_start_matches('\\').len());
-    let from = at.saturating_add(slashes);
-    let c = tail(text, from).chars().next().filter(|_| slashes > 0)?;
-    if let Some((c, end)) = hex(text, from) {
-        return Some((c, slashes, end));
-    }
-    let meant = match c {
-        'n' => '\n',
-        'r' => '\r',
-        't' => '\t',
-        '"' | '\'' | '/' | '`' => c,
+    let letters = text.trim_start_matches('\\');
+    let slashes = text.len() - letters.len();
+    let byte = match letters.bytes().next().filter(|_| slashes > 0) {
+        Some(b'n') => b'\n',
+        Some(b'r') => b'\r',
+        Some(b't') => b'\t',
+        Some(quote @ (b'"' | b'\'' | b'`' | b'/')) => quote,
+        Some(b'x') => {
+            let byte = u8::try_from(hex(part(letters, 1..3), 2)?).ok()?;
+            return Some((byte, slashes + 3));
+        }
         _ => return None,
     };
-    Some((meant, slashes, from.saturating_add(1)))
+    Some((byte, slashes + 1))
 }
 
-/// The byte of `%41`, or of `%2541`, which was encoded once more, and its end.
-pub(crate) fn percent(text: &str, at: usize, encoded_again: usize) -> Option<(u8, usize)> {
-    let mut digits = tail(text, at).strip_prefix('%')?;
-    for _ in 0..encoded_again {
-        digits = digits.strip_prefix("25")?;
+/// The character that the backslashes at the start of a text stand for, and the end of the escape.
+fn escaped_char(text: &str) -> Option<(char, usize)> {
+    let slashes = |text: &str| text.len() - text.trim_start_matches('\\').len();
+    let start = slashes(text);
+    let letters = text.get(start..).filter(|_| start > 0)?;
+    let end = start + 5;
+    if let Some(digits) = letters.strip_prefix("u{") {
+        let length = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let c = hex(digits, length).and_then(char::from_u32);
+        if let Some(c) = c.filter(|_| part(digits, length..length + 1) == "}") {
+            return Some((c, start + length + 3));
+        }
     }
-    let start = text.len().saturating_sub(digits.len());
-    let byte = u8::try_from(number(text, start, 2)?).ok()?;
-    Some((byte, start.saturating_add(2)))
-}
-
-/// The character of `x41`, `u0041` or `u{41}`, which a backslash precedes, and its end.
-pub(crate) fn hex(text: &str, at: usize) -> Option<(char, usize)> {
-    let rest = tail(text, at);
-    let start = at.saturating_add(1);
-    if let Some(inside) = rest.strip_prefix("u{") {
-        let (digits, _) = inside.split_once('}')?;
-        let c = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
-        return Some((c, at.saturating_add(digits.len()).saturating_add(3)));
+    // JSON writes `😀` as two escapes, `\ud83d\ude00`.
+    let unit = |text: &str| u16::try_from(hex(text.strip_prefix('u')?, 4)?).ok();
+    if let Some(first) = unit(letters) {
+        let next = part(text, end..text.len());
+        let low = slashes(next);
+        let pair = [first, unit(part(next, low..next.len())).unwrap_or_default()];
+        return match char::decode_utf16(pair).next()? {
+            Ok(c) if c.len_utf16() == 2 => Some((c, end + low + 5)),
+            c => Some((c.unwrap_or(char::REPLACEMENT_CHARACTER), end)),
+        };
     }
-    let length = match rest.chars().next()? {
-        'x' => 2,
-        'u' => 4,
-        _ => return None,
-    };
-    let c = char::from_u32(number(text, start, length)?)?;
-    Some((c, start.saturating_add(length)))
+    Some(('\\', start))
 }
 
-fn number(text: &str, at: usize, length: usize) -> Option<u32> {
-    let digits = text.get(at..at.checked_add(length)?)?;
+fn hex(text: &str, length: usize) -> Option<u32> {
+    let digits = text.get(..length)?;
     let are_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| are_hex)
 }
@@ -98,20 +121,17 @@ fn number(text: &str, at: usize, length: usize) -> Option<u32> {
 /// One line of at most [`LONGEST`] characters, with hidden and reordering characters escaped.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::new();
-    let mut length: usize = 0;
+    let mut length = 0;
     for c in text.trim().chars() {
-        let start = shown.len();
-        let wide = if is_hidden(c) {
-            shown.extend(c.escape_default());
-            shown.len().saturating_sub(start)
+        let escaped = c.escape_default();
+        let is_hidden = is_hidden(c);
+        length += if is_hidden { escaped.len() } else { 1 };
+        if length > LONGEST {
+            break;
+        } else if is_hidden {
+            shown.extend(escaped);
         } else {
             shown.push(c);
-            1
-        };
-        length = length.saturating_add(wide);
-        if length > LONGEST {
-            shown.truncate(start);
-            break;
         }
     }
     shown
@@ -128,24 +148,15 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-pub(crate) const ENTITIES: [(char, &str); 7] = [
-    ('"', "&quot;"),
-    ('"', "&#34;"),
-    ('\'', "&#39;"),
-    ('\'', "&apos;"),
-    ('&', "&amp;"),
-    ('<', "&lt;"),
-    ('>', "&gt;"),
+const ENTITIES: [(&str, u8); 7] = [
+    ("&quot;", b'"'),
+    ("&#34;", b'"'),
+    ("&#39;", b'\''),
+    ("&apos;", b'\''),
+    ("&amp;", b'&'),
+    ("&lt;", b'<'),
+    ("&gt;", b'>'),
 ];
-
-/// What stands in place of a secret.
-pub(crate) const REDACTED: &str = "[redacted]";
-
-/// How often a percent-encoded text was encoded again by the texts around it.
-pub(crate) const ENCODED_AGAIN: Range<usize> = 0..3;
-
-/// A byte that is no ASCII: part of a character that no rule asks about.
-const OTHER: char = '\u{fffd}';
 
 /// A length for log lines and terminals. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;

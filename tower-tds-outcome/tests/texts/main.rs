@@ -2,3 +2,4 @@
 
 mod secrets;
 mod sentences;
+mod third;
