@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     shapes,
-    text::{self, Decoded, part},
+    text::{self, Decoded, part, tail},
 };
 
 #[cfg(test)]
@@ -41,7 +41,10 @@ mod tests;
 /// assert!(!format!("{secrets:?}").contains("pa55"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Secrets(Arc<Mutex<Vec<(&'static str, Zeroizing<String>)>>>);
+pub struct Secrets(Arc<Mutex<Vec<Known>>>);
+
+/// The name of a value, and the value, which is overwritten when it is dropped.
+type Known = (&'static str, Zeroizing<String>);
 
 // === impl Secrets ===
 
@@ -55,15 +58,14 @@ impl Secrets {
             return;
         }
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A value that is added again becomes the newest one.
-        values.retain(|(_, known)| known.as_str() != value);
-        let of_name = values.iter().filter(|(of, _)| *of == name).count();
-        if of_name >= KEPT
-            && let Some(oldest) = values.iter().position(|(of, _)| *of == name)
-        {
-            values.remove(oldest);
-        }
-        values.push((name, value.to_owned().into()));
+        // A value that is added again becomes the newest one, and those are in front.
+        values.retain(|(_, known)| **known != value);
+        values.insert(0, (name, value.to_owned().into()));
+        let mut of_name = 0;
+        values.retain(|(of, _)| {
+            of_name += usize::from(*of == name);
+            *of != name || of_name <= KEPT
+        });
     }
 
     /// Adds the credential of an `Authorization` header, and the password inside if its scheme is Basic.
@@ -95,7 +97,7 @@ impl Secrets {
         let mut found = shapes::find(&decoded);
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, value) in values.iter() {
-            find_encoded(&decoded.text, value, &mut found);
+            find_decoded(&decoded.text, value, &mut found);
         }
         let mut found: Vec<_> = found.into_iter().map(|it| decoded.source(it)).collect();
         for (_, value) in values.iter() {
@@ -104,24 +106,18 @@ impl Secrets {
             find(text, &bytes.join(", "), &mut found);
         }
         drop(values);
-        let mut hidden = vec![false; text.len()];
+        found.retain(|range| !range.is_empty());
+        found.sort_unstable_by_key(|range| range.start);
+        let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
         for range in found {
-            if let Some(part) = hidden.get_mut(range) {
-                part.fill(true);
+            // Parts that touch are one.
+            if range.start > end || shown.is_empty() {
+                shown.push_str(part(text, end..range.start));
+                shown.push_str(REDACTED);
             }
+            end = end.max(range.end);
         }
-        let mut kept = String::with_capacity(text.len());
-        let mut was_hidden = false;
-        for (at, c) in text.char_indices() {
-            let is_hidden = hidden.get(at).is_some_and(|hidden| *hidden);
-            if !is_hidden {
-                kept.push(c);
-            } else if !was_hidden {
-                kept.push_str(REDACTED);
-            }
-            was_hidden = is_hidden;
-        }
-        kept
+        shown + tail(text, end)
     }
 
     /// Redacts a text for a log or a terminal: one line of at most 200 characters, with control characters and those
@@ -139,34 +135,34 @@ impl fmt::Debug for Secrets {
 }
 
 /// Finds a known value in a decoded text, which may be cut inside of it, and in base64.
-fn find_encoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
-    // In forms, a space is a plus. What looks like an escape in the value may have been decoded, too.
+fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
+    // In forms, a space is a plus. What looks like an escape in the value may have been decoded, too, and a backslash at
+    // its end with the quote behind it.
     let form = text.replace('+', " ");
-    for known in [
-        Decoded::new(value).text,
-        value.bytes().map(char::from).collect(),
-    ] {
+    let decoded = Decoded::new(value).text;
+    for known in [value, &decoded]
+        .map(|known| [known, known.trim_end_matches('\\')])
+        .concat()
+    {
         let known = known.replace('+', " ");
         find(&form, &known, found);
-        let cut = (SHORTEST_PART..known.len())
-            .rev()
-            .find(|n| known.get(..*n).is_some_and(|part| form.ends_with(part)));
-        found.extend(cut.map(|length| text.len() - length..text.len()));
+        let ends = (SHORTEST_PART..known.len()).rev();
+        let mut cuts = ends.filter_map(|end| form.strip_suffix(known.get(..end)?));
+        found.extend(cuts.next().map(|before| before.len()..form.len()));
     }
     if value.chars().count() < SHORTEST_PART {
         return;
     }
-    let standard = |text: &str| text.replace('-', "+").replace('_', "/");
+    // An id before the value, and what follows it, are in the same groups of letters.
     let inside = inside_base64(value);
+    let standard = text.replace('-', "+").replace('_', "/");
+    let is_other = |c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c));
     let mut start = 0;
-    for run in standard(text).split(|c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c))) {
-        // An id before the value and what follows are in the same groups of letters.
+    for run in standard.split_inclusive(is_other) {
         if inside.iter().any(|letters| run.contains(letters)) {
-            found.push(start..start + run.len());
+            found.push(start..start + run.trim_end_matches(is_other).len());
         }
-        // The separator may have two bytes.
-        let separator = part(text, start + run.len()..text.len()).chars().next();
-        start += run.len() + separator.map_or(0, char::len_utf8);
+        start += run.len();
     }
 }
 
@@ -176,8 +172,7 @@ fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     let is_short = value.chars().count() < SHORTEST_PART;
     for (start, _) in text.match_indices(value) {
         let end = start + value.len();
-        let is_part =
-            part(text, 0..start).ends_with(joins) || part(text, end..text.len()).starts_with(joins);
+        let is_part = part(text, 0..start).ends_with(joins) || tail(text, end).starts_with(joins);
         if !(is_short && is_part) {
             found.push(start..end);
         }

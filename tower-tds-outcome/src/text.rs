@@ -3,49 +3,34 @@
 use std::ops::Range;
 
 /// A text without its escapes, and where each part of it stands in the source.
-///
-/// Each byte is one character, U+0000 to U+00FF, because an escape may stand for a part of a character.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     pub(crate) text: String,
+    /// For each byte of the text, the start of its character in the source.
     starts: Vec<usize>,
-    length: usize,
 }
 
 // === impl Decoded ===
 
 impl Decoded {
-    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and HTML's entities, however often they were escaped again.
+    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and `&quot;`, however often they were escaped again.
     pub(crate) fn new(source: &str) -> Self {
-        let mut decoded = Self {
-            length: source.len(),
-            ..Self::default()
-        };
+        let mut decoded = Self::default();
         let mut rest = source;
-        while let Some(first) = rest.chars().next() {
-            let end = if let Some((byte, end)) = escaped_byte(rest) {
-                decoded.push(source.len() - rest.len(), byte);
-                end
-            } else {
-                let (c, end) = escaped_char(rest).unwrap_or((first, first.len_utf8()));
-                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    decoded.push(source.len() - rest.len(), byte);
-                }
-                end
-            };
-            rest = part(rest, end..rest.len());
+        while let Some(c) = rest.chars().next() {
+            let (c, length) = escape(rest).unwrap_or((c, c.len_utf8()));
+            decoded.text.push(c);
+            let start = source.len() - rest.len();
+            decoded.starts.resize(decoded.text.len(), start);
+            rest = tail(rest, length);
         }
+        decoded.starts.push(source.len());
         decoded
-    }
-
-    fn push(&mut self, start: usize, byte: u8) {
-        self.text.push(char::from(byte));
-        self.starts.resize(self.text.len(), start);
     }
 
     /// The place in the source of a part of the text.
     pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
-        let at = |n: usize| self.starts.get(n).copied().unwrap_or(self.length);
+        let at = |n: usize| self.starts.get(n).copied().unwrap_or_default();
         at(range.start)..at(range.end)
     }
 }
@@ -55,61 +40,92 @@ pub(crate) fn part(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
 }
 
-/// The byte that the escape at the start of a text stands for, and the end of the escape.
-fn escaped_byte(text: &str) -> Option<(u8, usize)> {
-    if let Some(mut digits) = text.strip_prefix('%') {
-        // `%2541` was encoded twice.
-        while let Some(again) = digits.strip_prefix("25").filter(|it| hex(it, 2).is_some()) {
-            digits = again;
-        }
-        let byte = u8::try_from(hex(digits, 2)?).ok()?;
-        return Some((byte, text.len() - digits.len() + 2));
-    }
-    if text.starts_with('&') {
-        let entity = ENTITIES.iter().find(|(name, _)| text.starts_with(name));
-        return entity.map(|(name, byte)| (*byte, name.len()));
-    }
-    let letters = text.trim_start_matches('\\');
-    let slashes = text.len() - letters.len();
-    let byte = match letters.bytes().next().filter(|_| slashes > 0) {
-        Some(b'n') => b'\n',
-        Some(b'r') => b'\r',
-        Some(b't') => b'\t',
-        Some(quote @ (b'"' | b'\'' | b'`' | b'/')) => quote,
-        Some(b'x') => {
-            let byte = u8::try_from(hex(part(letters, 1..3), 2)?).ok()?;
-            return Some((byte, slashes + 3));
-        }
-        _ => return None,
-    };
-    Some((byte, slashes + 1))
+/// The text from a place on; empty if there is none.
+pub(crate) fn tail(text: &str, start: usize) -> &str {
+    part(text, start..text.len())
 }
 
-/// The character that the backslashes at the start of a text stand for, and the end of the escape.
-fn escaped_char(text: &str) -> Option<(char, usize)> {
-    let slashes = |text: &str| text.len() - text.trim_start_matches('\\').len();
-    let start = slashes(text);
-    let letters = text.get(start..).filter(|_| start > 0)?;
-    let end = start + 5;
-    if let Some(digits) = letters.strip_prefix("u{") {
-        let length = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
-        let c = hex(digits, length).and_then(char::from_u32);
-        if let Some(c) = c.filter(|_| part(digits, length..length + 1) == "}") {
-            return Some((c, start + length + 3));
+/// What the escape at the start of a text stands for, and its length.
+fn escape(text: &str) -> Option<(char, usize)> {
+    if let Some((c, name)) = ENTITIES.iter().find(|(_, name)| text.starts_with(name)) {
+        return Some((*c, name.len()));
+    }
+    joined(text, byte, |bytes| {
+        str::from_utf8(bytes).ok()?.chars().next()
+    })
+    .or_else(|| {
+        joined(text, unit, |units| {
+            char::decode_utf16(units.to_vec()).next()?.ok()
+        })
+    })
+    .or_else(|| after_slashes(text))
+}
+
+/// The character of up to four parts: of bytes, or of two units as in `\ud83d\ude00`.
+fn joined<T>(
+    text: &str,
+    read: impl Fn(&str) -> Option<(T, usize)>,
+    join: impl Fn(&[T]) -> Option<char>,
+) -> Option<(char, usize)> {
+    let (first, mut end) = read(text)?;
+    let (mut parts, first_end) = (vec![first], end);
+    loop {
+        if let Some(c) = join(&parts) {
+            return Some((c, end));
         }
-    }
-    // JSON writes `😀` as two escapes, `\ud83d\ude00`.
-    let unit = |text: &str| u16::try_from(hex(text.strip_prefix('u')?, 4)?).ok();
-    if let Some(first) = unit(letters) {
-        let next = part(text, end..text.len());
-        let low = slashes(next);
-        let pair = [first, unit(part(next, low..next.len())).unwrap_or_default()];
-        return match char::decode_utf16(pair).next()? {
-            Ok(c) if c.len_utf16() == 2 => Some((c, end + low + 5)),
-            c => Some((c.unwrap_or(char::REPLACEMENT_CHARACTER), end)),
+        let Some((part, length)) = read(tail(text, end)).filter(|_| parts.len() < 4) else {
+            return Some((char::REPLACEMENT_CHARACTER, first_end));
         };
+        parts.push(part);
+        end += length;
     }
-    Some(('\\', start))
+}
+
+/// The byte of `%41` and `\x41`, and of `%2541`, which was encoded twice.
+fn byte(text: &str) -> Option<(u8, usize)> {
+    let mut digits = text
+        .strip_prefix('%')
+        .or_else(|| letters(text)?.strip_prefix('x'))?;
+    while let Some(again) = digits.strip_prefix("25").filter(|it| hex(it, 2).is_some()) {
+        digits = again;
+    }
+    Some((
+        hex(digits, 2)?.try_into().ok()?,
+        text.len() - digits.len() + 2,
+    ))
+}
+
+/// The unit of UTF-16 of `\u00e9`.
+fn unit(text: &str) -> Option<(u16, usize)> {
+    let digits = letters(text)?.strip_prefix('u')?;
+    Some((
+        hex(digits, 4)?.try_into().ok()?,
+        text.len() - digits.len() + 4,
+    ))
+}
+
+/// Of `\n`, `\"` and `\u{e9}`; else the backslashes are one, which the texts around it escaped.
+fn after_slashes(text: &str) -> Option<(char, usize)> {
+    let letters = letters(text)?;
+    let length = text.len() - letters.len() + 1;
+    if let Some(digits) = letters.strip_prefix("u{") {
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit())?;
+        let c = hex(digits, end).and_then(char::from_u32)?;
+        return Some((c, length + end + 2));
+    }
+    match letters.chars().next() {
+        Some('n') => Some(('\n', length)),
+        Some('r') => Some(('\r', length)),
+        Some('t') => Some(('\t', length)),
+        Some(c @ ('"' | '\'' | '`' | '/')) => Some((c, length)),
+        _ => Some(('\\', length - 1)),
+    }
+}
+
+/// What follows the backslashes that a text begins with.
+fn letters(text: &str) -> Option<&str> {
+    let letters = text.trim_start_matches('\\');
+    text.starts_with('\\').then_some(letters)
 }
 
 fn hex(text: &str, length: usize) -> Option<u32> {
@@ -148,14 +164,11 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-const ENTITIES: [(&str, u8); 7] = [
-    ("&quot;", b'"'),
-    ("&#34;", b'"'),
-    ("&#39;", b'\''),
-    ("&apos;", b'\''),
-    ("&amp;", b'&'),
-    ("&lt;", b'<'),
-    ("&gt;", b'>'),
+const ENTITIES: [(char, &str); 4] = [
+    ('"', "&quot;"),
+    ('"', "&#34;"),
+    ('\'', "&#39;"),
+    ('&', "&amp;"),
 ];
 
 /// A length for log lines and terminals. The longest known text of the service has 83 characters.
