@@ -85,12 +85,16 @@ impl Secrets {
     ///
     /// - known values, also escaped as in JSON and in Rust's `Debug`, form-urlencoded, with `%XX` in both cases, as the
     ///   numbers of their bytes, and in base64, alone or behind an id;
-    /// - passwords of URLs, JWTs, and the credential after `Bearer` or `Basic`, if it has 16 characters or more, and
-    ///   letters and digits;
+    /// - passwords of URLs, and the credential after `Bearer` or `Basic`, if it has 16 characters or more, and letters
+    ///   and digits;
     /// - values of `client_secret`, `secret`, `token`, `password`, `sig`, `key` and names that end so, in queries, forms,
     ///   JSON, `name: value` and `name = value`, if they have eight characters or more and are no word;
-    /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` that mix letters with digits, unless they are made of
-    ///   words, such as a path, or are a UUID or a part of a name with dots.
+    /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` in which letters and digits alternate as in no name,
+    ///   so JWTs as well. Paths, class names, UUIDs, names of pods, and lower-case names with dots stay.
+    ///
+    /// A trace id, a commit or a digest of hexadecimal digits alone cannot be told from a key, and is replaced.
+    ///
+    /// The work grows with the length of the text, whatever it repeats.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let decoded = Decoded::new(text);

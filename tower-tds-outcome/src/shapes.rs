@@ -51,13 +51,18 @@ fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
         }
         let quoted = quoted(decoded, start);
         let is_prose = quoted.is_none() && (is_apart || start > sign);
-        let end = || find_at(text, start, |c| is_end(c) || "&;".contains(c));
-        let range = quoted.unwrap_or_else(|| start..end());
+        let range = quoted.unwrap_or_else(|| {
+            let end = find_at(text, start, |c| is_end(c) || "&;".contains(c));
+            let value = part(text, start..end).trim_end_matches([',', '.', ':', ')', ']', '}']);
+            start..start + value.len()
+        });
         seen = range.end;
-        let value = part(text, range.clone());
-        if is_value(value, is_prose, name.eq_ignore_ascii_case("key")) {
-            let value = value.trim_end_matches([',', '.', ':', ')', ']', '}']);
-            found.push(range.start..range.start + value.len());
+        if is_value(
+            part(text, range.clone()),
+            is_prose,
+            name.eq_ignore_ascii_case("key"),
+        ) {
+            found.push(range);
         }
     }
 }
@@ -141,11 +146,8 @@ fn odd_part(word: &str) -> Range<usize> {
 
 /// Whether a name has short groups of letters and digits, as those of pods and UUIDs have.
 fn is_grouped(name: &str) -> bool {
-    let is_hyphen = ['-', '_'];
-    name.contains(is_hyphen)
-        && name
-            .split(is_hyphen)
-            .all(|group| group.len() <= LONGEST_GROUP)
+    let groups: Vec<_> = name.split(['-', '_']).map(str::len).collect();
+    groups.len() > 1 && groups.iter().all(|length| *length <= LONGEST_GROUP)
 }
 
 /// Whether letters and digits, and small letters and capitals, alternate more often than in names.
@@ -158,14 +160,15 @@ fn is_random(word: &str) -> bool {
     };
     let kinds: String = word.as_bytes().iter().map(kind).collect();
     let changes = ["aA", "a0", "A0", "0a", "0A"].map(|change| kinds.matches(change).count());
-    !word.is_empty() && changes.iter().sum::<usize>() * LONGEST_KIND >= word.len()
+    // Without capitals in it, a word has half as many.
+    let longest = LONGEST_KIND << u32::from(has_one_case(word));
+    !word.is_empty() && changes.iter().sum::<usize>() * longest >= word.len()
 }
 
 /// Whether a name ends with one of [`NAMES`], as `access_token`, `X-Api-Key` and `clientSecret2` do.
 fn is_name(name: &str) -> bool {
-    let name = name
-        .trim_end_matches(|c: char| c.is_ascii_digit())
-        .to_ascii_lowercase();
+    let name = name.to_ascii_lowercase();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     NAMES.split(' ').any(|known| name.ends_with(known))
 }
 
@@ -175,7 +178,8 @@ fn is_client_id(name: &str) -> bool {
 }
 
 fn mixes(word: &str) -> bool {
-    word.contains(|c: char| c.is_ascii_alphabetic()) && word.contains(|c: char| c.is_ascii_digit())
+    let has = |of: fn(&u8) -> bool| word.as_bytes().iter().any(of);
+    has(u8::is_ascii_alphabetic) && has(u8::is_ascii_digit)
 }
 
 fn has_one_case(word: &str) -> bool {
@@ -213,5 +217,6 @@ const LEAST_CREDENTIAL: usize = 16;
 const LEAST_VALUE: usize = 8;
 /// As in the last group of a UUID. Those of a pod's name are shorter.
 const LONGEST_GROUP: usize = 12;
-/// The letters between two changes in names, on average at least. Of random letters and digits, every second is one.
+/// What names have on average between two changes: `Saml2AuthenticationTokenConverter` eight letters, and
+/// `OAuth2AccessTokenResponseClient` six. Of random letters and digits, every second one is a change.
 const LONGEST_KIND: usize = 6;

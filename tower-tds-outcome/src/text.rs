@@ -50,15 +50,11 @@ fn escape(text: &str) -> Option<(char, usize)> {
     if let Some((c, name)) = ENTITIES.iter().find(|(_, name)| text.starts_with(name)) {
         return Some((*c, name.len()));
     }
-    joined(text, byte, |bytes| {
-        str::from_utf8(bytes).ok()?.chars().next()
-    })
-    .or_else(|| {
-        joined(text, unit, |units| {
-            char::decode_utf16(units.to_vec()).next()?.ok()
-        })
-    })
-    .or_else(|| after_slashes(text))
+    let of_bytes = |bytes: &[u8]| str::from_utf8(bytes).ok()?.chars().next();
+    let of_units = |units: &[u16]| String::from_utf16(units).ok()?.chars().next();
+    joined(text, byte, of_bytes)
+        .or_else(|| joined(text, unit, of_units))
+        .or_else(|| after_slashes(text))
 }
 
 /// The character of up to four parts: of bytes, or of two units as in `\ud83d\ude00`.
