@@ -34,6 +34,7 @@ fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
 /// Values with the name of a secret, as in `name=value`, `"name": "value"` and `name: Some("value")`.
 fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
     let text = &*decoded.text;
+    let spelled = |at| decoded.source(at..at + 1).len();
     let mut seen = 0;
     for (at, _) in text.match_indices([':', '=']) {
         let named = part(text, 0..at).trim_end_matches(char::is_whitespace);
@@ -52,16 +53,17 @@ fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
         let quoted = quoted(decoded, start);
         let is_prose = quoted.is_none() && (is_apart || start > sign);
         let range = quoted.unwrap_or_else(|| {
-            let end = find_at(text, start, |c| is_end(c) || "&;".contains(c));
+            // Of an encoded value, `%26` is a part.
+            let ends = |c| is_end(c) || matches!(c, '&' | ';');
+            let mut ends = tail(text, start).match_indices(ends);
+            let end = ends.find(|(n, end)| *end != "&" || spelled(start + n) == spelled(at));
+            let end = end.map_or(text.len(), |(n, _)| start + n);
             let value = part(text, start..end).trim_end_matches([',', '.', ':', ')', ']', '}']);
             start..start + value.len()
         });
         seen = range.end;
-        if is_value(
-            part(text, range.clone()),
-            is_prose,
-            name.eq_ignore_ascii_case("key"),
-        ) {
+        let is_key = name.to_ascii_lowercase().ends_with("key");
+        if is_value(part(text, range.clone()), is_prose, is_key) {
             found.push(range);
         }
     }
@@ -98,7 +100,8 @@ fn is_value(value: &str, is_prose: bool, is_key: bool) -> bool {
         let is_number = word.chars().all(|c| c.is_ascii_digit()) && !word.is_empty();
         let has_one_case = has_one_case(word) || has_one_case(tail(word, 1));
         let is_name = has_one_case || (is_prose || is_sentence) && !is_random(word);
-        is_name && word.chars().all(char::is_alphabetic) || is_number && (is_sentence || is_of_map)
+        is_name && word.chars().all(char::is_alphabetic)
+            || is_number && (is_sentence || is_of_map && word != value)
     };
     value.chars().count() >= LEAST_VALUE && !value.split(is_separator).all(is_word)
 }

@@ -159,6 +159,12 @@ const WITH_A_SECRET: &[(&str, &str)] = &[
         "Kq3v9TzX1c7RbN5m",
         "GET /hook/Kq3v9TzX1c7RbN5mW8yLp2Hd HTTP/1.1 404",
     ),
+    // Encoded inside of the value, an ampersand does not end it.
+    ("defgh12345", "POST /login password=abc%26defgh12345&x=1"),
+    (
+        "defgh12345",
+        "POST /login body=password%3Dabc%2526defgh12345%26x%3D1",
+    ),
 ];
 
 const INNOCENT: &[&str] = &[
@@ -212,4 +218,12 @@ const INNOCENT: &[&str] = &[
     "<html><head><title>503 Service Temporarily Unavailable</title></head><body><center><h1>503</h1></center><hr>nginx</body></html>",
     "haproxy[1234]: backend tds-prod-eu-west-1a/server02 has no server available!",
     "Rate limit reached for key `anonymous`. Limit 50/s, remaining 0, reset=1718000060",
+    "X-RateLimit-Key: anonymous-users",
+    "cannot GET /api/v1/namespaces/kube-system/pods/coredns-5d78c9869d-abcde/log",
+    "com.nimbusds.oauth2.sdk.http.HTTPResponse.ensureStatusCode(HTTPResponse.java:392)",
+    "token endpoint https://login.microsoftonline.com/72f988bf-86f1-41af-91ab-2d7cd011db47/oauth2/v2.0/token: 400",
+    "failed to load key pair from /home/runner/work/tds/target/debug/build/ring-1a2b3c4d5e6f7081/out",
+    "bean Saml2AuthenticationTokenConverter needs OAuth2AuthorizedClientRepository",
+    "user 'svc_tds_prod_2' has exceeded 'max_questions' resource",
+    "topic tds-live-bus-v2-eu-central-1-retention-7d-compacted not found",
 ];
