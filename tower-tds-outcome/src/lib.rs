@@ -22,7 +22,7 @@
 //! # Non-goals
 //!
 //! - Finding a secret that nobody told the handle, and that looks like a word.
-//! - Redacting bodies, which may be binary or large.
+//! - Redacting bodies, which may be binary.
 //!
 //! [tower-oidc-cc]: https://docs.rs/tower-oidc-cc
 //! [tower-tds-errors]: https://docs.rs/tower-tds-errors
@@ -30,7 +30,6 @@
 
 pub use self::{retry_after::retry_after, secrets::Secrets};
 
-mod known;
 mod retry_after;
 mod secrets;
 mod shapes;

@@ -2,15 +2,17 @@
 
 use std::{
     fmt,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, Engine as _};
 use http::HeaderValue;
+use zeroize::Zeroizing;
 
 use crate::{
-    known::{self, Value},
     shapes,
-    text::{self, REDACTED},
+    text::{self, Decoded, part, tail},
 };
 
 #[cfg(test)]
@@ -39,7 +41,10 @@ mod tests;
 /// assert!(!format!("{secrets:?}").contains("pa55"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Secrets(Arc<Mutex<Vec<(&'static str, Value)>>>);
+pub struct Secrets(Arc<Mutex<Vec<Known>>>);
+
+/// The name of a value, and the value, which is overwritten when it is dropped.
+type Known = (&'static str, Zeroizing<String>);
 
 // === impl Secrets ===
 
@@ -53,15 +58,14 @@ impl Secrets {
             return;
         }
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A value that is added again becomes the newest one.
-        values.retain(|(_, known)| known.as_str() != value);
-        let of_name = values.iter().filter(|(of, _)| *of == name).count();
-        if of_name >= KEPT
-            && let Some(oldest) = values.iter().position(|(of, _)| *of == name)
-        {
-            values.remove(oldest);
-        }
-        values.push((name, Value::new(value)));
+        // A value that is added again becomes the newest one, and those are in front.
+        values.retain(|(_, known)| **known != value);
+        values.insert(0, (name, value.to_owned().into()));
+        let mut of_name = 0;
+        values.retain(|(of, _)| {
+            of_name += usize::from(*of == name);
+            *of != name || of_name <= KEPT
+        });
     }
 
     /// Adds the credential of an `Authorization` header, and the password inside if its scheme is Basic.
@@ -70,12 +74,10 @@ impl Secrets {
         let (scheme, credential) = text.split_once(' ').unwrap_or(("", &text));
         self.add("authorization", credential);
         if scheme.eq_ignore_ascii_case("basic")
-            && let Some(pair) = known::decoded(credential)
-            && let Some((_id, password)) = pair.split_once(':')
+            && let Ok(pair) = BASE64_STANDARD.decode(credential)
+            && let Some((_id, password)) = String::from_utf8_lossy(&pair).split_once(':')
         {
-            let plain: String = text::units(password).iter().map(|it| it.c).collect();
-            self.add("password", &plain);
-            self.add("encoded password", password);
+            self.add("password", password);
         }
     }
 
@@ -83,44 +85,50 @@ impl Secrets {
     ///
     /// - known values, also escaped as in JSON and in Rust's `Debug`, form-urlencoded, with `%XX` in both cases, as the
     ///   numbers of their bytes, and in base64, alone or behind an id;
-    /// - passwords of URLs, JWTs, and the credential after `Bearer` or `Basic`, if it has 16 characters or more, and
-    ///   letters and digits;
+    /// - passwords of URLs, and the credential after `Bearer` or `Basic`, if it has 16 characters or more, and letters
+    ///   and digits;
     /// - values of `client_secret`, `secret`, `token`, `password`, `sig`, `key` and names that end so, in queries, forms,
     ///   JSON, `name: value` and `name = value`, if they have eight characters or more and are no word;
-    /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` that mix letters with digits, unless they are made of
-    ///   words, such as a path, or are a UUID or a part of a name with dots.
+    /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` in which letters and digits alternate as in no name,
+    ///   so JWTs as well. Paths, class names, UUIDs, names of pods, and lower-case names with dots stay.
+    ///
+    /// A trace id, a commit or a digest of hexadecimal digits alone cannot be told from a key, and is replaced.
+    ///
+    /// The work grows with the length of the text, whatever it repeats.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        let mut hidden = vec![false; text.len()];
+        let decoded = Decoded::new(text);
+        let mut found = shapes::find(&decoded);
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, value) in values.iter() {
-            value.mark(text, &mut hidden);
+            find_decoded(&decoded.text, value, &mut found);
+        }
+        let mut found: Vec<_> = found.into_iter().map(|it| decoded.source(it)).collect();
+        for (_, value) in values.iter() {
+            find(text, value, &mut found);
+            let bytes: Vec<_> = value.bytes().map(|byte| byte.to_string()).collect();
+            find(text, &bytes.join(", "), &mut found);
         }
         drop(values);
-        shapes::mark(text, &mut hidden);
-        let mut kept = String::with_capacity(text.len());
-        let mut was_hidden = false;
-        for (at, c) in text.char_indices() {
-            let is_hidden = hidden.get(at).is_some_and(|hidden| *hidden);
-            if !is_hidden {
-                kept.push(c);
-            } else if !was_hidden {
-                kept.push_str(REDACTED);
+        found.retain(|range| !range.is_empty());
+        found.sort_unstable_by_key(|range| range.start);
+        let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
+        for range in found {
+            // Parts that touch are one.
+            if range.start > end || shown.is_empty() {
+                shown.push_str(part(text, end..range.start));
+                shown.push_str(REDACTED);
             }
-            was_hidden = is_hidden;
+            end = end.max(range.end);
         }
-        kept
+        shown + tail(text, end)
     }
 
     /// Redacts a text for a log or a terminal: one line of at most 200 characters, with control characters and those
     /// that reorder or hide text escaped.
     #[must_use]
     pub fn line(&self, text: &str) -> String {
-        // What follows is not shown, and a value that is cut here is still found.
-        let end = (0..=LONGEST.min(text.len()))
-            .rev()
-            .find(|at| text.is_char_boundary(*at));
-        text::line(&self.redact(text.get(..end.unwrap_or_default()).unwrap_or_default()))
+        text::line(&self.redact(text))
     }
 }
 
@@ -130,8 +138,65 @@ impl fmt::Debug for Secrets {
     }
 }
 
+/// Finds a known value in a decoded text, which may be cut inside of it, and in base64.
+fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
+    // In forms, a space is a plus. What looks like an escape in the value may have been decoded, too, and a backslash at
+    // its end with the quote behind it.
+    let form = text.replace('+', " ");
+    let decoded = Decoded::new(value).text;
+    for known in [value, &decoded]
+        .map(|known| [known, known.trim_end_matches('\\')])
+        .concat()
+    {
+        let known = known.replace('+', " ");
+        find(&form, &known, found);
+        let ends = (SHORTEST_PART..known.len()).rev();
+        let mut cuts = ends.filter_map(|end| form.strip_suffix(known.get(..end)?));
+        found.extend(cuts.next().map(|before| before.len()..form.len()));
+    }
+    if value.chars().count() < SHORTEST_PART {
+        return;
+    }
+    // An id before the value, and what follows it, are in the same groups of letters.
+    let inside = inside_base64(value);
+    let standard = text.replace('-', "+").replace('_', "/");
+    let is_other = |c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c));
+    let mut start = 0;
+    for run in standard.split_inclusive(is_other) {
+        if inside.iter().any(|letters| run.contains(letters)) {
+            found.push(start..start + run.trim_end_matches(is_other).len());
+        }
+        start += run.len();
+    }
+}
+
+/// Finds a value in a text; a short one only as a whole word.
+fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
+    let joins = |c: char| c.is_alphanumeric() || c == '_';
+    let is_short = value.chars().count() < SHORTEST_PART;
+    for (start, _) in text.match_indices(value) {
+        let end = start + value.len();
+        let is_part = part(text, 0..start).ends_with(joins) || tail(text, end).starts_with(joins);
+        if !(is_short && is_part) {
+            found.push(start..end);
+        }
+    }
+}
+
+/// The letters that stand for a value in base64 behind 0, 1 and 2 other bytes, without those that depend on others.
+fn inside_base64(value: &str) -> [String; 3] {
+    [0, 2, 3].map(|start| {
+        let padded = "\0".repeat(start * 3 / 4) + value;
+        let letters = BASE64_STANDARD_NO_PAD.encode(&padded);
+        part(&letters, start..padded.len() * 4 / 3).to_owned()
+    })
+}
+
 /// The current value, the one before, and two more of an outage.
 const KEPT: usize = 4;
 
-/// The bytes of a text that [`Secrets::line`] reads.
-const LONGEST: usize = 4 * 1024;
+/// A shorter value, or a shorter part of a value at the end of a text that was cut, may be a word.
+const SHORTEST_PART: usize = 8;
+
+/// What stands in place of a secret.
+const REDACTED: &str = "[redacted]";

@@ -1,330 +1,178 @@
-//! What only a secret looks like. Each rule marks parts of a text; none looks at what another one marked.
+//! What only a secret looks like. Each rule passes over a decoded text once, so that long texts cost no more a byte.
 
 use std::ops::Range;
 
-use crate::{
-    known::set,
-    text::{REDACTED, Unit, units},
-};
+use crate::text::{Decoded, part, tail};
 
-/// A text as decoded characters.
-struct Scan<'a> {
-    text: &'a str,
-    units: Vec<Unit>,
-}
-
-/// How sure the text is that a value follows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// A query, a form, or JSON.
-    Pair,
-    /// A sentence may go on after the colon.
-    Prose,
-}
-
-/// Marks all shapes of secrets in a text.
-pub(crate) fn mark(text: &str, hidden: &mut [bool]) {
-    let scan = Scan {
-        text,
-        units: units(text),
-    };
-    let mut spared = Vec::new();
+/// The parts of a text that look like secrets.
+pub(crate) fn find(decoded: &Decoded) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    scan.passwords_of_urls(&mut found);
-    scan.credentials(&mut found);
-    scan.named(&mut found, &mut spared);
-    scan.runs(&mut found, &spared);
-    for range in found {
-        set(hidden, scan.at(range.start), scan.at(range.end));
+    passwords_of_urls(&decoded.text, &mut found);
+    named_values(decoded, &mut found);
+    random_words(&decoded.text, &mut found);
+    found
+}
+
+/// The password in `https://user:password@host`.
+fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
+    for (at, scheme) in text.match_indices("://") {
+        let start = at + scheme.len();
+        let url = tail(text, start).split(scheme).next().unwrap_or_default();
+        let url = part(url, 0..find_at(url, 0, is_end));
+        let host = find_at(url, 0, |c| "/?#".contains(c));
+        let colon = find_at(url, 0, |c| ":@[".contains(c));
+        let is_port = find_at(url, colon + 1, |c| !c.is_ascii_digit()) == host;
+        // Where nobody encoded the password, it may contain what ends a host.
+        let end = part(url, 0..host).rfind('@');
+        let end = end.or_else(|| url.rfind('@').filter(|_| !is_port));
+        if colon < host && tail(url, colon).starts_with(':') {
+            found.extend(end.map(|end| start + colon + 1..start + end));
+        }
     }
 }
 
-// === impl Scan ===
-
-impl Scan<'_> {
-    /// The byte at which a character begins.
-    fn at(&self, n: usize) -> usize {
-        self.units.get(n).map_or(self.text.len(), |unit| unit.at)
-    }
-
-    fn c(&self, n: usize) -> Option<char> {
-        self.units.get(n).map(|unit| unit.c)
-    }
-
-    fn is(&self, n: usize, of: impl Fn(char) -> bool) -> bool {
-        self.c(n).is_some_and(of)
-    }
-
-    /// The first place from `n` on that is not `of`.
-    fn skip(&self, n: usize, of: impl Fn(char) -> bool) -> usize {
-        let rest = self.units.get(n..).unwrap_or_default();
-        n.saturating_add(rest.iter().take_while(|unit| of(unit.c)).count())
-    }
-
-    /// The first place of the characters before `n` that are `of`.
-    fn back(&self, n: usize, of: impl Fn(char) -> bool) -> usize {
-        let rest = self.units.get(..n).unwrap_or_default();
-        n.saturating_sub(rest.iter().rev().take_while(|unit| of(unit.c)).count())
-    }
-
-    fn word(&self, range: Range<usize>) -> String {
-        let units = self.units.get(range).unwrap_or_default();
-        units.iter().map(|unit| unit.c).collect()
-    }
-
-    fn begins_word(&self, n: usize) -> bool {
-        !n.checked_sub(1)
-            .is_some_and(|before| self.is(before, |c| c.is_alphanumeric()))
-    }
-
-    /// The password in `https://user:password@host`.
-    fn passwords_of_urls(&self, found: &mut Vec<Range<usize>>) {
-        for n in 0..self.units.len() {
-            let start = n.saturating_add(3);
-            if !self.is(n, |c| c == ':') || self.word(n..start) != "://" {
-                continue;
-            }
-            let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`');
-            let all = self.skip(start, |c| !ends(c));
-            let host = self.skip(start, |c| !ends(c) && !matches!(c, '/' | '?' | '#'));
-            let colon = self.skip(start, |c| c != ':').saturating_add(1);
-            let port = self.skip(colon, |c| c.is_ascii_digit());
-            let last_at = |end: usize| (start..end).rev().find(|n| self.c(*n) == Some('@'));
-            // A password that was not encoded may contain the characters that end a host.
-            let is_number = self.is(start, |c| c == '[') || port >= host;
-            let is_cut = last_at(host).is_none() && colon < host && !is_number;
-            let end = if is_cut { last_at(all) } else { last_at(host) };
-            if let Some(end) = end.filter(|end| colon < *end) {
-                found.push(colon..end);
-            }
+/// Values with the name of a secret, as in `name=value`, `"name": "value"` and `name: Some("value")`.
+fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
+    let text = &*decoded.text;
+    let spelled = |at| decoded.source(at..at + 1).len();
+    let mut seen = 0;
+    for (at, _) in text.match_indices([':', '=']) {
+        let named = part(text, 0..at).trim_end_matches(char::is_whitespace);
+        let is_apart = named.len() < at;
+        let named = named.trim_end_matches(|c| is_quote(c) || c == ']');
+        let name = tail(named, named.trim_end_matches(is_name_char).len());
+        if at < seen || !is_name(name) {
+            continue;
         }
-    }
-
-    /// JWTs, and what follows `Bearer` and `Basic`.
-    fn credentials(&self, found: &mut Vec<Range<usize>>) {
-        let is_credential = |c: char| is_run(c) || matches!(c, '.' | '~' | '=');
-        let last = |end| self.back(end, |c| matches!(c, '.' | '-' | '='));
-        for n in (0..self.units.len()).filter(|n| self.begins_word(*n)) {
-            let is_jwt = self.word(n..n.saturating_add(3)) == "eyJ";
-            let length = self.skip(n, |c| c.is_ascii_alphabetic()).saturating_sub(n);
-            let scheme = self.word(n..n.saturating_add(length.min(7))).to_lowercase();
-            if !is_jwt && (scheme.len() != length || !SCHEMES.contains(&&*scheme)) {
-                continue;
-            }
-            let start = if is_jwt {
-                n
-            } else {
-                let joint = |c: char| {
-                    c.is_whitespace()
-                        || matches!(c, ':' | '=' | '"' | '\'' | '+' | '`' | '<' | '[' | '(')
-                };
-                let end = n.saturating_add(length);
-                let start = self.skip(end, joint);
-                if start == end {
-                    continue;
-                }
-                start
-            };
-            let all = self.skip(start, is_credential);
-            let end = last(all).max(start);
-            let word = self.word(start..end);
-            let least = if is_jwt { LEAST_JWT } else { LEAST_CREDENTIAL };
-            if word.len() >= least && (is_jwt || mixes(&word)) {
-                // The padding goes with it.
-                let padded = self.skip(end, |c| c == '=');
-                found.push(start..padded);
-            }
+        // `==` and `=>` are one sign; `token::Error` is a path, and `token://` an address.
+        let sign = find_at(text, at + 1, |c| !"=>".contains(c));
+        let start = find_at(text, sign, |c| !c.is_whitespace());
+        if tail(text, sign).starts_with(':') || tail(text, sign).starts_with("//") {
+            continue;
         }
-    }
-
-    /// Values of the names of secrets.
-    fn named(&self, found: &mut Vec<Range<usize>>, spared: &mut Vec<Range<usize>>) {
-        for n in 0..self.units.len() {
-            if !self.is(n, |c| matches!(c, ':' | '=')) {
-                continue;
-            }
-            let quote = |c: char| matches!(c, '"' | '\'' | '`' | ']');
-            let name_end = self.back(self.back(n, char::is_whitespace), quote);
-            let name_start = self.back(name_end, |c| {
-                c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
-            });
-            let name = self.word(name_start..name_end);
-            let is_id = is_client_id(&name);
-            if !is_id && !is_name(&name) {
-                continue;
-            }
-            // `key::Error` is a path, `token://` an address, `==` a comparison.
-            let after = self.skip(n.saturating_add(1), |c| matches!(c, '=' | '>'));
-            if self.c(after) == Some(':') || self.word(after..after.saturating_add(2)) == "//" {
-                continue;
-            }
-            let blank = self.skip(after, char::is_whitespace);
-            let is_apart = blank > after || self.is(n.saturating_sub(1), char::is_whitespace);
-            let Some((value, is_quoted)) = self.value(blank) else {
-                continue;
-            };
-            if is_id {
-                spared.push(value);
-                continue;
-            }
-            // Alone it is also the key of a cache or a map.
-            let is_key = name.eq_ignore_ascii_case("key");
-            let is_strict = ["secret", "password"]
-                .iter()
-                .any(|it| name.to_ascii_lowercase().ends_with(it));
-            let is_quoted = is_quoted && (is_strict || self.is(n.saturating_sub(1), quote));
-            let form = if is_apart && !is_quoted {
-                Form::Prose
-            } else {
-                Form::Pair
-            };
-            let value_of = self.word(value.clone());
-            let is_plain = is_key && form == Form::Prose && is_numbered(&value_of);
-            if !is_plain && is_value(&value_of, form, is_strict) {
-                found.push(value);
-            }
-        }
-    }
-
-    /// The value that begins here, without its quotes.
-    fn value(&self, start: usize) -> Option<(Range<usize>, bool)> {
-        // `Some("…")`, `["…"]`, `b"…"`.
-        let mut n = start;
-        for _ in 0..3 {
-            let word = self.skip(n, |c| c.is_ascii_alphanumeric() || c == '_');
-            if self.is(word, |c| matches!(c, '(' | '[')) {
-                n = word.saturating_add(1);
-            }
-        }
-        if self.is(n, |c| matches!(c, 'b' | 'r')) && self.is(n.saturating_add(1), |c| c == '"') {
-            n = n.saturating_add(1);
-        }
-        let open = *self.units.get(n)?;
-        if matches!(open.c, '"' | '\'' | '`') {
-            let inside = n.saturating_add(1);
-            let closes = |unit: &Unit| unit.c == open.c && unit.slashes == open.slashes;
-            let length = self
-                .units
-                .get(inside..)?
-                .iter()
-                .take(LONGEST_VALUE)
-                .position(closes);
-            // A text that was cut has no closing quote.
-            let end = length.map_or(self.units.len(), |length| inside.saturating_add(length));
-            return Some((inside..end, true));
-        }
-        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '&' | '<' | '`');
-        let mut end = n;
-        while self.is(end, |c| !ends(c)) {
-            // A list of pairs goes on behind a comma or a semicolon.
-            let next = end.saturating_add(1);
-            if self.is(end, |c| matches!(c, ',' | ';')) {
-                let name = self.skip(next, |c| {
-                    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '"' | ' ' | '\'')
-                });
-                if self.is(name, |c| matches!(c, '=' | ':')) {
-                    break;
-                }
-            }
-            end = next;
-        }
-        let end = self.back(end, |c| {
-            matches!(c, ',' | ';' | '.' | ':' | ')' | ']' | '}' | '>')
+        let quoted = quoted(decoded, start);
+        let is_prose = quoted.is_none() && (is_apart || start > sign);
+        let range = quoted.unwrap_or_else(|| {
+            // Of an encoded value, `%26` is a part.
+            let ends = |c| is_end(c) || matches!(c, '&' | ';');
+            let mut ends = tail(text, start).match_indices(ends);
+            let end = ends.find(|(n, end)| *end != "&" || spelled(start + n) == spelled(at));
+            let end = end.map_or(text.len(), |(n, _)| start + n);
+            let value = part(text, start..end).trim_end_matches([',', '.', ':', ')', ']', '}']);
+            start..start + value.len()
         });
-        Some((n..end.max(n), false))
-    }
-
-    /// Long runs that mix letters with digits.
-    fn runs(&self, found: &mut Vec<Range<usize>>, spared: &[Range<usize>]) {
-        let mut n = 0;
-        while n < self.units.len() {
-            let end = self.skip(n, is_run);
-            let is_spared = spared.iter().any(|range| range.contains(&n));
-            if end.saturating_sub(n) >= LEAST_RUN && !is_spared {
-                found.extend(self.odd_part(n..end));
-            }
-            n = end.saturating_add(1);
+        seen = range.end;
+        let is_key = name.to_ascii_lowercase().ends_with("key");
+        if is_value(part(text, range.clone()), is_prose, is_key) {
+            found.push(range);
         }
     }
+}
 
-    /// A part and its neighbours behind a dot or a tilde, if they look like more of it.
-    fn widened(&self, mut part: Range<usize>) -> Range<usize> {
-        let joint = |n: usize| self.is(n, |c| matches!(c, '.' | '~'));
-        let is_odd = |word: &str| mixes(word) && !is_wordy(word) && !has_one_case(word);
-        while let Some(end) = part.start.checked_sub(1).filter(|n| joint(*n)) {
-            let start = self.back(end, |c| is_run(c) && c != '/');
-            if !is_odd(&self.word(start..end)) {
-                break;
-            }
-            part.start = start;
-        }
-        while joint(part.end) {
-            let start = part.end.saturating_add(1);
-            let end = self.skip(start, |c| is_run(c) && c != '/');
-            if !is_odd(&self.word(start..end)) {
-                break;
-            }
-            part.end = end;
-        }
-        part
+/// The inside of `"…"`, `b"…"`, `Some("…")` and `["…"]`.
+fn quoted(decoded: &Decoded, start: usize) -> Option<Range<usize>> {
+    let text = &*decoded.text;
+    let is_wrapper = |c: char| c.is_ascii_alphanumeric() || "_([".contains(c);
+    let open = find_at(text, start, |c| !is_wrapper(c));
+    let before = part(text, start..open);
+    let quote = tail(text, open).chars().next().filter(|c| is_quote(*c))?;
+    if !matches!(before, "" | "b") && !before.ends_with(['(', '[']) {
+        return None;
     }
+    // A quote inside of the value has more backslashes. A text that was cut has no closing one.
+    let spelled = |at: usize| decoded.source(at..at + 1).len();
+    let inside = open + 1;
+    let mut quotes = tail(text, inside).match_indices(quote);
+    let end = quotes.find(|(n, _)| spelled(inside + n) == spelled(open));
+    Some(inside..end.map_or(text.len(), |(n, _)| inside + n))
+}
 
-    /// The part of a run that is no path of words.
-    fn odd_part(&self, run: Range<usize>) -> Option<Range<usize>> {
-        let dot = |n: usize, beside: usize| {
-            self.c(n) == Some('.') && self.is(beside, |c| c.is_ascii_alphanumeric())
+/// Whether a value may be a secret, and not made of words.
+fn is_value(value: &str, is_prose: bool, is_key: bool) -> bool {
+    let is_sentence = value.contains(char::is_whitespace);
+    // In prose, names follow: `token: InvalidSignature`, `secret: not_found`, `key: /etc/ssl/server.key`. A key may also
+    // be the one of a map: `order-12345`.
+    let is_of_map = is_prose && is_key;
+    let is_separator =
+        |c: char| c.is_whitespace() || is_prose && "_/.:".contains(c) || is_of_map && c == '-';
+    let is_word = |word: &str| {
+        let word = word.trim_matches(|c: char| c.is_ascii_punctuation());
+        let is_number = word.chars().all(|c| c.is_ascii_digit()) && !word.is_empty();
+        let has_one_case = has_one_case(word) || has_one_case(tail(word, 1));
+        let is_name = has_one_case || (is_prose || is_sentence) && !is_random(word);
+        is_name && word.chars().all(char::is_alphabetic)
+            || is_number && (is_sentence || is_of_map && word != value)
+    };
+    value.chars().count() >= LEAST_VALUE && !value.split(is_separator).all(is_word)
+}
+
+/// Long words that mix letters with digits and are no names, and what follows `Bearer` and `Basic`.
+fn random_words(text: &str, found: &mut Vec<Range<usize>>) {
+    let mut before = "";
+    let mut end = 0;
+    while end < text.len() {
+        let start = find_at(text, end, is_word_char);
+        let is_joint = |c: char| c.is_whitespace() || is_quote(c) || ":=<[(>".contains(c);
+        let is_joined = part(text, end..start).chars().all(is_joint);
+        let name = if is_joined { before } else { "" };
+        end = find_at(text, start, |c| !is_word_char(c));
+        before = part(text, start..end);
+        let word = before.trim_end_matches(['.', '-']);
+        let is_scheme = ["bearer", "basic"].contains(&&*name.to_ascii_lowercase());
+        let (odd, least) = match is_scheme {
+            true => (0..word.len(), LEAST_CREDENTIAL),
+            false => (odd_part(word), LEAST_WORD),
         };
-        let before = run.start.checked_sub(1);
-        let is_behind_dot = before.is_some_and(|n| dot(n, n.wrapping_sub(1)));
-        let is_before_dot = dot(run.end, run.end.saturating_add(1));
-        // A path begins with a slash, a host or a port; base64 does not.
-        let is_path = self.c(run.start) == Some('/')
-            || before.is_some_and(|n| self.is(n, |c| matches!(c, '.' | ':')));
-        let mut odd: Option<Range<usize>> = None;
-        let mut start = run.start;
-        while start <= run.end {
-            let end = self.skip(start, |c| is_run(c) && c != '/').min(run.end);
-            let piece = self.word(start..end);
-            let is_dotted =
-                (is_behind_dot && start == run.start) || (is_before_dot && end == run.end);
-            let is_name = is_wordy(&piece) || is_dotted && has_one_case(&piece);
-            if !is_name {
-                odd = Some(odd.map_or(start, |odd| odd.start)..end);
-            }
-            start = end.saturating_add(1);
+        if odd.len() >= least && mixes(part(word, odd.clone())) && !is_client_id(name) {
+            let padded = find_at(text, start + odd.end, |c| c != '=');
+            found.push(start + odd.start..padded);
         }
-        let odd = if is_path { odd? } else { odd.map(|_| run)? };
-        let word = self.word(odd.clone());
-        (word.len() >= LEAST_RUN && mixes(&word)).then(|| self.widened(odd))
     }
 }
 
-fn is_run(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '_' | '-')
+/// From the first to the last part that is no name, in a word of parts such as a path or a host.
+fn odd_part(word: &str) -> Range<usize> {
+    let (mut first, mut last, mut start) = (word.len(), 0, 0);
+    for segment in word.split('/') {
+        let is_host = segment.contains('.');
+        for part in segment.split(['.', '~']) {
+            let end = start + part.len();
+            let is_label = has_one_case(part) && (is_host || is_grouped(part));
+            if is_random(part) && !is_label {
+                (first, last) = (first.min(start), end);
+            }
+            start = end + 1;
+        }
+    }
+    first..last
 }
 
-fn mixes(word: &str) -> bool {
-    word.contains(|c: char| c.is_ascii_alphabetic()) && word.contains(|c: char| c.is_ascii_digit())
+/// Whether a name has short groups of letters and digits, as those of pods and UUIDs have.
+fn is_grouped(name: &str) -> bool {
+    let groups: Vec<_> = name.split(['-', '_']).map(str::len).collect();
+    groups.len() > 1 && groups.iter().all(|length| *length <= LONGEST_GROUP)
 }
 
-fn has_one_case(word: &str) -> bool {
-    let lower = word.contains(|c: char| c.is_ascii_lowercase());
-    !(lower && word.contains(|c: char| c.is_ascii_uppercase()))
+/// Whether letters and digits, and small letters and capitals, alternate more often than in names.
+fn is_random(word: &str) -> bool {
+    let kind = |byte: &u8| match byte {
+        b'a'..=b'z' => 'a',
+        b'A'..=b'Z' => 'A',
+        b'0'..=b'9' => '0',
+        _ => '-',
+    };
+    let kinds: String = word.as_bytes().iter().map(kind).collect();
+    let changes = ["aA", "a0", "A0", "0a", "0A"].map(|change| kinds.matches(change).count());
+    // Without capitals in it, a word has half as many.
+    let longest = LONGEST_KIND << u32::from(has_one_case(word));
+    !word.is_empty() && changes.iter().sum::<usize>() * longest >= word.len()
 }
 
-/// Whether a name is one of [`NAMES`], or ends with one as in `access_token`, `X-Api-Key` and `clientSecret`.
+/// Whether a name ends with one of [`NAMES`], as `access_token`, `X-Api-Key` and `clientSecret2` do.
 fn is_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let lower = name.to_ascii_lowercase();
-    NAMES.split(' ').any(|known| {
-        let Some(before) = lower.strip_suffix(known) else {
-            return false;
-        };
-        let rest = name.get(before.len()..).unwrap_or_default();
-        let is_hump = rest.starts_with(|c: char| c.is_ascii_uppercase())
-            && !name.chars().all(|c| c.is_ascii_uppercase());
-        before.is_empty() || before.ends_with(['_', '-']) || is_hump
-    })
+    NAMES.split(' ').any(|known| name.ends_with(known))
 }
 
 fn is_client_id(name: &str) -> bool {
@@ -332,141 +180,46 @@ fn is_client_id(name: &str) -> bool {
     name.ends_with("clientid")
 }
 
-/// Whether a value may be a secret, and not a word or a sentence.
-fn is_value(value: &str, form: Form, is_strict: bool) -> bool {
-    let letters = |c: char| c.is_ascii_alphanumeric();
-    if value.chars().count() < LEAST_VALUE || value.contains(REDACTED) || !value.contains(letters) {
-        return false;
-    }
-    if value.contains(char::is_whitespace) {
-        let plain = |word: &str| {
-            word.chars()
-                .all(|c| c.is_alphabetic() || "'\"`.,;:!?()".contains(c))
-                || word.chars().all(|c| c.is_ascii_digit() || ".,".contains(c))
-        };
-        return !value.split_whitespace().all(plain);
-    }
-    let value = value.trim_end_matches(['!', '?']);
-    if value.chars().all(char::is_alphabetic) && (has_one_case(value) || is_capitalised(value)) {
-        return false;
-    }
-    if form == Form::Pair {
-        return true;
-    }
-    // `token: InvalidSignature` and `secret: not_found` name errors, `key: not-before` a rule, `key: /etc/ssl/server.key`
-    // a file. A password may be words with hyphens.
-    let is_word = |part: &str| part.chars().all(char::is_alphabetic) && is_wordy(part);
-    let is_path = !is_strict || value.contains('/');
-    !value
-        .split(|c| c == '_' || is_path && "-./:".contains(c))
-        .all(is_word)
+fn mixes(word: &str) -> bool {
+    let has = |of: fn(&u8) -> bool| word.as_bytes().iter().any(of);
+    has(u8::is_ascii_alphabetic) && has(u8::is_ascii_digit)
 }
 
-/// Whether a key is made of words and numbers, as in `order-12345`.
-fn is_numbered(key: &str) -> bool {
-    let parts = || key.split(['_', '-', ':', '/', '.']);
-    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    let is_word = |part: &str| part.chars().all(char::is_alphabetic) && is_wordy(part);
-    parts().count() > 1 && parts().all(|part| is_number(part) || is_word(part))
+fn has_one_case(word: &str) -> bool {
+    word.to_lowercase() == word || word.to_uppercase() == word
 }
 
-fn is_capitalised(word: &str) -> bool {
-    let mut letters = word.chars();
-    letters.next().is_some_and(char::is_uppercase) && letters.all(char::is_lowercase)
+/// Whether no unquoted value goes on here.
+fn is_end(c: char) -> bool {
+    c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>')
 }
 
-/// Whether a word is made of words, numbers and UUIDs, as names in a path and in code are.
-fn is_wordy(word: &str) -> bool {
-    if word.len() == 36
-        && word.bytes().enumerate().all(|(n, b)| {
-            if UUID.contains(&n) {
-                b == b'-'
-            } else {
-                b.is_ascii_hexdigit()
-            }
-        })
-    {
-        return true;
-    }
-    // A UUID behind a name.
-    if let Some((before, uuid)) = word.split_at_checked(word.len().saturating_sub(36))
-        && !before.is_empty()
-        && is_wordy(uuid)
-        && uuid.len() == 36
-    {
-        return is_wordy(before);
-    }
-    let parts = || word.split(['_', '-', '+']).filter(|part| !part.is_empty());
-    let digits = word.bytes().filter(u8::is_ascii_digit).count();
-    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    let numbers = parts().filter(|part| is_number(part)).count();
-    // Dates are numbers with hyphens; other names have more letters than digits.
-    let few = digits.saturating_mul(3) <= word.len() || numbers == parts().count();
-    few && parts().all(|part| is_number(part) && part.len() <= LONGEST_NUMBER || is_one_word(part))
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'' | '`')
 }
 
-/// Whether letters, with digits at one place, are pronounceable: `v2`, `sha256`, `RSA256withSHA`, `UnknownIssuer`.
-fn is_one_word(part: &str) -> bool {
-    let letters: Vec<_> = part
-        .split(|c: char| c.is_ascii_digit())
-        .filter(|it| !it.is_empty())
-        .collect();
-    let is_whole = match letters.as_slice() {
-        [] | [_] => true,
-        [first, last] => {
-            first.len() > 1
-                && last.len() > 1
-                && !part.starts_with(|c: char| c.is_ascii_digit())
-                && !part.ends_with(|c: char| c.is_ascii_digit())
-        }
-        _ => false,
-    };
-    let digits = part.bytes().filter(u8::is_ascii_digit).count();
-    is_whole && digits <= MOST_DIGITS && letters.into_iter().all(is_pronounceable)
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-fn is_pronounceable(letters: &str) -> bool {
-    if letters.len() <= 3 {
-        return true;
-    }
-    let capitals = letters.as_bytes().windows(2);
-    // Each capital behind a small letter begins a hump.
-    let humps = capitals
-        .filter(|two| {
-            two.first().is_some_and(u8::is_ascii_lowercase)
-                && two.last().is_some_and(u8::is_ascii_uppercase)
-        })
-        .count();
-    let longest = letters
-        .split(|c| "aeiouyAEIOUY".contains(c))
-        .map(str::len)
-        .max();
-    let is_mixed =
-        humps > 0 && letters.len() < humps.saturating_add(1).saturating_mul(SHORTEST_HUMP);
-    !is_mixed && longest <= Some(MOST_CONSONANTS)
+fn is_word_char(c: char) -> bool {
+    is_name_char(c) || matches!(c, '+' | '/' | '.' | '~')
 }
 
-/// Names of secrets, in lower case.
-const NAMES: &str =
-    "client_secret secret token password passwd pwd passphrase sig key apikey authorization";
+/// The first place from `start` on at which a character is `of`, or the end.
+fn find_at(text: &str, start: usize, of: impl Fn(char) -> bool) -> usize {
+    tail(text, start).find(of).map_or(text.len(), |n| start + n)
+}
 
-const SCHEMES: [&str; 2] = ["bearer", "basic"];
+/// Ends of the names of secrets, in lower case.
+const NAMES: &str = "secret token password passwd pwd passphrase sig key authorization";
 
-/// The places of the hyphens of a UUID.
-const UUID: [usize; 4] = [8, 13, 18, 23];
-
-/// A run of 24 letters and digits has 142 bits if it is random.
-const LEAST_RUN: usize = 24;
+/// A word of 24 letters and digits has 142 bits if it is random.
+const LEAST_WORD: usize = 24;
 const LEAST_CREDENTIAL: usize = 16;
 const LEAST_VALUE: usize = 8;
-/// `eyJ` and the rest of the shortest header.
-const LEAST_JWT: usize = 10;
-const LONGEST_VALUE: usize = 16 * 1024;
-/// As in `AES256` and `AADSTS70002`.
-const MOST_DIGITS: usize = 5;
-/// A time in milliseconds.
-const LONGEST_NUMBER: usize = 13;
-/// The letters of a hump on average. Random letters have a capital behind a small one at every fourth place.
-const SHORTEST_HUMP: usize = 4;
-/// As in `HTTPS`.
-const MOST_CONSONANTS: usize = 5;
+/// As in the last group of a UUID. Those of a pod's name are shorter.
+const LONGEST_GROUP: usize = 12;
+/// What names have on average between two changes: `Saml2AuthenticationTokenConverter` eight letters, and
+/// `OAuth2AccessTokenResponseClient` six. Of random letters and digits, every second one is a change.
+const LONGEST_KIND: usize = 6;

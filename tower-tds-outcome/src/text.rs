@@ -1,96 +1,131 @@
-//! Texts as they are written in other texts: escaped, percent-encoded, cut.
+//! Texts as they stand in other texts: escaped, percent-encoded, cut.
 
 use std::ops::Range;
 
-/// A character, decoded, and where it stands in the text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unit {
-    pub(crate) at: usize,
-    pub(crate) c: char,
-    /// The backslashes before it, of which nested texts have several.
-    pub(crate) slashes: usize,
+/// A text without its escapes, and where each part of it stands in the source.
+#[derive(Debug, Default)]
+pub(crate) struct Decoded {
+    pub(crate) text: String,
+    /// For each byte of the text, the start of its character in the source.
+    starts: Vec<usize>,
 }
 
-/// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\xe9` and HTML's entities, also where they are nested.
-pub(crate) fn units(text: &str) -> Vec<Unit> {
-    let mut units = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(c) = tail(text, at).chars().next() {
-        let (c, slashes, end) = escape(text, at).unwrap_or((c, 0, at.saturating_add(c.len_utf8())));
-        units.push(Unit { at, c, slashes });
-        at = end;
+// === impl Decoded ===
+
+impl Decoded {
+    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and `&quot;`, however often they were escaped again.
+    pub(crate) fn new(source: &str) -> Self {
+        let mut decoded = Self::default();
+        let mut rest = source;
+        while let Some(c) = rest.chars().next() {
+            let (c, length) = escape(rest).unwrap_or((c, c.len_utf8()));
+            decoded.text.push(c);
+            let start = source.len() - rest.len();
+            decoded.starts.resize(decoded.text.len(), start);
+            rest = tail(rest, length);
+        }
+        decoded.starts.push(source.len());
+        decoded
     }
-    units
+
+    /// The place in the source of a part of the text.
+    pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
+        let at = |n: usize| self.starts.get(n).copied().unwrap_or_default();
+        at(range.start)..at(range.end)
+    }
+}
+
+/// A part of a text; empty if there is no such part.
+pub(crate) fn part(text: &str, range: Range<usize>) -> &str {
+    text.get(range).unwrap_or_default()
 }
 
 /// The text from a place on; empty if there is none.
-pub(crate) fn tail(text: &str, at: usize) -> &str {
-    text.get(at..).unwrap_or_default()
+pub(crate) fn tail(text: &str, start: usize) -> &str {
+    part(text, start..text.len())
 }
 
-/// The escape that begins here: what it stands for, its backslashes, and its end.
-fn escape(text: &str, at: usize) -> Option<(char, usize, usize)> {
-    let rest = tail(text, at);
-    if rest.starts_with('%') {
-        let (byte, end) = ENCODED_AGAIN
-            .rev()
-            .find_map(|times| percent(text, at, times))?;
-        let c = char::from(byte);
-        return Some((if c.is_ascii() { c } else { OTHER }, 0, end));
+/// What the escape at the start of a text stands for, and its length.
+fn escape(text: &str) -> Option<(char, usize)> {
+    if let Some((c, name)) = ENTITIES.iter().find(|(_, name)| text.starts_with(name)) {
+        return Some((*c, name.len()));
     }
-    if rest.starts_with('&') {
-        let (c, name) = ENTITIES.iter().find(|(_, name)| rest.starts_with(name))?;
-        return Some((*c, 0, at.saturating_add(name.len())));
-    }
-    let slashes = rest
-        .len()
-        .saturating_sub(rest.trim_start_matches('\\').len());
-    let from = at.saturating_add(slashes);
-    let c = tail(text, from).chars().next().filter(|_| slashes > 0)?;
-    if let Some((c, end)) = hex(text, from) {
-        return Some((c, slashes, end));
-    }
-    let meant = match c {
-        'n' => '\n',
-        'r' => '\r',
-        't' => '\t',
-        '"' | '\'' | '/' | '`' => c,
-        _ => return None,
-    };
-    Some((meant, slashes, from.saturating_add(1)))
+    let of_bytes = |bytes: &[u8]| str::from_utf8(bytes).ok()?.chars().next();
+    let of_units = |units: &[u16]| String::from_utf16(units).ok()?.chars().next();
+    joined(text, byte, of_bytes)
+        .or_else(|| joined(text, unit, of_units))
+        .or_else(|| after_slashes(text))
 }
 
-/// The byte of `%41`, or of `%2541`, which was encoded once more, and its end.
-pub(crate) fn percent(text: &str, at: usize, encoded_again: usize) -> Option<(u8, usize)> {
-    let mut digits = tail(text, at).strip_prefix('%')?;
-    for _ in 0..encoded_again {
-        digits = digits.strip_prefix("25")?;
+/// The character of up to four parts: of bytes, or of two units as in `\ud83d\ude00`.
+fn joined<T>(
+    text: &str,
+    read: impl Fn(&str) -> Option<(T, usize)>,
+    join: impl Fn(&[T]) -> Option<char>,
+) -> Option<(char, usize)> {
+    let (first, mut end) = read(text)?;
+    let (mut parts, first_end) = (vec![first], end);
+    loop {
+        if let Some(c) = join(&parts) {
+            return Some((c, end));
+        }
+        let Some((part, length)) = read(tail(text, end)).filter(|_| parts.len() < 4) else {
+            return Some((char::REPLACEMENT_CHARACTER, first_end));
+        };
+        parts.push(part);
+        end += length;
     }
-    let start = text.len().saturating_sub(digits.len());
-    let byte = u8::try_from(number(text, start, 2)?).ok()?;
-    Some((byte, start.saturating_add(2)))
 }
 
-/// The character of `x41`, `u0041` or `u{41}`, which a backslash precedes, and its end.
-pub(crate) fn hex(text: &str, at: usize) -> Option<(char, usize)> {
-    let rest = tail(text, at);
-    let start = at.saturating_add(1);
-    if let Some(inside) = rest.strip_prefix("u{") {
-        let (digits, _) = inside.split_once('}')?;
-        let c = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
-        return Some((c, at.saturating_add(digits.len()).saturating_add(3)));
+/// The byte of `%41` and `\x41`, and of `%2541`, which was encoded twice.
+fn byte(text: &str) -> Option<(u8, usize)> {
+    let mut digits = text
+        .strip_prefix('%')
+        .or_else(|| letters(text)?.strip_prefix('x'))?;
+    while let Some(again) = digits.strip_prefix("25").filter(|it| hex(it, 2).is_some()) {
+        digits = again;
     }
-    let length = match rest.chars().next()? {
-        'x' => 2,
-        'u' => 4,
-        _ => return None,
-    };
-    let c = char::from_u32(number(text, start, length)?)?;
-    Some((c, start.saturating_add(length)))
+    Some((
+        hex(digits, 2)?.try_into().ok()?,
+        text.len() - digits.len() + 2,
+    ))
 }
 
-fn number(text: &str, at: usize, length: usize) -> Option<u32> {
-    let digits = text.get(at..at.checked_add(length)?)?;
+/// The unit of UTF-16 of `\u00e9`.
+fn unit(text: &str) -> Option<(u16, usize)> {
+    let digits = letters(text)?.strip_prefix('u')?;
+    Some((
+        hex(digits, 4)?.try_into().ok()?,
+        text.len() - digits.len() + 4,
+    ))
+}
+
+/// Of `\n`, `\"` and `\u{e9}`; else the backslashes are one, which the texts around it escaped.
+fn after_slashes(text: &str) -> Option<(char, usize)> {
+    let letters = letters(text)?;
+    let length = text.len() - letters.len() + 1;
+    if let Some(digits) = letters.strip_prefix("u{") {
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit())?;
+        let c = hex(digits, end).and_then(char::from_u32)?;
+        return Some((c, length + end + 2));
+    }
+    match letters.chars().next() {
+        Some('n') => Some(('\n', length)),
+        Some('r') => Some(('\r', length)),
+        Some('t') => Some(('\t', length)),
+        Some(c @ ('"' | '\'' | '`' | '/')) => Some((c, length)),
+        _ => Some(('\\', length - 1)),
+    }
+}
+
+/// What follows the backslashes that a text begins with.
+fn letters(text: &str) -> Option<&str> {
+    let letters = text.trim_start_matches('\\');
+    text.starts_with('\\').then_some(letters)
+}
+
+fn hex(text: &str, length: usize) -> Option<u32> {
+    let digits = text.get(..length)?;
     let are_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| are_hex)
 }
@@ -98,20 +133,17 @@ fn number(text: &str, at: usize, length: usize) -> Option<u32> {
 /// One line of at most [`LONGEST`] characters, with hidden and reordering characters escaped.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::new();
-    let mut length: usize = 0;
+    let mut length = 0;
     for c in text.trim().chars() {
-        let start = shown.len();
-        let wide = if is_hidden(c) {
-            shown.extend(c.escape_default());
-            shown.len().saturating_sub(start)
+        let escaped = c.escape_default();
+        let is_hidden = is_hidden(c);
+        length += if is_hidden { escaped.len() } else { 1 };
+        if length > LONGEST {
+            break;
+        } else if is_hidden {
+            shown.extend(escaped);
         } else {
             shown.push(c);
-            1
-        };
-        length = length.saturating_add(wide);
-        if length > LONGEST {
-            shown.truncate(start);
-            break;
         }
     }
     shown
@@ -128,24 +160,12 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-pub(crate) const ENTITIES: [(char, &str); 7] = [
+const ENTITIES: [(char, &str); 4] = [
     ('"', "&quot;"),
     ('"', "&#34;"),
     ('\'', "&#39;"),
-    ('\'', "&apos;"),
     ('&', "&amp;"),
-    ('<', "&lt;"),
-    ('>', "&gt;"),
 ];
-
-/// What stands in place of a secret.
-pub(crate) const REDACTED: &str = "[redacted]";
-
-/// How often a percent-encoded text was encoded again by the texts around it.
-pub(crate) const ENCODED_AGAIN: Range<usize> = 0..3;
-
-/// A byte that is no ASCII: part of a character that no rule asks about.
-const OTHER: char = '\u{fffd}';
 
 /// A length for log lines and terminals. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;

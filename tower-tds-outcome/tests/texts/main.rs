@@ -1,4 +1,6 @@
-//! Two corpora: texts with secrets, and sentences of real servers and proxies.
+//! Corpora: texts with secrets, sentences of real servers and proxies, lines of both kinds, and long texts.
 
+mod lines;
+mod long;
 mod secrets;
 mod sentences;

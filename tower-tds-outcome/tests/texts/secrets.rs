@@ -149,8 +149,9 @@ fn what_stands_around_a_secret_stays() {
 /// Values and places that are drawn, not chosen.
 #[test]
 fn a_random_secret_is_hidden_in_every_place() {
-    let digits: [&[u8]; 3] = [
+    let digits: [&[u8]; 4] = [
         b"0123456789abcdef",
+        b"0123456789abcdefghijklmnopqrstuvwxyz",
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
     ];

@@ -1,0 +1,77 @@
+//! Texts that are long, and that begin the same thing again and again.
+
+use tower_tds_outcome::Secrets;
+
+/// What a rule reads ahead for: a quote, an `@`, a digit, the end of a name, of a path or of an escape.
+const BEGINNINGS: &[&str] = &[
+    "://",
+    "a://b:c",
+    "a://b:c/",
+    "@://",
+    ":",
+    "=",
+    "=>",
+    "key:",
+    "key=",
+    "key: ",
+    "key = ",
+    "key=\"",
+    "key=\\\"",
+    "key:Some(",
+    "key=[",
+    "key='a\\'",
+    "token,",
+    "token;",
+    "bearer ",
+    "bearer:",
+    "Basic+",
+    "client_id=",
+    "\\",
+    "\\\\n",
+    "\\u",
+    "\\u{",
+    "\\u{0",
+    "\\ud83d",
+    "\\xff",
+    "%",
+    "%2",
+    "%25",
+    "%ff",
+    "&",
+    "&amp",
+    "&quot;",
+    "a1.",
+    "a1~",
+    "a1/",
+    "a1-",
+    "a1_",
+    "a.b/c1~",
+    "eyJ",
+    "abcdefgh",
+    "secret-w",
+    "c2VjcmV0",
+    "额",
+    " ",
+    "\n",
+    "\"",
+    "]",
+    "+",
+    ".",
+];
+
+/// Each rule goes on behind what it has read. Were one to read the rest of the text at each place, this test would take
+/// an hour.
+#[test]
+fn a_text_that_repeats_any_beginning_is_read_once() {
+    let secrets = Secrets::default();
+    secrets.add("client secret", "secret-words");
+    for beginning in BEGINNINGS {
+        for end in ["", "\"@."] {
+            let text = beginning.repeat(LENGTH / beginning.len()) + end;
+            let shown = secrets.redact(&text);
+            assert!(!shown.is_empty(), "{beginning}");
+        }
+    }
+}
+
+const LENGTH: usize = 64 * 1024;
