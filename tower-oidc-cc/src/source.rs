@@ -344,11 +344,7 @@ impl TokenSource {
             locked.task = Some(number);
             // A runtime that has ended drops the task at once, and its drop takes the lock.
             drop(locked);
-            let task = Task::new(
-                Arc::downgrade(&self.shared),
-                number,
-                self.shared.begun.subscribe(),
-            );
+            let task = Task::new(&self.shared, number);
             !runtime.spawn(task.run()).is_finished()
         });
         if !is_driven {

@@ -1,11 +1,11 @@
 //! The shared part of a source: the slot that calls read, and the state behind a lock.
 //!
 //! Callers and the task apply events to the state, which makes all decisions. Each step publishes its
-//! result: the token in the slot, and the numbers of the flights that have begun and ended. A call with
-//! a settled token reads the slot and the wall clock, and takes no lock. All others follow the numbers.
+//! result: the token in the slot, and that a flight has begun or ended. A call with a settled token reads
+//! the slot and the wall clock, and takes no lock. All others wait for the end of their flight.
 
 use std::{
-    fmt, mem,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     clock::{Clock, Timestamp},
@@ -31,10 +31,8 @@ pub(crate) struct Shared {
     settled: AtomicU64,
     /// Held for arithmetic, never across an `.await`.
     locked: Mutex<Locked>,
-    /// How many flights have begun, for the task.
-    pub(super) begun: watch::Sender<u64>,
-    /// How many flights have ended, for those who wait.
-    ended: watch::Sender<u64>,
+    /// A flight has begun or ended, or the last handle is gone.
+    pub(super) changed: Arc<Notify>,
     pub(super) fetch: Arc<dyn Fetch>,
     clock: Clock,
 }
@@ -67,8 +65,7 @@ impl Shared {
                 task: None,
                 tasks: 0,
             }),
-            begun: watch::Sender::new(0),
-            ended: watch::Sender::new(0),
+            changed: Arc::default(),
             fetch,
             clock,
         })
@@ -100,8 +97,14 @@ impl Shared {
 
     /// Waits until this flight has ended.
     pub(crate) async fn ended(&self, flight: u64) {
-        let mut ended = self.ended.subscribe();
-        drop(ended.wait_for(|ended| *ended >= flight).await);
+        loop {
+            // Created before the look, so that no end is missed between the two.
+            let changed = self.changed.notified();
+            if self.in_flight() != Some(flight) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// The number of the flight that has not ended.
@@ -172,18 +175,17 @@ impl Shared {
     /// because a subscriber may call the source.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
         let (mut locked, now) = (self.lock(), self.clock.now());
+        let before = locked.state.in_flight();
         let done = work(&mut locked, now);
         let state = &mut locked.state;
         self.slot.store(state.in_use_at(now).cloned());
         let settled = state.settled_at(now).unwrap_or(0);
         self.settled.store(settled, Ordering::Relaxed);
         let notices = state.take_notices();
-        let begun = state.flights();
-        let ended = begun.saturating_sub(state.in_flight().is_some().into());
+        let has_changed = state.in_flight() != before;
         drop(locked);
-        for (flights, count) in [(&self.begun, begun), (&self.ended, ended)] {
-            // Another thread may have sent a higher number since the lock.
-            flights.send_if_modified(|sent| mem::replace(sent, count.max(*sent)) < count);
+        if has_changed {
+            self.changed.notify_waiters();
         }
         notices.into_iter().for_each(Notice::emit);
         done
@@ -197,6 +199,13 @@ impl Shared {
     /// Poison is ignored, because a panic under the lock leaves the state consistent.
     pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task then ends.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.changed.notify_waiters();
     }
 }
 

@@ -1,9 +1,12 @@
 //! The task of a source: makes the token requests, and renews the token on time.
 
-use std::{panic::AssertUnwindSafe, sync::Weak};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, Weak},
+};
 
 use futures_util::FutureExt as _;
-use tokio::{sync::watch, time::timeout_at};
+use tokio::{sync::Notify, time::timeout_at};
 
 use super::shared::{Shared, Step};
 use crate::{error::Kind, request::fly, state::Event};
@@ -14,22 +17,27 @@ use crate::{error::Kind, request::fly, state::Event};
 pub(super) struct Task {
     shared: Weak<Shared>,
     number: u64,
-    begun: watch::Receiver<u64>,
+    changed: Arc<Notify>,
 }
 
 // === impl Task ===
 
 impl Task {
-    pub(super) fn new(shared: Weak<Shared>, number: u64, begun: watch::Receiver<u64>) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, number: u64) -> Self {
         Self {
-            shared,
+            shared: Arc::downgrade(shared),
             number,
-            begun,
+            changed: Arc::clone(&shared.changed),
         }
     }
 
-    pub(super) async fn run(mut self) {
-        while let Some(step) = self.step() {
+    pub(super) async fn run(self) {
+        loop {
+            // Created before the look, so that no flight is missed between the two.
+            let changed = self.changed.notified();
+            let Some(step) = self.step() else {
+                return;
+            };
             match step {
                 Step::Fetch(flight, fetch, current) => {
                     let flown = AssertUnwindSafe(fly(&*fetch, current)).catch_unwind();
@@ -43,9 +51,9 @@ impl Task {
                     }
                 }
                 Step::Sleep(Some(until)) => {
-                    drop(timeout_at(until, self.begun.changed()).await);
+                    drop(timeout_at(until, changed).await);
                 }
-                Step::Sleep(None) => drop(self.begun.changed().await),
+                Step::Sleep(None) => changed.await,
             }
         }
     }
