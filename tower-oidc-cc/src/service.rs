@@ -81,7 +81,8 @@ struct Rules {
 enum Readiness {
     #[default]
     Unready,
-    Waiting(Wait),
+    /// Boxed again, because services are copied with each call, and few of them wait.
+    Waiting(Box<Wait>),
     /// This state never returns to `Waiting`, because the inner service may hold a permit.
     Ready(Arc<Bearer>),
     /// There was no token. The next call returns this error.
@@ -204,10 +205,10 @@ impl<S, J> BearerAuth<S, J> {
             match &mut self.readiness {
                 Readiness::Unready => {
                     let wait = source.clone().wait();
-                    self.readiness = Readiness::Waiting(Box::pin(wait));
+                    self.readiness = Readiness::Waiting(Box::new(Box::pin(wait)));
                 }
                 Readiness::Waiting(wait) => {
-                    let waited = ready!(wait.as_mut().poll(cx));
+                    let waited = ready!(wait.as_mut().as_mut().poll(cx));
                     self.readiness = waited.map_or_else(Readiness::Failed, Readiness::Ready);
                 }
                 Readiness::Ready(_) => return Poll::Ready(true),

@@ -38,9 +38,16 @@ pub(crate) struct Expected {
 #[derive(Clone, Default)]
 pub(crate) struct Asked {
     pub(crate) expected: Expected,
-    /// Its value may be in a text of the service or of the HTTP client. Boxed, because most layers share the secrets of
-    /// the token's source, and a future without it is small.
-    authorization: Option<Box<HeaderValue>>,
+    known: Option<Known>,
+}
+
+/// What no text of the service or of the HTTP client may show.
+#[derive(Clone)]
+enum Known {
+    /// The secrets that the layer was given.
+    Shared(Secrets),
+    /// The request's own `Authorization`.
+    Own(HeaderValue),
 }
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
@@ -79,20 +86,13 @@ pub fn classify(
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let error = error_of(
-        &Asked::of(request, true),
-        None,
-        status,
-        headers,
-        body.as_ref(),
-    );
+    let error = error_of(&Asked::of(request, None), status, headers, body.as_ref());
     error.map_or(Ok(()), Err)
 }
 
 /// Returns the error of a response, or `None` for a success.
 pub(crate) fn error_of(
     asked: &Asked,
-    secrets: Option<&Secrets>,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
@@ -120,7 +120,7 @@ pub(crate) fn error_of(
     // connect error and does not reach this code.
     facts.sent = Sent::Answered;
     facts.status = Some(status);
-    facts.secrets = asked.secrets(secrets);
+    facts.secrets = asked.secrets();
     facts.message = message.and_then(|message| facts.shown(&message));
     facts.request_id = request_id(headers);
     // The same bound as for a read from the connection, because an error may be kept for a long
@@ -276,9 +276,12 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 impl Asked {
     /// Reads the headers of a request.
     #[inline]
-    pub(crate) fn of(headers: &HeaderMap, keeps_authorization: bool) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, secrets: Option<&Secrets>) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
-        let mut asked = Self::default();
+        let mut asked = Self {
+            known: secrets.map(|secrets| Known::Shared(secrets.clone())),
+            ..Self::default()
+        };
         let mut data = None;
         for (name, value) in headers {
             if *name == ACCEPT {
@@ -287,8 +290,8 @@ impl Asked {
                 data = Some(data != Some(false) && is_data);
             } else if *name == AUTHORIZATION {
                 asked.expected.authorization = u32::try_from(value.len()).unwrap_or(u32::MAX);
-                if keeps_authorization {
-                    asked.authorization = Some(Box::new(value.clone()));
+                if asked.known.is_none() {
+                    asked.known = Some(Known::Own(value.clone()));
                 }
             }
             asked.expected.has_range |= *name == RANGE;
@@ -297,15 +300,17 @@ impl Asked {
         asked
     }
 
-    /// The known secrets, with the credential of this request.
+    /// The secrets that are known.
     #[cold]
-    pub(crate) fn secrets(&self, known: Option<&Secrets>) -> Option<Secrets> {
-        let Some(header) = &self.authorization else {
-            return known.cloned();
-        };
-        let secrets = known.cloned().unwrap_or_default();
-        secrets.add_authorization(header);
-        Some(secrets)
+    pub(crate) fn secrets(&self) -> Option<Secrets> {
+        match self.known.as_ref()? {
+            Known::Shared(secrets) => Some(secrets.clone()),
+            Known::Own(header) => {
+                let secrets = Secrets::default();
+                secrets.add_authorization(header);
+                Some(secrets)
+            }
+        }
     }
 }
 

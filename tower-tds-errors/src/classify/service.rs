@@ -136,7 +136,6 @@ pin_project! {
 /// The parts of a request that its error needs.
 struct Noted {
     asked: Asked,
-    secrets: Option<Secrets>,
     method: Method,
     uri: Uri,
     /// When the read of an error's body ends.
@@ -197,8 +196,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Copied here, because layers between the retry layer and this one may have added headers.
         let noted = Noted {
-            asked: Asked::of(request.headers(), self.secrets.is_none()),
-            secrets: self.secrets.clone(),
+            asked: Asked::of(request.headers(), self.secrets.as_ref()),
             method: request.method().clone(),
             uri: request.uri().clone(),
             deadline: DeadlineAt::of(request.extensions())
@@ -273,14 +271,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let drain = drain.as_mut().project();
         let head = &*drain.head;
         // A success does not get here.
-        let Noted { asked, secrets, .. } = &*this.noted;
-        let error = error_of(
-            asked,
-            secrets.as_ref(),
-            head.status,
-            &head.headers,
-            drain.bytes,
-        );
+        let error = error_of(&this.noted.asked, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         this.noted.note(&mut error);
         Poll::Ready(Err(error))
@@ -352,7 +343,7 @@ impl Noted {
         let facts = error.facts_mut();
         facts.note_request(&self.method, &self.uri);
         if facts.secrets.is_none() {
-            facts.secrets = self.asked.secrets(self.secrets.as_ref());
+            facts.secrets = self.asked.secrets();
         }
     }
 

@@ -109,8 +109,8 @@ impl<B, P> Call<B, P> {
     /// classified becomes an error by its head.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let asked = Asked::of(&self.head.headers, true);
-            let error = error_of(&asked, None, response.status(), response.headers(), b"");
+            let asked = Asked::of(&self.head.headers, None);
+            let error = error_of(&asked, response.status(), response.headers(), b"");
             if let Some(error) = error {
                 return Err(error);
             }
