@@ -18,6 +18,7 @@ use indicatif::DecimalBytes;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tower_tds::Kind;
 
 use crate::{
     download::{Downloaded, Downloads},
@@ -143,10 +144,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     let ended = run.all(job.jobs, &settings.stop).await;
     // Calls that are cancelled here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
-    let exit = ended.unwrap_or_else(|| {
-        let reasons = run.causes.values().map(|(exit, _)| *exit);
-        Exit::of_all(reasons, run.report.ok > 0)
-    });
+    let exit = run.exit(ended);
     match run.end(exit, job.rerun.as_deref()).await {
         // The exit of the run takes precedence over that of its report.
         Err(mut failure) if exit != Exit::Whole => {
@@ -237,7 +235,7 @@ impl Run {
                 event["kind"] = json!(kind);
                 event["error"] = json!(line);
                 *self.report.failed.entry(kind).or_default() += 1;
-                let cause = (trouble.exit(), line.clone());
+                let cause = (trouble.cause(&token), line.clone());
                 self.causes.entry(kind).or_insert(cause);
                 ended = self.ending.failed(&trouble, &token);
                 self.report.ended_by = ended.map(|_| line);
@@ -248,6 +246,23 @@ impl Run {
             drop(output::print(format!("{event}\n")));
         }
         ended
+    }
+
+    /// Returns the exit by cause: first what has to be corrected, then what a later run repairs.
+    fn exit(&self, ended: Option<Exit>) -> Exit {
+        // The job was interrupted, or its disk is full.
+        if ended == Some(Exit::SomeFailed) {
+            return Exit::SomeFailed;
+        }
+        let causes = || self.causes.iter().map(|(kind, (exit, _))| (*kind, *exit));
+        // A missing role concerns its files alone.
+        let has = |exit: &Exit| {
+            let role = Kind::MissingRole.as_str();
+            ended == Some(*exit) || causes().any(|(kind, of)| of == *exit && kind != role)
+        };
+        let mut first = [Exit::Credentials, Exit::Unreachable, Exit::Quota].into_iter();
+        let all = || Exit::of_all(causes().map(|(_, exit)| exit), self.report.ok > 0);
+        first.find(has).unwrap_or_else(all)
     }
 
     fn show(&self) {

@@ -81,12 +81,7 @@ impl Ending {
             Trouble::Disk(error) => return save::is_the_disk(error).then_some(Exit::SomeFailed),
             Trouble::Answer(_) => return None,
         };
-        // Another token may be accepted, but the token endpoint fails.
-        let exit = if is_of_the_token(error) && token.last_error.is_some() {
-            Exit::Unreachable
-        } else {
-            Exit::of(error)
-        };
+        let exit = trouble.cause(token);
         let over = match exit {
             // `paused` decides about windows of a minute.
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
@@ -125,6 +120,17 @@ impl Trouble {
         match self {
             Self::Service(error) => Exit::of(error),
             Self::Disk(_) | Self::Answer(_) => Exit::SomeFailed,
+        }
+    }
+
+    /// As [`exit`](Self::exit), with what is known about the token: another one may be accepted,
+    /// but while the token endpoint fails, time is what helps.
+    pub(crate) fn cause(&self, token: &Health) -> Exit {
+        match self {
+            Self::Service(error) if is_of_the_token(error) && token.last_error.is_some() => {
+                Exit::Unreachable
+            }
+            _ => self.exit(),
         }
     }
 
