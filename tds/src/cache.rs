@@ -324,7 +324,8 @@ impl Refusal {
             _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let wait = error.retry_after().unwrap_or(FAILED);
+        // A longer hint may be wrong, and users would not come back.
+        let wait = error.retry_after().unwrap_or(FAILED).min(HOUR);
         Self {
             status,
             kind: error.kind().as_str(),
@@ -383,6 +384,8 @@ const PASSED: [HeaderName; 4] = [CONTENT_TYPE, ETAG, LAST_MODIFIED, CACHE_CONTRO
 
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How long a response that is too large is refused: each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);

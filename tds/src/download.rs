@@ -19,6 +19,7 @@ use tower_tds::{Client, Kind, Response};
 
 use crate::{
     answer,
+    breaker::Breaker,
     ending::{Trouble, is_of_the_token},
     exit::Exit,
     list::Item,
@@ -36,6 +37,7 @@ pub(crate) struct Downloads {
     /// Whether parts are resumed. Decoded bodies are not, because a range counts coded bytes.
     pub(crate) resume: bool,
     pub(crate) wait_quota: bool,
+    pub(crate) breaker: Breaker,
     /// The number of bytes received.
     pub(crate) received: AtomicU64,
     /// The number of files in a backoff.
@@ -77,15 +79,34 @@ impl Downloads {
         }
         let (mut tries, mut had, mut is_renewed) = (0_u32, 0, false);
         loop {
+            let pass = self.breaker.pass().await;
             let begun = Instant::now();
             let mut length = 0;
             let trouble = match self.attempt(item, path, &mut length).await {
-                Ok(bytes) => return Ok(Downloaded::Whole { bytes, replaced }),
+                Ok(bytes) => {
+                    self.answered();
+                    return Ok(Downloaded::Whole { bytes, replaced });
+                }
                 Err(trouble) => trouble,
             };
             // An attempt that made progress is not counted.
             tries = if length > had { 1 } else { tries + 1 };
             had = had.max(length);
+            if trouble.is_answer() {
+                self.answered();
+            } else if trouble.is_outage(&self.client.tokens().health()) {
+                let line = trouble.line(&item.name);
+                let now = Instant::now();
+                let (is_open, line) = self.breaker.failed(&item.target, &pass, &line, now);
+                if let Some(line) = line {
+                    self.progress.warn(&line);
+                }
+                if is_open {
+                    tries = 0;
+                    continue;
+                }
+            }
+            drop(pass);
             if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !is_renewed
             {
                 is_renewed = true;
@@ -93,7 +114,7 @@ impl Downloads {
                 drop(timeout(SUCCESSOR, self.successor(begun)).await);
                 continue;
             }
-            let Some(wait) = self.wait(&trouble, tries) else {
+            let Some(wait) = wait(&trouble, tries, self.wait_quota) else {
                 return Err(trouble);
             };
             let line = format!("{}; will retry", trouble.line(&item.name));
@@ -105,32 +126,17 @@ impl Downloads {
         }
     }
 
+    fn answered(&self) {
+        if let Some(line) = self.breaker.answered(Instant::now()) {
+            self.progress.warn(&line);
+        }
+    }
+
     /// Waits for a token that is newer than `since`.
     async fn successor(&self, since: Instant) {
         let is_older = |came: Option<Duration>| came.is_none_or(|came| came > since.elapsed());
         while is_older(self.client.tokens().health().last_success) {
             sleep(LOOK).await;
-        }
-    }
-
-    /// Returns the wait before another attempt, if one can help. The client has retried before.
-    fn wait(&self, trouble: &Trouble, tries: u32) -> Option<Duration> {
-        let Trouble::Service(error) = trouble else {
-            return None;
-        };
-        let hint = error.retry_after();
-        match Exit::of(error) {
-            Exit::Quota if self.wait_quota => Some(hint.unwrap_or(QUOTA)),
-            // A quota with windows of a minute works like a rate: it is free again soon. The job
-            // ends by `Ending::paused` if no success follows.
-            Exit::Quota if error.kind() == Kind::Throttled => hint,
-            Exit::Unreachable if error.is_retryable() && tries < TRIES => {
-                // A worker does not sleep for a day. After a longer hint it makes its attempts
-                // early, and then gives up.
-                let wait = hint.unwrap_or(PAUSE * tries);
-                Some(wait.min(LONGEST))
-            }
-            _ => None,
         }
     }
 
@@ -194,12 +200,17 @@ impl Downloads {
                 ));
             }
         }
+        let mut has_data = false;
         // A body longer than announced is an error, and its rest is not read.
         while whole.is_none_or(|whole| part.length() <= whole) {
             // The decoder's error does not name the request.
             let chunk = response.chunk().await;
             let chunk = chunk.map_err(|error| answer::named(error, &item.target));
             let Some(data) = chunk? else { break };
+            // The end of a long body would be late news for the files that wait.
+            if !std::mem::replace(&mut has_data, true) {
+                self.answered();
+            }
             // Relaxed: the count is only shown.
             let bytes = data.len() as u64;
             self.received.fetch_add(bytes, Ordering::Relaxed);
@@ -254,6 +265,28 @@ impl Downloads {
     }
 }
 
+/// Returns the wait before another attempt, if one can help. The client has retried before.
+pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Duration> {
+    let Trouble::Service(error) = trouble else {
+        return None;
+    };
+    let hint = error.retry_after();
+    match Exit::of(error) {
+        // A hint may be wrong, and a quota may be raised early.
+        Exit::Quota if wait_quota => Some(hint.map_or(QUOTA, |hint| hint.min(QUOTA))),
+        // A quota with windows of a minute works like a rate: it is free again soon. The job
+        // ends by `Ending::paused` if no success follows.
+        Exit::Quota if error.kind() == Kind::Throttled => hint,
+        Exit::Unreachable if error.is_retryable() && tries < TRIES => {
+            // A worker does not sleep for a day. After a longer hint it makes its attempts
+            // early, and then gives up.
+            let wait = hint.unwrap_or(PAUSE * tries);
+            Some(wait.min(LONGEST))
+        }
+        _ => None,
+    }
+}
+
 /// A strong tag, which identifies the bytes of parts (RFC 9110, section 13.1.5).
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
@@ -288,5 +321,5 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The time between attempts if the end of a quota's window is unknown: one a minute costs little.
+/// The longest time between attempts while the quota is used up: one a minute costs little.
 const QUOTA: Duration = Duration::from_secs(60);

@@ -123,6 +123,27 @@ impl Trouble {
         }
     }
 
+    /// Whether the service answered, so that there is no outage.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Service(error) => {
+                let exit = Exit::of(error);
+                matches!(exit, Exit::Quota | Exit::SomeFailed) || error.kind() == Kind::MissingRole
+            }
+            Self::Answer(_) => true,
+            Self::Disk(_) => false,
+        }
+    }
+
+    /// Whether the service was unreachable or failing, and may not be later.
+    pub(crate) fn is_outage(&self, token: &Health) -> bool {
+        let may_pass = match self {
+            Self::Service(error) => error.is_retryable(),
+            Self::Disk(_) | Self::Answer(_) => false,
+        };
+        may_pass && self.cause(token) == Exit::Unreachable
+    }
+
     /// As [`exit`](Self::exit), with what is known about the token: another one may be accepted,
     /// but while the token endpoint fails, time is what helps.
     pub(crate) fn cause(&self, token: &Health) -> Exit {

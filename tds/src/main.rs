@@ -4,6 +4,7 @@
 
 mod answer;
 mod backend;
+mod breaker;
 mod bulk;
 mod cache;
 mod check;

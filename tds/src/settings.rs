@@ -269,6 +269,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// As [`duration`], or 0.
+pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => duration(text),
+    }
+}
+
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
 pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";

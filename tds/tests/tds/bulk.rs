@@ -4,6 +4,7 @@ mod again;
 mod disk;
 mod ending;
 mod long;
+mod outage;
 
 use std::{fmt::Write as _, fs, process::Output};
 

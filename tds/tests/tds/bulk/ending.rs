@@ -187,7 +187,7 @@ async fn wait_quota_waits_for_the_quota() {
 #[tokio::test]
 async fn unreachable_service_has_its_own_exit_code() {
     let bench = Bench::new("bulk-nobody", Config::default()).await;
-    let mut run = bench.bulk("/a\n/b\n", &[]);
+    let mut run = bench.bulk("/a\n/b\n", &["--wait-outage", "0"]);
     run.env("TDS_BASE_URL", "http://127.0.0.1:1");
     let run = output(run).await;
     ended(&run, 5);
@@ -257,7 +257,8 @@ async fn interrupted_run_has_its_own_exit_code_whatever_failed_before() {
         true => answer("503 Service Unavailable", "content-length: 0\r\n", b""),
         false => late(Vec::new(), 60),
     });
-    let mut run = bench.bulk("/down\n/slow\n", &["--jobs", "1"]);
+    let more = ["--jobs", "1", "--wait-outage", "0"];
+    let mut run = bench.bulk("/down\n/slow\n", &more);
     run.env("TDS_BASE_URL", &upstream.url);
     let run = piped(run);
     // With one job the second file is requested once the first has failed.
