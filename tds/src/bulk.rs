@@ -47,10 +47,10 @@ pub(crate) struct Bulk {
     /// The folder for the files
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Write a list of the files that are missing at the end
+    /// Write a list of the missing files at the end
     #[arg(long, value_name = "FILE")]
     rerun: Option<PathBuf>,
-    /// Print a line of JSON for each file, and one with the sums
+    /// A line of JSON for each file, and one of the sums
     #[arg(long)]
     json: bool,
     /// Downloads at once; 5 with --compress, because decoders need memory
@@ -68,7 +68,7 @@ pub(crate) struct Bulk {
     /// Wait when the quota is used up
     #[arg(long)]
     wait_quota: bool,
-    /// Wait so long for the end of an outage; 0: end after twenty failed files in a row
+    /// Wait so long for the end of an outage, or 0
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration_or_zero)]
     wait_outage: Duration,
 }
@@ -120,14 +120,16 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         true => service.builder.compression(),
         false => service.builder,
     };
-    let manifest = Manifest::open(&job.out, &service.base_url).map_err(|error| {
-        Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
-    })?;
+    let manifest =
+        Manifest::open(&job.out, &service.base_url, settings.accept.as_str()).map_err(|error| {
+            Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
+        })?;
     let client = settings.client(builder).await?;
     let total = items.len() as u64;
     let mut run = Run {
         downloads: Arc::new(Downloads {
             client: client.clone(),
+            accept: settings.accept.clone(),
             out: job.out,
             manifest,
             resume: !job.compress,

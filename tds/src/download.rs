@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
@@ -18,7 +19,7 @@ use tokio::{
 use tower_tds::{Client, Kind, Response};
 
 use crate::{
-    answer,
+    answer::{self, Accept},
     breaker::Breaker,
     ending::{Trouble, is_of_the_token},
     exit::Exit,
@@ -32,6 +33,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Downloads {
     pub(crate) client: Client,
+    pub(crate) accept: Accept,
     pub(crate) out: PathBuf,
     pub(crate) manifest: Manifest,
     /// Whether parts are resumed. Decoded bodies are not, because a range counts coded bytes.
@@ -175,10 +177,15 @@ impl Downloads {
         known: Option<Version>,
     ) -> Result<Option<String>, Trouble> {
         let (mut response, whole) = self.ask(&item.target, part.length(), known).await?;
-        let headers = response.headers();
-        if answer::is_coded(headers) {
+        if answer::is_coded(response.headers()) {
             return Err(Trouble::Answer(answer::CODED));
         }
+        // A page costs no part of an earlier run.
+        let begin = match response.status() {
+            StatusCode::OK => self.accept.begin(&mut response, &item.target).await?,
+            _ => Bytes::new(),
+        };
+        let headers = response.headers();
         let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
         let etag = etag.map(str::to_owned);
         match (response.status(), whole) {
@@ -200,15 +207,22 @@ impl Downloads {
                 ));
             }
         }
+        let mut next = Some(begin);
         let mut has_data = false;
         // A body longer than announced is an error, and its rest is not read.
         while whole.is_none_or(|whole| part.length() <= whole) {
-            // The decoder's error does not name the request.
-            let chunk = response.chunk().await;
-            let chunk = chunk.map_err(|error| answer::named(error, &item.target));
-            let Some(data) = chunk? else { break };
+            let data = match next.take() {
+                Some(begin) => begin,
+                None => {
+                    // The decoder's error does not name the request.
+                    let chunk = response.chunk().await;
+                    let chunk = chunk.map_err(|error| answer::named(error, &item.target));
+                    let Some(data) = chunk? else { break };
+                    data
+                }
+            };
             // The end of a long body would be late news for the files that wait.
-            if !std::mem::replace(&mut has_data, true) {
+            if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
                 self.answered();
             }
             // Relaxed: the count is only shown.
@@ -239,7 +253,10 @@ impl Downloads {
             && let Some(etag) = &known.etag
         {
             let range = format!("bytes={length}-");
-            let call = answer::plain(self.client.get(target)).header(RANGE, range);
+            let call = self
+                .accept
+                .plain(self.client.get(target))
+                .header(RANGE, range);
             match call.header(IF_RANGE, &**etag).await {
                 Ok(response) if response.status() != StatusCode::PARTIAL_CONTENT => {
                     return Ok((response, None));
@@ -256,10 +273,9 @@ impl Downloads {
             }
         }
         let call = self.client.get(target);
-        let call = if self.resume {
-            answer::plain(call)
-        } else {
-            call
+        let call = match self.resume {
+            true => self.accept.plain(call),
+            false => self.accept.on(call),
         };
         Ok((call.await?, None))
     }
@@ -267,8 +283,10 @@ impl Downloads {
 
 /// Returns the wait before another attempt, if one can help. The client has retried before.
 pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Duration> {
-    let Trouble::Service(error) = trouble else {
-        return None;
+    let error = match trouble {
+        Trouble::Service(error) => error,
+        Trouble::Page(_) => return (tries < TRIES).then_some(PAUSE * tries),
+        Trouble::Disk(_) | Trouble::Answer(_) => return None,
     };
     let hint = error.retry_after();
     match Exit::of(error) {

@@ -14,6 +14,8 @@ pub(crate) enum Trouble {
     Disk(io::Error),
     /// A success that is not a file.
     Answer(&'static str),
+    /// A page in place of data, with its title if it has one.
+    Page(Option<String>),
 }
 
 /// Counts the failures since the last success.
@@ -80,6 +82,7 @@ impl Ending {
             Trouble::Service(error) => error,
             Trouble::Disk(error) => return save::is_the_disk(error).then_some(Exit::SomeFailed),
             Trouble::Answer(_) => return None,
+            Trouble::Page(_) => return self.is_an_outage().then_some(Exit::Unreachable),
         };
         let exit = trouble.cause(token);
         let over = match exit {
@@ -94,14 +97,16 @@ impl Ending {
                 let is_new = token.generation > self.worked;
                 (self.credentials >= REFUSED && is_new) || error.ends_the_job()
             }
-            Exit::Unreachable => {
-                self.unreachable += 1;
-                let outage = self.outage.is_some_and(|most| self.unreachable >= most);
-                outage || error.ends_the_job()
-            }
+            Exit::Unreachable => self.is_an_outage() || error.ends_the_job(),
             _ => error.ends_the_job(),
         };
         over.then_some(exit)
+    }
+
+    /// Counts a failure of the service. Returns whether it ends the job.
+    fn is_an_outage(&mut self) -> bool {
+        self.unreachable += 1;
+        self.outage.is_some_and(|most| self.unreachable >= most)
     }
 }
 
@@ -113,12 +118,14 @@ impl Trouble {
             Self::Service(error) => error.kind().as_str(),
             Self::Disk(_) => "disk",
             Self::Answer(_) => "no_file",
+            Self::Page(_) => "page",
         }
     }
 
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Service(error) => Exit::of(error),
+            Self::Page(_) => Exit::Unreachable,
             Self::Disk(_) | Self::Answer(_) => Exit::SomeFailed,
         }
     }
@@ -131,7 +138,7 @@ impl Trouble {
                 matches!(exit, Exit::Quota | Exit::SomeFailed) || error.kind() == Kind::MissingRole
             }
             Self::Answer(_) => true,
-            Self::Disk(_) => false,
+            Self::Disk(_) | Self::Page(_) => false,
         }
     }
 
@@ -139,6 +146,7 @@ impl Trouble {
     pub(crate) fn is_outage(&self, token: &Health) -> bool {
         let may_pass = match self {
             Self::Service(error) => error.is_retryable(),
+            Self::Page(_) => true,
             Self::Disk(_) | Self::Answer(_) => false,
         };
         may_pass && self.cause(token) == Exit::Unreachable
@@ -162,6 +170,14 @@ impl Trouble {
             Self::Service(error) => error.to_string(),
             Self::Disk(error) => format!("{name}: {error}"),
             Self::Answer(why) => format!("{name}: {why}"),
+            Self::Page(title) => {
+                let title = title.as_ref().map(|title| format!(" titled {title:?}"));
+                let title = title.unwrap_or_default();
+                format!(
+                    "{name}: the response is an HTML page{title} instead of data; check the base \
+                     URL, log in to the network, or allow pages with --accept text/html"
+                )
+            }
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The exit codes of all jobs, and the failure that ends a job with one.
 
-use std::{fmt, process::ExitCode};
+use std::{fmt, path::Path, process::ExitCode};
 
 use tower_tds::{BuildError, Error, Kind};
+
+use crate::ending::Trouble;
 
 /// The exit of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,11 +96,10 @@ impl Failure {
     pub(crate) fn usage(why: impl Into<String>) -> Self {
         Self::new(Exit::Usage, why)
     }
-}
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::new(Exit::of(&error), error.to_string())
+    /// The failure of a job with one request.
+    pub(crate) fn of(trouble: &Trouble, target: &str) -> Self {
+        Self::new(trouble.exit(), trouble.line(Path::new(target)))
     }
 }
 
@@ -121,5 +122,4 @@ pub(crate) const TABLE: &str = "Exit codes:
   2  usage or settings: correct what was given
   3  quota used up; come back later
   4  credentials: the key or its roles have to be corrected
-  5  service unreachable or failing: come back later
-A signal ends poll and backend with 0, bulk with 1, the others with 128 + n.";
+  5  service unreachable or failing: come back later";

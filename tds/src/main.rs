@@ -47,6 +47,7 @@ use crate::{
     version,
     term_width = 80,
     arg_required_else_help = true,
+    help_template = "{about}\n\n{all-args}{after-help}",
     disable_help_subcommand = true,
     after_help = exit::TABLE
 )]

@@ -24,7 +24,7 @@ use tokio::{
 use tower_tds::{Client, Deadline, Kind, layers::token::Health};
 
 use crate::{
-    answer,
+    answer::Accept,
     ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
     list::{self, Item},
@@ -60,6 +60,7 @@ pub(crate) struct Poll {
 struct Feed {
     item: Item,
     client: Client,
+    accept: Accept,
     path: Option<PathBuf>,
     deadline: Deadline,
     /// Bounds the feeds that have a request; the other feeds wait in order.
@@ -93,6 +94,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             path: job.out.as_ref().map(|out| out.join(&item.name)),
             item,
             client: client.clone(),
+            accept: settings.accept.clone(),
             deadline: job.every.clamp(SHORTEST, LONGEST).into(),
             turns: Arc::clone(&turns),
             etag: None,
@@ -210,7 +212,7 @@ impl Feed {
             Some(path) => fs::try_exists(path).await?,
             None => true,
         };
-        let call = answer::plain(self.client.get(&self.item.target));
+        let call = self.accept.plain(self.client.get(&self.item.target));
         let mut call = call.deadline(self.deadline);
         // A file that was removed is requested without conditions.
         if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
@@ -221,7 +223,7 @@ impl Feed {
             return Ok(None);
         }
         let etag = response.headers().get(ETAG).cloned();
-        let body = answer::whole(response, &self.item.target).await?;
+        let body = self.accept.whole(response, &self.item.target).await?;
         let mut hash = DefaultHasher::new();
         body.hash(&mut hash);
         let hash = Some(hash.finish());

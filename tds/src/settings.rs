@@ -13,7 +13,7 @@ use clap::Args;
 use tokio::sync::SetOnce;
 use tower_tds_fleet::Fleet;
 
-use crate::{exit::Failure, state, stop::Stop};
+use crate::{answer::Accept, exit::Failure, state, stop::Stop};
 
 /// The options that all jobs have.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// Use this part of the limits, such as 1/4 (TDS_SHARE)
     #[arg(long, global = true, value_name = "A/B")]
     share: Option<String>,
-    /// Share limits and token by this Redis (TDS_FLEET_STORE)
+    /// Redis of shared limits and token (TDS_FLEET_STORE)
     #[arg(long, global = true, value_name = "URL")]
     fleet: Option<String>,
     /// Name of the fleet in that Redis (TDS_FLEET_NAME)
@@ -53,6 +53,9 @@ pub(crate) struct Options {
     /// Folder of the shared token (TDS_STATE_DIR)
     #[arg(long, global = true, value_name = "FOLDER")]
     state: Option<String>,
+    /// Media types; text/html allows pages
+    #[arg(long, global = true, value_name = "TYPES", default_value = "*/*", value_parser = Accept::parse)]
+    accept: Accept,
     /// Call a simulated service; its data is invented
     #[arg(long, global = true)]
     simulate: bool,
@@ -65,6 +68,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Settings {
     all: Vec<Setting>,
+    pub(crate) accept: Accept,
     pub(crate) simulate: bool,
     pub(crate) stop: Arc<Stop>,
     /// Set when the job joins its fleet.
@@ -130,7 +134,11 @@ impl Options {
                 source,
             }));
         }
-        Ok(Settings::of(all, self.simulate))
+        let accept = self.accept.clone();
+        Ok(Settings {
+            accept,
+            ..Settings::of(all, self.simulate)
+        })
     }
 }
 
@@ -140,6 +148,7 @@ impl Settings {
     pub(crate) fn of(all: Vec<Setting>, simulate: bool) -> Self {
         Self {
             all,
+            accept: Accept::any(),
             simulate,
             stop: Arc::default(),
             fleet: SetOnce::new(),

@@ -123,7 +123,7 @@ fn any_manifest_keeps_its_other_lines() {
     each(&[line, cut], |text| {
         let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
         fs::write(folder.join(manifest::MANIFEST), text).expect("a file");
-        let manifest = manifest::Manifest::open(&folder, "http://b/").expect("text");
+        let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*").expect("text");
         assert_eq!(manifest.outdated(&item, 7), None);
         assert!(manifest.outdated(&item, 8).is_some());
         assert!(manifest.part(&item).is_none());

@@ -5,6 +5,7 @@ mod disk;
 mod ending;
 mod long;
 mod outage;
+mod page;
 
 use std::{fmt::Write as _, fs, process::Output};
 
