@@ -132,6 +132,11 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     if let Some(log) = settings.value(LOG) {
         output::start_log(log)?;
     }
+    let strangers = settings::strangers();
+    if !strangers.is_empty() {
+        let names = strangers.join(", ");
+        warn(&format!("not a setting, so it has no effect: {names}"));
+    }
     match job {
         Job::Get(job) => get::run(job, settings).await,
         Job::Bulk(job) => bulk::run(job, settings).await,
