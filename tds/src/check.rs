@@ -58,7 +58,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         Err(Trouble::Service(error)) if error.kind() == Kind::NotFound && job.path == "/" => {
             print("data:  the service accepts the token; name a path to read data\n")?;
         }
-        Err(trouble) => return Err(Failure::of(&trouble, &job.path)),
+        Err(trouble) => return Err(trouble.failure(&job.path)),
     }
     Ok(Exit::Whole)
 }

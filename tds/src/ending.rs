@@ -5,7 +5,10 @@ use std::{io, path::Path, time::Duration};
 use tokio::time::Instant;
 use tower_tds::{Error, Kind, layers::token::Health};
 
-use crate::{exit::Exit, save};
+use crate::{
+    exit::{Exit, Failure},
+    save,
+};
 
 /// The reason why there is no file.
 #[derive(Debug)]
@@ -161,6 +164,11 @@ impl Trouble {
             }
             _ => self.exit(),
         }
+    }
+
+    /// The failure of a job with one request.
+    pub(crate) fn failure(&self, target: &str) -> Failure {
+        Failure::new(self.exit(), self.line(Path::new(target)))
     }
 
     /// The text for people, with the name of the file.

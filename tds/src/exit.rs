@@ -1,10 +1,8 @@
 //! The exit codes of all jobs, and the failure that ends a job with one.
 
-use std::{fmt, path::Path, process::ExitCode};
+use std::{fmt, process::ExitCode};
 
 use tower_tds::{BuildError, Error, Kind};
-
-use crate::ending::Trouble;
 
 /// The exit of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,11 +93,6 @@ impl Failure {
     /// A usage error.
     pub(crate) fn usage(why: impl Into<String>) -> Self {
         Self::new(Exit::Usage, why)
-    }
-
-    /// The failure of a job with one request.
-    pub(crate) fn of(trouble: &Trouble, target: &str) -> Self {
-        Self::new(trouble.exit(), trouble.line(Path::new(target)))
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
     drop(simulated);
-    let answer = answer.map_err(|trouble| Failure::of(&trouble, &job.path))?;
+    let answer = answer.map_err(|trouble| trouble.failure(&job.path))?;
     match &job.out {
         Some(path) => save::write(path, &answer).await?,
         None => drop(output::print(&answer)?),
