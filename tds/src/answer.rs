@@ -1,33 +1,184 @@
-//! Whole responses: a 200 without a content coding, with all of its body.
+//! Whole responses: a 200 with data, without a content coding, with all of its body.
 
-use bytes::Bytes;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING},
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
 };
-use tower_tds::{Call, Error, Kind, Response, layers::errors::Sent};
+use tokio::time::{Instant, sleep};
+use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
 
-/// Requests data without a content coding. A request without the header allows any (RFC 9110,
-/// section 12.5.3).
-pub(crate) fn plain(call: Call) -> Call {
-    call.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"))
+use crate::ending::Trouble;
+
+/// The media types that a job accepts. Pages are not among them unless they are named.
+#[derive(Debug, Clone)]
+pub(crate) struct Accept(HeaderValue);
+
+// === impl Accept ===
+
+impl Accept {
+    /// Parses the value of the header.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let value = HeaderValue::from_str(text.trim()).ok();
+        let value = value.filter(|value| value.to_str().is_ok_and(|text| text.contains('/')));
+        let value = value.map(Self);
+        value.ok_or_else(|| "write media types, as in application/json".to_owned())
+    }
+
+    pub(crate) const fn any() -> Self {
+        Self(HeaderValue::from_static("*/*"))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+
+    pub(crate) fn on(&self, call: Call) -> Call {
+        call.header(ACCEPT, self.0.clone())
+    }
+
+    /// Requests data without a content coding. A request without the header allows any (RFC 9110,
+    /// section 12.5.3).
+    pub(crate) fn plain(&self, call: Call) -> Call {
+        let identity = HeaderValue::from_static("identity");
+        self.on(call).header(ACCEPT_ENCODING, identity)
+    }
+
+    /// Gets one whole response. A page is requested again, as the client does after a 503.
+    pub(crate) async fn get(
+        &self,
+        client: &Client,
+        target: &str,
+        deadline: Duration,
+    ) -> Result<Bytes, Trouble> {
+        let begun = Instant::now();
+        let mut pauses = [1, 2].map(Duration::from_secs).into_iter();
+        loop {
+            let left = deadline.saturating_sub(begun.elapsed());
+            let response = self.plain(client.get(target)).deadline(left).await?;
+            let trouble = match self.whole(response, target).await {
+                Err(trouble @ Trouble::Page(_)) => trouble,
+                ended => return ended,
+            };
+            match pauses.next().filter(|pause| *pause < left) {
+                Some(pause) => sleep(pause).await,
+                None => return Err(trouble),
+            }
+        }
+    }
+
+    /// Reads the whole body of a 200 for `target`.
+    pub(crate) async fn whole(&self, response: Response, target: &str) -> Result<Bytes, Trouble> {
+        let status = response.status();
+        if status != StatusCode::OK {
+            let other = format!("status {status} instead of 200");
+            let other = refused(Kind::UnexpectedAnswer, &other, target);
+            let other = other.with_advice("check that the path is a data endpoint");
+            return Err(other.into());
+        }
+        if is_coded(response.headers()) {
+            return Err(refused(Kind::Malformed, CODED, target).into());
+        }
+        if !response.body().is_verifiable() {
+            return Err(refused(Kind::Truncated, OPEN, target).into());
+        }
+        let headers = response.headers().clone();
+        let body = response.bytes().await?;
+        self.check(&headers, &body)?;
+        Ok(body)
+    }
+
+    /// Reads the begin of a body until it is clear whether it is a page. Returns what was read.
+    pub(crate) async fn begin(
+        &self,
+        response: &mut Response,
+        target: &str,
+    ) -> Result<Bytes, Trouble> {
+        let mut begin = BytesMut::new();
+        let is_open = |headers: &HeaderMap, begin: &[u8]| match is_page(headers, begin) {
+            Some(is_page) => is_page && title(begin).is_none(),
+            None => true,
+        };
+        while !self.has_pages() && begin.len() < BEGIN && is_open(response.headers(), &begin) {
+            let chunk = response.chunk().await;
+            match chunk.map_err(|error| named(error, target))? {
+                Some(data) => begin.extend_from_slice(&data),
+                None => break,
+            }
+        }
+        self.check(response.headers(), &begin)?;
+        Ok(begin.freeze())
+    }
+
+    fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Trouble> {
+        let begin = body.get(..BEGIN).unwrap_or(body);
+        match is_page(headers, begin) {
+            Some(true) if !self.has_pages() => Err(Trouble::Page(title(begin))),
+            _ => Ok(()),
+        }
+    }
+
+    fn has_pages(&self) -> bool {
+        let types = self.as_str().to_ascii_lowercase();
+        PAGES.iter().any(|page| types.contains(page))
+    }
 }
 
-/// Reads the whole body of a 200 for `target`.
-pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Error> {
-    let status = response.status();
-    if status != StatusCode::OK {
-        let other = format!("status {status} instead of 200");
-        let other = refused(Kind::UnexpectedAnswer, &other, target);
-        return Err(other.with_advice("check that the path is a data endpoint"));
+/// Whether a response is a page: of a login, a captcha or a maintenance. `None` if its type is open
+/// and more of the body is needed.
+pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
+    let media = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let media = media.unwrap_or_default().split(|byte| *byte == b';').next();
+    let media = media.unwrap_or_default().trim_ascii();
+    let is = |name: &str| media.eq_ignore_ascii_case(name.as_bytes());
+    if PAGES.into_iter().any(is) {
+        return Some(true);
     }
-    if is_coded(response.headers()) {
-        return Err(refused(Kind::Malformed, CODED, target));
+    if !["", "text/plain", "application/octet-stream"]
+        .into_iter()
+        .any(is)
+    {
+        return Some(false);
     }
-    if !response.body().is_verifiable() {
-        return Err(refused(Kind::Truncated, OPEN, target));
+    // In UTF-16 the other half of each letter is zero.
+    let begin: Vec<u8> = match begin {
+        [0xff, 0xfe, rest @ ..] | [0xfe, 0xff, rest @ ..] => {
+            rest.iter().copied().filter(|byte| *byte != 0).collect()
+        }
+        _ => begin.strip_prefix(BOM).unwrap_or(begin).to_vec(),
+    };
+    let mut rest = begin.trim_ascii_start();
+    // Comments, and the declaration of XHTML.
+    while let Some((_, end)) = SKIPPED.iter().find(|(start, _)| rest.starts_with(start)) {
+        let at = rest.windows(end.len()).position(|bytes| bytes == *end)?;
+        rest = rest.get(at + end.len()..)?.trim_ascii_start();
     }
-    response.bytes().await
+    let agrees = |tag: &[u8]| {
+        let mut pairs = rest.iter().zip(tag);
+        pairs.all(|(byte, of_tag)| byte.eq_ignore_ascii_case(of_tag))
+    };
+    let tags = [&b"<!doctype html"[..], b"<html"];
+    let mut agreeing = tags.into_iter().filter(|tag| agrees(tag));
+    if agreeing.any(|tag| rest.len() >= tag.len()) {
+        return Some(true);
+    }
+    let mut starts = tags.into_iter().chain(SKIPPED.map(|(start, _)| start));
+    (!starts.any(agrees)).then_some(false)
+}
+
+/// The title of a page, in one line.
+fn title(begin: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(begin);
+    // The same length: only the case of ASCII differs.
+    let lower = text.to_ascii_lowercase();
+    let at = lower.find("<title")?;
+    let from = at + lower.get(at..)?.find('>')? + 1;
+    let to = from + lower.get(from..)?.find("</title")?;
+    let title = text.get(from..to)?.replace(char::is_control, " ");
+    let words: Vec<_> = title.split_whitespace().collect();
+    Some(words.join(" ").chars().take(80).collect())
 }
 
 /// An error about an answered request.
@@ -53,3 +204,13 @@ pub(crate) const CODED: &str = "the response has a content coding that was not r
 
 pub(crate) const OPEN: &str =
     "the response has neither a length nor chunks, so it may be incomplete";
+
+const PAGES: [&str; 2] = ["text/html", "application/xhtml+xml"];
+
+const SKIPPED: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
+
+/// The byte-order mark of UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// How much of a body is searched for the begin of a page.
+const BEGIN: usize = 16 * 1024;

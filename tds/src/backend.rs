@@ -92,7 +92,11 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         .map_err(|error| Failure::usage(output::causes(&error)))?;
     let shared = Shared {
         client: client.clone(),
-        cache: Arc::new(Cache::new(client.clone(), job.terms)),
+        cache: Arc::new(Cache::new(
+            client.clone(),
+            settings.accept.clone(),
+            job.terms,
+        )),
         list: list.map(Arc::new),
         metrics,
     };

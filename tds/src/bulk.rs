@@ -1,7 +1,7 @@
 //! `tds bulk`: a list of files, each whole or not at all. A second run downloads the rest.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     num::NonZeroU32,
     path::{Path, PathBuf},
     pin::pin,
@@ -13,13 +13,15 @@ use std::{
 };
 
 use clap::{Args, builder::ArgPredicate};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use indicatif::DecimalBytes;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tower_tds::Kind;
 
 use crate::{
+    breaker::Breaker,
     download::{Downloaded, Downloads},
     ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
@@ -27,7 +29,7 @@ use crate::{
     manifest::{MANIFEST, Manifest},
     output::{self, Progress, counted, rough},
     save,
-    settings::{Settings, count},
+    settings::{Settings, count, duration_or_zero},
     stop::Stop,
 };
 
@@ -45,10 +47,10 @@ pub(crate) struct Bulk {
     /// The folder for the files
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Write a list of the files that are missing at the end
+    /// Write a list of the missing files at the end
     #[arg(long, value_name = "FILE")]
     rerun: Option<PathBuf>,
-    /// Print a line of JSON for each file, and one with the sums
+    /// A line of JSON for each file, and one of the sums
     #[arg(long)]
     json: bool,
     /// Downloads at once; 5 with --compress, because decoders need memory
@@ -66,6 +68,9 @@ pub(crate) struct Bulk {
     /// Wait when the quota is used up
     #[arg(long)]
     wait_quota: bool,
+    /// Wait so long for the end of an outage, or 0
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration_or_zero)]
+    wait_outage: Duration,
 }
 
 /// The state of a run.
@@ -78,6 +83,10 @@ struct Run {
     /// The first failure of each kind: its exit and its line.
     causes: BTreeMap<&'static str, (Exit, String)>,
     ending: Ending,
+    /// The items to download.
+    queue: VecDeque<usize>,
+    /// The items that failed since the last success. An outage puts them back into the queue.
+    held: Vec<(usize, Trouble)>,
     /// Whether each item is missing.
     missing: Vec<bool>,
 }
@@ -111,22 +120,27 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         true => service.builder.compression(),
         false => service.builder,
     };
-    let manifest = Manifest::open(&job.out, &service.base_url).map_err(|error| {
-        Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
-    })?;
+    let manifest =
+        Manifest::open(&job.out, &service.base_url, settings.accept.as_str()).map_err(|error| {
+            Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
+        })?;
     let client = settings.client(builder).await?;
     let total = items.len() as u64;
     let mut run = Run {
         downloads: Arc::new(Downloads {
             client: client.clone(),
+            accept: settings.accept.clone(),
             out: job.out,
             manifest,
             resume: !job.compress,
             wait_quota: job.wait_quota,
+            breaker: Breaker::new(job.wait_outage),
             received: AtomicU64::default(),
             asleep: AtomicU64::default(),
             progress: Progress::new(total),
         }),
+        queue: (0..items.len()).collect(),
+        held: Vec::new(),
         missing: vec![true; items.len()],
         items: items.into(),
         begun: Instant::now(),
@@ -138,15 +152,12 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         },
         is_json: job.json,
         causes: BTreeMap::new(),
-        ending: Ending::new(Some(OUTAGE), job.wait_quota),
+        ending: Ending::new(job.wait_outage.is_zero().then_some(OUTAGE), job.wait_quota),
     };
     let ended = run.all(job.jobs, &settings.stop).await;
     // Calls that are cancelled here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
-    let exit = ended.unwrap_or_else(|| {
-        let reasons = run.causes.values().map(|(exit, _)| *exit);
-        Exit::of_all(reasons, run.report.ok > 0)
-    });
+    let exit = run.exit(ended);
     match run.end(exit, job.rerun.as_deref()).await {
         // The exit of the run takes precedence over that of its report.
         Err(mut failure) if exit != Exit::Whole => {
@@ -164,19 +175,24 @@ impl Run {
     async fn all(&mut self, jobs: NonZeroU32, stop: &Stop) -> Option<Exit> {
         let (downloads, items) = (Arc::clone(&self.downloads), Arc::clone(&self.items));
         let most = usize::try_from(jobs.get()).unwrap_or(usize::MAX);
-        let mut results = stream::iter(items.iter().enumerate())
-            .map(async |(number, item)| (number, downloads.download(item).await))
-            .buffer_unordered(most.min(items.len()));
+        let download = async |number: usize, item| (number, downloads.download(item).await);
+        let mut running = FuturesUnordered::new();
         let mut stop = pin!(stop.requested());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut ticks, mut had) = (0_u64, 0);
         loop {
+            while running.len() < most
+                && let Some(number) = self.queue.pop_front()
+            {
+                running.extend(items.get(number).map(|item| download(number, item)));
+            }
             let ended = tokio::select! {
-                result = results.next() => {
-                    let (number, result) = result?;
-                    self.note(number, result)
-                }
+                result = running.next() => match result {
+                    Some((number, result)) => self.came(number, result),
+                    None if self.held.is_empty() => return None,
+                    None => self.note_held(),
+                },
                 now = tick.tick() => {
                     ticks += 1;
                     if self.downloads.progress.is_on_terminal() || ticks % LINES == 0 {
@@ -190,7 +206,7 @@ impl Run {
                     let paused = self.downloads.client.status().limits.paused_for;
                     let ended = self.ending.paused(paused, now);
                     self.report.ended_by = ended.map(|_| QUOTA_GONE.to_owned());
-                    ended
+                    ended.or_else(|| self.outage(now))
                 }
                 () = &mut stop => {
                     self.report.ended_by = Some("interrupted".to_owned());
@@ -201,6 +217,40 @@ impl Run {
                 return ended;
             }
         }
+    }
+
+    /// Looks at the outage, if there is one. Returns the exit if the job ends.
+    fn outage(&mut self, now: Instant) -> Option<Exit> {
+        if self.downloads.breaker.is_open() {
+            self.queue
+                .extend(self.held.drain(..).map(|(number, _)| number));
+        }
+        let (line, is_over) = self.downloads.breaker.look(now)?;
+        self.downloads.progress.warn(&line);
+        is_over.then(|| {
+            self.report.ended_by = Some(line);
+            Exit::Unreachable
+        })
+    }
+
+    /// Records a result, or holds a failure until the next success shows that it is no outage.
+    fn came(&mut self, number: usize, result: Result<Downloaded, Trouble>) -> Option<Exit> {
+        let token = self.downloads.client.tokens().health();
+        match result {
+            Err(trouble) if self.downloads.breaker.is_used() && trouble.is_outage(&token) => {
+                self.held.push((number, trouble));
+                None
+            }
+            Err(trouble) if !trouble.is_answer() => self.note(number, Err(trouble)),
+            Ok(Downloaded::Skipped) => self.note(number, result),
+            result => self.note_held().or_else(|| self.note(number, result)),
+        }
+    }
+
+    fn note_held(&mut self) -> Option<Exit> {
+        let held = std::mem::take(&mut self.held).into_iter();
+        held.map(|(number, trouble)| self.note(number, Err(trouble)))
+            .fold(None, Option::or)
     }
 
     /// Counts a result. Returns the exit if the job ends.
@@ -237,7 +287,7 @@ impl Run {
                 event["kind"] = json!(kind);
                 event["error"] = json!(line);
                 *self.report.failed.entry(kind).or_default() += 1;
-                let cause = (trouble.exit(), line.clone());
+                let cause = (trouble.cause(&token), line.clone());
                 self.causes.entry(kind).or_insert(cause);
                 ended = self.ending.failed(&trouble, &token);
                 self.report.ended_by = ended.map(|_| line);
@@ -248,6 +298,23 @@ impl Run {
             drop(output::print(format!("{event}\n")));
         }
         ended
+    }
+
+    /// Returns the exit by cause: first what has to be corrected, then what a later run repairs.
+    fn exit(&self, ended: Option<Exit>) -> Exit {
+        // The job was interrupted, or its disk is full.
+        if ended == Some(Exit::SomeFailed) {
+            return Exit::SomeFailed;
+        }
+        let causes = || self.causes.iter().map(|(kind, (exit, _))| (*kind, *exit));
+        // A missing role concerns its files alone.
+        let has = |exit: &Exit| {
+            let role = Kind::MissingRole.as_str();
+            ended == Some(*exit) || causes().any(|(kind, of)| of == *exit && kind != role)
+        };
+        let mut first = [Exit::Credentials, Exit::Unreachable, Exit::Quota].into_iter();
+        let all = || Exit::of_all(causes().map(|(_, exit)| exit), self.report.ok > 0);
+        first.find(has).unwrap_or_else(all)
     }
 
     fn show(&self) {
@@ -264,7 +331,10 @@ impl Run {
             format!("{done}/{total} files, {rate:.0}/s, {left} to go, {failed} failed, {bytes}");
         let asleep = downloads.asleep.load(Ordering::Relaxed);
         let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));
-        let waits = downloads.client.status().waits_for().or_else(again);
+        let outage = downloads.breaker.is_open();
+        let outage = outage.then(|| "the end of an outage".to_owned());
+        let waits = outage.or_else(|| downloads.client.status().waits_for());
+        let waits = waits.or_else(again);
         downloads.progress.show(done, &line, waits);
     }
 

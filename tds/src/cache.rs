@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,14 +23,15 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
-use tower_tds::{Client, Error, Kind};
+use tower_tds::{Client, Kind};
 
-use crate::{answer, exit::Exit, settings::duration};
+use crate::{answer::Accept, ending::Trouble, exit::Exit, settings::duration};
 
 /// The resources, their responses, and the last failures.
 #[derive(Debug)]
 pub(crate) struct Cache {
     client: Client,
+    accept: Accept,
     terms: Terms,
     /// The lock guards all of the book. It is held for a few statements and never over an await.
     book: Mutex<Book>,
@@ -90,9 +92,10 @@ pub(crate) struct Refusal {
 // === impl Cache ===
 
 impl Cache {
-    pub(crate) fn new(client: Client, terms: Terms) -> Self {
+    pub(crate) fn new(client: Client, accept: Accept, terms: Terms) -> Self {
         Self {
             client,
+            accept,
             terms,
             book: Mutex::default(),
         }
@@ -165,10 +168,10 @@ impl Cache {
         call
     }
 
-    async fn answer(&self, target: &str, known: Option<Answer>) -> Result<Answer, Error> {
+    async fn answer(&self, target: &str, known: Option<Answer>) -> Result<Answer, Trouble> {
         // Longer than the wait of a user: a late response is for the next user.
         let deadline = self.terms.deadline * 5;
-        let mut call = answer::plain(self.client.get(target));
+        let mut call = self.accept.plain(self.client.get(target));
         if let Some(etag) = known.as_ref().and_then(|known| known.headers.get(ETAG)) {
             call = call.header(IF_NONE_MATCH, etag.clone());
         }
@@ -187,7 +190,7 @@ impl Cache {
         let (fresh, is_kept) = freshness(&headers, self.terms.fresh);
         let body = match known {
             Some(known) if is_as_known => known.body,
-            _ => answer::whole(response, target).await?,
+            _ => self.accept.whole(response, target).await?,
         };
         Ok(Answer {
             body,
@@ -213,7 +216,7 @@ impl Book {
     }
 
     /// Records the end of a call.
-    fn ended(&mut self, target: Arc<str>, answer: Result<Answer, Error>) {
+    fn ended(&mut self, target: Arc<str>, answer: Result<Answer, Trouble>) {
         self.outage = None;
         let resource = self.resource(&target);
         resource.call = None;
@@ -223,17 +226,19 @@ impl Book {
                 resource.last = Some(answer);
                 self.shrink();
             }
-            Err(error) => {
-                let kind = error.kind();
+            Err(trouble) => {
+                let kind = trouble.kind();
                 // The response was too large, and the next one will be as well.
-                let is_too_large = kind == Kind::InvalidRequest;
+                let is_too_large = kind == Kind::InvalidRequest.as_str();
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
-                resource.failed = Some((failed, Refusal::of(&error)));
+                resource.failed = Some((failed, Refusal::of(&trouble)));
                 // A missing role concerns this resource alone.
-                let is_of_one = Exit::of(&error) == Exit::SomeFailed || kind == Kind::MissingRole;
+                let is_of_one =
+                    trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
                 if !is_of_one {
-                    self.outage = Some((target, Instant::now(), error.to_string()));
+                    let line = trouble.line(Path::new(&*target));
+                    self.outage = Some((target, Instant::now(), line));
                 }
             }
         }
@@ -314,7 +319,14 @@ impl Refusal {
     }
 
     /// Returns the refusal for a failed call, without the error's text, which contains addresses.
-    fn of(error: &Error) -> Self {
+    fn of(trouble: &Trouble) -> Self {
+        let Trouble::Service(error) = trouble else {
+            let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, trouble.kind());
+            return Self {
+                retry_after: Some(FAILED),
+                ..refusal
+            };
+        };
         let status = match (Exit::of(error), error.kind()) {
             (_, Kind::NotFound) => StatusCode::NOT_FOUND,
             // Only the operator can correct these.
@@ -324,7 +336,8 @@ impl Refusal {
             _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let wait = error.retry_after().unwrap_or(FAILED);
+        // A longer hint may be wrong, and users would not come back.
+        let wait = error.retry_after().unwrap_or(FAILED).min(HOUR);
         Self {
             status,
             kind: error.kind().as_str(),
@@ -383,6 +396,8 @@ const PASSED: [HeaderName; 4] = [CONTENT_TYPE, ETAG, LAST_MODIFIED, CACHE_CONTRO
 
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How long a response that is too large is refused: each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);

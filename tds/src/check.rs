@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use tower_tds::Kind;
 
 use crate::{
-    answer,
+    ending::Trouble,
     exit::{Exit, Failure},
     list,
     output::{counted, print, rough},
@@ -48,22 +48,17 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         let life = client.tokens().health().life_left.unwrap_or_default();
         print(format!("token: valid for {}\n", rough(life)))?;
     }
-    let call = answer::plain(client.get(&job.path)).deadline(job.deadline);
-    let answered = match call.await {
-        Ok(response) => answer::whole(response, &job.path).await,
-        Err(error) => Err(error),
-    };
-    match answered {
+    match settings.accept.get(&client, &job.path, job.deadline).await {
         Ok(body) => drop(print(format!(
             "data:  {} has {} bytes\n",
             job.path,
             body.len()
         ))?),
         // The token was accepted. The default path need not exist.
-        Err(error) if error.kind() == Kind::NotFound && job.path == "/" => {
+        Err(Trouble::Service(error)) if error.kind() == Kind::NotFound && job.path == "/" => {
             print("data:  the service accepts the token; name a path to read data\n")?;
         }
-        Err(error) => return Err(error.into()),
+        Err(trouble) => return Err(trouble.failure(&job.path)),
     }
     Ok(Exit::Whole)
 }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
@@ -18,7 +19,8 @@ use tokio::{
 use tower_tds::{Client, Kind, Response};
 
 use crate::{
-    answer,
+    answer::{self, Accept},
+    breaker::Breaker,
     ending::{Trouble, is_of_the_token},
     exit::Exit,
     list::Item,
@@ -31,11 +33,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Downloads {
     pub(crate) client: Client,
+    pub(crate) accept: Accept,
     pub(crate) out: PathBuf,
     pub(crate) manifest: Manifest,
     /// Whether parts are resumed. Decoded bodies are not, because a range counts coded bytes.
     pub(crate) resume: bool,
     pub(crate) wait_quota: bool,
+    pub(crate) breaker: Breaker,
     /// The number of bytes received.
     pub(crate) received: AtomicU64,
     /// The number of files in a backoff.
@@ -77,15 +81,34 @@ impl Downloads {
         }
         let (mut tries, mut had, mut is_renewed) = (0_u32, 0, false);
         loop {
+            let pass = self.breaker.pass().await;
             let begun = Instant::now();
             let mut length = 0;
             let trouble = match self.attempt(item, path, &mut length).await {
-                Ok(bytes) => return Ok(Downloaded::Whole { bytes, replaced }),
+                Ok(bytes) => {
+                    self.answered();
+                    return Ok(Downloaded::Whole { bytes, replaced });
+                }
                 Err(trouble) => trouble,
             };
             // An attempt that made progress is not counted.
             tries = if length > had { 1 } else { tries + 1 };
             had = had.max(length);
+            if trouble.is_answer() {
+                self.answered();
+            } else if trouble.is_outage(&self.client.tokens().health()) {
+                let line = trouble.line(&item.name);
+                let now = Instant::now();
+                let (is_open, line) = self.breaker.failed(&item.target, &pass, &line, now);
+                if let Some(line) = line {
+                    self.progress.warn(&line);
+                }
+                if is_open {
+                    tries = 0;
+                    continue;
+                }
+            }
+            drop(pass);
             if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !is_renewed
             {
                 is_renewed = true;
@@ -93,7 +116,7 @@ impl Downloads {
                 drop(timeout(SUCCESSOR, self.successor(begun)).await);
                 continue;
             }
-            let Some(wait) = self.wait(&trouble, tries) else {
+            let Some(wait) = wait(&trouble, tries, self.wait_quota) else {
                 return Err(trouble);
             };
             let line = format!("{}; will retry", trouble.line(&item.name));
@@ -105,32 +128,17 @@ impl Downloads {
         }
     }
 
+    fn answered(&self) {
+        if let Some(line) = self.breaker.answered(Instant::now()) {
+            self.progress.warn(&line);
+        }
+    }
+
     /// Waits for a token that is newer than `since`.
     async fn successor(&self, since: Instant) {
         let is_older = |came: Option<Duration>| came.is_none_or(|came| came > since.elapsed());
         while is_older(self.client.tokens().health().last_success) {
             sleep(LOOK).await;
-        }
-    }
-
-    /// Returns the wait before another attempt, if one can help. The client has retried before.
-    fn wait(&self, trouble: &Trouble, tries: u32) -> Option<Duration> {
-        let Trouble::Service(error) = trouble else {
-            return None;
-        };
-        let hint = error.retry_after();
-        match Exit::of(error) {
-            Exit::Quota if self.wait_quota => Some(hint.unwrap_or(QUOTA)),
-            // A quota with windows of a minute works like a rate: it is free again soon. The job
-            // ends by `Ending::paused` if no success follows.
-            Exit::Quota if error.kind() == Kind::Throttled => hint,
-            Exit::Unreachable if error.is_retryable() && tries < TRIES => {
-                // A worker does not sleep for a day. After a longer hint it makes its attempts
-                // early, and then gives up.
-                let wait = hint.unwrap_or(PAUSE * tries);
-                Some(wait.min(LONGEST))
-            }
-            _ => None,
         }
     }
 
@@ -169,10 +177,15 @@ impl Downloads {
         known: Option<Version>,
     ) -> Result<Option<String>, Trouble> {
         let (mut response, whole) = self.ask(&item.target, part.length(), known).await?;
-        let headers = response.headers();
-        if answer::is_coded(headers) {
+        if answer::is_coded(response.headers()) {
             return Err(Trouble::Answer(answer::CODED));
         }
+        // A page costs no part of an earlier run.
+        let begin = match response.status() {
+            StatusCode::OK => self.accept.begin(&mut response, &item.target).await?,
+            _ => Bytes::new(),
+        };
+        let headers = response.headers();
         let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
         let etag = etag.map(str::to_owned);
         match (response.status(), whole) {
@@ -194,12 +207,24 @@ impl Downloads {
                 ));
             }
         }
+        let mut next = Some(begin);
+        let mut has_data = false;
         // A body longer than announced is an error, and its rest is not read.
         while whole.is_none_or(|whole| part.length() <= whole) {
-            // The decoder's error does not name the request.
-            let chunk = response.chunk().await;
-            let chunk = chunk.map_err(|error| answer::named(error, &item.target));
-            let Some(data) = chunk? else { break };
+            let data = match next.take() {
+                Some(begin) => begin,
+                None => {
+                    // The decoder's error does not name the request.
+                    let chunk = response.chunk().await;
+                    let chunk = chunk.map_err(|error| answer::named(error, &item.target));
+                    let Some(data) = chunk? else { break };
+                    data
+                }
+            };
+            // The end of a long body would be late news for the files that wait.
+            if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
+                self.answered();
+            }
             // Relaxed: the count is only shown.
             let bytes = data.len() as u64;
             self.received.fetch_add(bytes, Ordering::Relaxed);
@@ -228,7 +253,10 @@ impl Downloads {
             && let Some(etag) = &known.etag
         {
             let range = format!("bytes={length}-");
-            let call = answer::plain(self.client.get(target)).header(RANGE, range);
+            let call = self
+                .accept
+                .plain(self.client.get(target))
+                .header(RANGE, range);
             match call.header(IF_RANGE, &**etag).await {
                 Ok(response) if response.status() != StatusCode::PARTIAL_CONTENT => {
                     return Ok((response, None));
@@ -245,12 +273,35 @@ impl Downloads {
             }
         }
         let call = self.client.get(target);
-        let call = if self.resume {
-            answer::plain(call)
-        } else {
-            call
+        let call = match self.resume {
+            true => self.accept.plain(call),
+            false => self.accept.on(call),
         };
         Ok((call.await?, None))
+    }
+}
+
+/// Returns the wait before another attempt, if one can help. The client has retried before.
+pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Duration> {
+    let error = match trouble {
+        Trouble::Service(error) => error,
+        Trouble::Page(_) => return (tries < TRIES).then_some(PAUSE * tries),
+        Trouble::Disk(_) | Trouble::Answer(_) => return None,
+    };
+    let hint = error.retry_after();
+    match Exit::of(error) {
+        // A hint may be wrong, and a quota may be raised early.
+        Exit::Quota if wait_quota => Some(hint.map_or(QUOTA, |hint| hint.min(QUOTA))),
+        // A quota with windows of a minute works like a rate: it is free again soon. The job
+        // ends by `Ending::paused` if no success follows.
+        Exit::Quota if error.kind() == Kind::Throttled => hint,
+        Exit::Unreachable if error.is_retryable() && tries < TRIES => {
+            // A worker does not sleep for a day. After a longer hint it makes its attempts
+            // early, and then gives up.
+            let wait = hint.unwrap_or(PAUSE * tries);
+            Some(wait.min(LONGEST))
+        }
+        _ => None,
     }
 }
 
@@ -288,5 +339,5 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The time between attempts if the end of a quota's window is unknown: one a minute costs little.
+/// The longest time between attempts while the quota is used up: one a minute costs little.
 const QUOTA: Duration = Duration::from_secs(60);

@@ -5,7 +5,10 @@ use std::{io, path::Path, time::Duration};
 use tokio::time::Instant;
 use tower_tds::{Error, Kind, layers::token::Health};
 
-use crate::{exit::Exit, save};
+use crate::{
+    exit::{Exit, Failure},
+    save,
+};
 
 /// The reason why there is no file.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub(crate) enum Trouble {
     Disk(io::Error),
     /// A success that is not a file.
     Answer(&'static str),
+    /// A page in place of data, with its title if it has one.
+    Page(Option<String>),
 }
 
 /// Counts the failures since the last success.
@@ -80,13 +85,9 @@ impl Ending {
             Trouble::Service(error) => error,
             Trouble::Disk(error) => return save::is_the_disk(error).then_some(Exit::SomeFailed),
             Trouble::Answer(_) => return None,
+            Trouble::Page(_) => return self.is_an_outage().then_some(Exit::Unreachable),
         };
-        // Another token may be accepted, but the token endpoint fails.
-        let exit = if is_of_the_token(error) && token.last_error.is_some() {
-            Exit::Unreachable
-        } else {
-            Exit::of(error)
-        };
+        let exit = trouble.cause(token);
         let over = match exit {
             // `paused` decides about windows of a minute.
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
@@ -99,14 +100,16 @@ impl Ending {
                 let is_new = token.generation > self.worked;
                 (self.credentials >= REFUSED && is_new) || error.ends_the_job()
             }
-            Exit::Unreachable => {
-                self.unreachable += 1;
-                let outage = self.outage.is_some_and(|most| self.unreachable >= most);
-                outage || error.ends_the_job()
-            }
+            Exit::Unreachable => self.is_an_outage() || error.ends_the_job(),
             _ => error.ends_the_job(),
         };
         over.then_some(exit)
+    }
+
+    /// Counts a failure of the service. Returns whether it ends the job.
+    fn is_an_outage(&mut self) -> bool {
+        self.unreachable += 1;
+        self.outage.is_some_and(|most| self.unreachable >= most)
     }
 }
 
@@ -118,14 +121,54 @@ impl Trouble {
             Self::Service(error) => error.kind().as_str(),
             Self::Disk(_) => "disk",
             Self::Answer(_) => "no_file",
+            Self::Page(_) => "page",
         }
     }
 
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Service(error) => Exit::of(error),
+            Self::Page(_) => Exit::Unreachable,
             Self::Disk(_) | Self::Answer(_) => Exit::SomeFailed,
         }
+    }
+
+    /// Whether the service answered, so that there is no outage.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Service(error) => {
+                let exit = Exit::of(error);
+                matches!(exit, Exit::Quota | Exit::SomeFailed) || error.kind() == Kind::MissingRole
+            }
+            Self::Answer(_) => true,
+            Self::Disk(_) | Self::Page(_) => false,
+        }
+    }
+
+    /// Whether the service was unreachable or failing, and may not be later.
+    pub(crate) fn is_outage(&self, token: &Health) -> bool {
+        let may_pass = match self {
+            Self::Service(error) => error.is_retryable(),
+            Self::Page(_) => true,
+            Self::Disk(_) | Self::Answer(_) => false,
+        };
+        may_pass && self.cause(token) == Exit::Unreachable
+    }
+
+    /// As [`exit`](Self::exit), with what is known about the token: another one may be accepted,
+    /// but while the token endpoint fails, time is what helps.
+    pub(crate) fn cause(&self, token: &Health) -> Exit {
+        match self {
+            Self::Service(error) if is_of_the_token(error) && token.last_error.is_some() => {
+                Exit::Unreachable
+            }
+            _ => self.exit(),
+        }
+    }
+
+    /// The failure of a job with one request.
+    pub(crate) fn failure(&self, target: &str) -> Failure {
+        Failure::new(self.exit(), self.line(Path::new(target)))
     }
 
     /// The text for people, with the name of the file.
@@ -135,6 +178,14 @@ impl Trouble {
             Self::Service(error) => error.to_string(),
             Self::Disk(error) => format!("{name}: {error}"),
             Self::Answer(why) => format!("{name}: {why}"),
+            Self::Page(title) => {
+                let title = title.as_ref().map(|title| format!(" titled {title:?}"));
+                let title = title.unwrap_or_default();
+                format!(
+                    "{name}: the response is an HTML page{title} instead of data; check the base \
+                     URL, log in to the network, or allow pages with --accept text/html"
+                )
+            }
         }
     }
 }

@@ -96,12 +96,6 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::new(Exit::of(&error), error.to_string())
-    }
-}
-
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         Self::usage(crate::output::causes(&error))
@@ -121,5 +115,4 @@ pub(crate) const TABLE: &str = "Exit codes:
   2  usage or settings: correct what was given
   3  quota used up; come back later
   4  credentials: the key or its roles have to be corrected
-  5  service unreachable or failing: come back later
-A signal ends poll and backend with 0, bulk with 1, the others with 128 + n.";
+  5  service unreachable or failing: come back later";

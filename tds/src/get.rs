@@ -2,13 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use bytes::Bytes;
 use clap::Args;
 use tokio::time::{Instant, sleep, timeout};
-use tower_tds::{Client, Error};
+use tower_tds::Client;
 
 use crate::{
-    answer,
     exit::{Exit, Failure},
     list, output, save,
     service::Service,
@@ -56,12 +54,12 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         let turn = timeout(left(), state.turn()).await;
         sleep(turn.map_err(|_| late(state.held()))?.min(left())).await;
     }
-    let answer = get(&client, &job.path, left()).await;
+    let answer = settings.accept.get(&client, &job.path, left()).await;
     // Waits until a new token is saved for the next start. It is saved before its use, so this
     // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
     drop(simulated);
-    let answer = answer?;
+    let answer = answer.map_err(|trouble| trouble.failure(&job.path))?;
     match &job.out {
         Some(path) => save::write(path, &answer).await?,
         None => drop(output::print(&answer)?),
@@ -75,11 +73,6 @@ fn token_of(client: &Client) -> String {
     let last = health.last_error.as_ref();
     let last = last.map(|error| format!(" ({error})")).unwrap_or_default();
     format!("a token from {}{last}", health.endpoint)
-}
-
-async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
-    let call = answer::plain(client.get(path)).deadline(left);
-    answer::whole(call.await?, path).await
 }
 
 /// Longer than a token request, which takes ten seconds at most.

@@ -4,6 +4,7 @@
 
 mod answer;
 mod backend;
+mod breaker;
 mod bulk;
 mod cache;
 mod check;
@@ -46,6 +47,7 @@ use crate::{
     version,
     term_width = 80,
     arg_required_else_help = true,
+    help_template = "{about}\n\n{all-args}{after-help}",
     disable_help_subcommand = true,
     after_help = exit::TABLE
 )]
@@ -129,6 +131,11 @@ async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
 async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     if let Some(log) = settings.value(LOG) {
         output::start_log(log)?;
+    }
+    let strangers = settings::strangers();
+    if !strangers.is_empty() {
+        let names = strangers.join(", ");
+        warn(&format!("not a setting, so it has no effect: {names}"));
     }
     match job {
         Job::Get(job) => get::run(job, settings).await,

@@ -21,6 +21,7 @@ use crate::list::Item;
 #[derive(Debug)]
 pub(crate) struct Manifest {
     base_url: String,
+    accept: String,
     /// The id of the machine's last start, if the system has one.
     boot: Option<String>,
     /// The lock keeps lines apart. It is never held over an await.
@@ -43,6 +44,8 @@ struct Entry {
     /// As in the list.
     url: String,
     base_url: String,
+    /// The media types that were requested; absent before they could be chosen.
+    accept: Option<String>,
     #[serde(flatten)]
     version: Version,
     /// Seconds since 1970.
@@ -64,8 +67,9 @@ pub(crate) struct Version {
 // === impl Manifest ===
 
 impl Manifest {
-    /// Opens the manifest of this folder for files of the service at `base_url`.
-    pub(crate) fn open(out: &Path, base_url: &str) -> io::Result<Self> {
+    /// Opens the manifest of this folder for files of the service at `base_url` with these media
+    /// types.
+    pub(crate) fn open(out: &Path, base_url: &str, accept: &str) -> io::Result<Self> {
         let mut options = fs::OpenOptions::new();
         let options = options.read(true).append(true).create(true);
         let mut file = options.open(out.join(MANIFEST))?;
@@ -86,6 +90,7 @@ impl Manifest {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Ok(Self {
             base_url: base_url.trim_end_matches('/').to_owned(),
+            accept: accept.to_owned(),
             boot: boot.ok().map(|boot| boot.trim().to_owned()),
             book: Mutex::new(book),
         })
@@ -99,7 +104,7 @@ impl Manifest {
             return Some("is not in .tds-manifest.jsonl");
         };
         if !self.is_of(entry, item) {
-            return Some("came from another URL or service");
+            return Some("came from another URL or service, or as another media type");
         }
         let is_as_long = entry.version.length.is_none_or(|was| was == length);
         (!is_as_long).then_some("changed since its download")
@@ -139,6 +144,7 @@ impl Manifest {
             file: item.name.to_string_lossy().into_owned(),
             url: item.target.clone(),
             base_url: self.base_url.clone(),
+            accept: Some(self.accept.clone()),
             version,
             time: time.unwrap_or_default().as_secs(),
             part,
@@ -151,7 +157,8 @@ impl Manifest {
     }
 
     fn is_of(&self, entry: &Entry, item: &Item) -> bool {
-        entry.url == item.target && entry.base_url == self.base_url
+        let accept = entry.accept.as_deref().unwrap_or("*/*");
+        entry.url == item.target && entry.base_url == self.base_url && accept == self.accept
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

@@ -131,12 +131,17 @@ impl Progress {
         }
     }
 
+    /// Prints a message above the bar.
+    pub(crate) fn warn(&self, line: &str) {
+        self.bar.suspend(|| warn(line));
+    }
+
     /// Prints the first message of a kind, above the bar.
     pub(crate) fn warn_once(&self, kind: &'static str, line: &str) {
         let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
         if printed.insert(kind) {
             let line = format!("{line}; further ones of this kind are counted");
-            self.bar.suspend(|| warn(&line));
+            self.warn(&line);
         }
     }
 

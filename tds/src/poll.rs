@@ -24,7 +24,7 @@ use tokio::{
 use tower_tds::{Client, Deadline, Kind, layers::token::Health};
 
 use crate::{
-    answer,
+    answer::Accept,
     ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
     list::{self, Item},
@@ -60,6 +60,7 @@ pub(crate) struct Poll {
 struct Feed {
     item: Item,
     client: Client,
+    accept: Accept,
     path: Option<PathBuf>,
     deadline: Deadline,
     /// Bounds the feeds that have a request; the other feeds wait in order.
@@ -93,6 +94,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             path: job.out.as_ref().map(|out| out.join(&item.name)),
             item,
             client: client.clone(),
+            accept: settings.accept.clone(),
             deadline: job.every.clamp(SHORTEST, LONGEST).into(),
             turns: Arc::clone(&turns),
             etag: None,
@@ -177,7 +179,9 @@ impl Feed {
         // After an outage one round replaces all missed ones.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failures = 0_u32;
-        for _ in 0..rounds.map_or(u64::MAX, |rounds| rounds.get().into()) {
+        let (mut round, last) = (0, rounds.map(|rounds| rounds.get() - 1));
+        let mut begun = None;
+        loop {
             due.tick().await;
             // The deadline begins after the turn. Otherwise the last feeds of a long list would
             // miss it.
@@ -190,18 +194,31 @@ impl Feed {
             // Another request cannot succeed without the role.
             let is_over = matches!(&outcome, Err(Trouble::Service(error)) if error.kind() == Kind::MissingRole);
             failures = if outcome.is_ok() { 0 } else { failures + 1 };
-            let round = Round {
+            let result = Round {
                 feed: number,
                 sent_at,
                 outcome,
             };
-            if news.send(round).await.is_err() || is_over {
+            if news.send(result).await.is_err() || is_over || Some(round) == last {
                 return;
             }
-            if failures > 1 {
-                let backoff = every.saturating_mul(1 << (failures - 1).min(16));
-                due.reset_after(backoff.min(every.max(BACKOFF)));
+            round = round.saturating_add(1);
+            // The first request may have waited for a token and a permit.
+            let begun = *begun.get_or_insert_with(Instant::now);
+            if failures == 0 {
+                continue;
             }
+            // Rounds go by while a feed fails. It is always requested in the last one.
+            let backoff = every.saturating_mul(1 << (failures - 1).min(16));
+            let next = Instant::now() + backoff.min(every.max(BACKOFF));
+            let last_at = last.and_then(|last| begun.checked_add(every.checked_mul(last)?));
+            let next = last_at.map_or(next, |last_at| next.min(last_at));
+            if failures > 1 {
+                due.reset_at(next);
+            }
+            let passed = next.saturating_duration_since(begun).as_nanos() / every.as_nanos();
+            let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+            round = passed.min(last.unwrap_or(u32::MAX)).max(round);
         }
     }
 
@@ -210,7 +227,7 @@ impl Feed {
             Some(path) => fs::try_exists(path).await?,
             None => true,
         };
-        let call = answer::plain(self.client.get(&self.item.target));
+        let call = self.accept.plain(self.client.get(&self.item.target));
         let mut call = call.deadline(self.deadline);
         // A file that was removed is requested without conditions.
         if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
@@ -221,7 +238,7 @@ impl Feed {
             return Ok(None);
         }
         let etag = response.headers().get(ETAG).cloned();
-        let body = answer::whole(response, &self.item.target).await?;
+        let body = self.accept.whole(response, &self.item.target).await?;
         let mut hash = DefaultHasher::new();
         body.hash(&mut hash);
         let hash = Some(hash.finish());

@@ -3,15 +3,17 @@
 use std::{error::Error, num::NonZeroU32, path::Path, time::Duration};
 
 use tds_sim::{Config, Server};
-use tower_tds::{Builder, Client, Credentials, Limits, Provider, Quota};
+use tower_tds::{
+    AuthServer, Builder, Client, Credentials, Limits, Provider, Quota, layers::token::TokenEndpoint,
+};
 use tower_tds_fleet::RedisTokens;
 
 use crate::{
     exit::Failure,
     output::{causes, warn},
     settings::{
-        AUTH_URL, BASE_URL, CLIENT_ID, CONNECTIONS, RATE, SECRET, SECRET_FILE, SHARE, STATE_DIR,
-        Settings, count, duration, read_secret,
+        AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
+        SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
     },
     state::State,
 };
@@ -93,6 +95,22 @@ impl Settings {
         Ok(client)
     }
 
+    /// The setting that says where tokens come from, if there is one: the strongest of three.
+    fn auth(&self) -> Result<Option<&Setting>, Failure> {
+        let mut all: Vec<_> = [AUTH_URL, TOKEN_URL, DISCOVER]
+            .iter()
+            .filter_map(|name| self.find(name))
+            .collect();
+        all.sort_by_key(|setting| setting.source);
+        match all[..] {
+            [first, second, ..] if first.source == second.source => Err(Failure::usage(format!(
+                "{} and {} are both set: one would be ignored",
+                first.name, second.name
+            ))),
+            _ => Ok(all.first().copied()),
+        }
+    }
+
     /// Checks the settings, or starts the simulated service.
     async fn open(&self, limits: Limits) -> Result<Service, Failure> {
         if self.simulate {
@@ -112,7 +130,9 @@ impl Settings {
             missing.extend(value.is_none().then_some(name));
             value.unwrap_or_default()
         };
-        let (auth, base, id) = (required(AUTH_URL), required(BASE_URL), required(CLIENT_ID));
+        let auth = self.auth()?;
+        let auth_name = auth.map_or(AUTH_URL, |auth| auth.name);
+        let (auth, base, id) = (required(auth_name), required(BASE_URL), required(CLIENT_ID));
         if secret.is_none() {
             missing.push("TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)");
         }
@@ -136,7 +156,28 @@ impl Settings {
             })?;
             (key.into(), secret.value.clone())
         };
-        let mut builder = Client::builder(auth, base, provider).loopback_http();
+        let unusable = |error: &dyn Error| {
+            let why = causes(error);
+            Failure::usage(format!("{auth_name}: {why}"))
+        };
+        let server = match auth_name {
+            TOKEN_URL => {
+                let uri = auth.parse().map_err(|error| unusable(&error))?;
+                let endpoint = TokenEndpoint::new(uri);
+                endpoint.map_err(|error| unusable(&error))?.into()
+            }
+            DISCOVER => {
+                let endpoint = TokenEndpoint::discover(auth);
+                endpoint.map_err(|error| unusable(&error))?.into()
+            }
+            _ => AuthServer::from(auth),
+        };
+        let mut builder = Client::builder(server, base, provider).loopback_http();
+        if let Some(path) = self.value(CA_FILE) {
+            let pem = std::fs::read(path)
+                .map_err(|error| Failure::usage(format!("{CA_FILE} {path}: {error}")))?;
+            builder = builder.root_certificate(&pem);
+        }
         // The members of a fleet share a token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
@@ -144,7 +185,11 @@ impl Settings {
                 builder = builder.tokens(|tokens| tokens.store(store));
                 None
             }
-            None => State::open(self.value(STATE_DIR), &[auth, id], &limits),
+            None if auth_name == AUTH_URL => {
+                State::open(self.value(STATE_DIR), &[auth, id], &limits)
+            }
+            // The same address may be that of a server and of an issuer.
+            None => State::open(self.value(STATE_DIR), &[auth_name, auth, id], &limits),
         };
         if let Some(state) = &state {
             let store = state.tokens();

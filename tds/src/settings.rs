@@ -13,7 +13,7 @@ use clap::Args;
 use tokio::sync::SetOnce;
 use tower_tds_fleet::Fleet;
 
-use crate::{exit::Failure, state, stop::Stop};
+use crate::{answer::Accept, exit::Failure, state, stop::Stop};
 
 /// The options that all jobs have.
 #[derive(Debug, Args)]
@@ -23,6 +23,12 @@ pub(crate) struct Options {
     /// Server of the tokens (TDS_AUTH_URL)
     #[arg(long, global = true, value_name = "URL")]
     auth_url: Option<String>,
+    /// Token endpoint instead (TDS_TOKEN_URL)
+    #[arg(long, global = true, value_name = "URL")]
+    token_url: Option<String>,
+    /// Issuer that names its endpoint (TDS_DISCOVER)
+    #[arg(long, global = true, value_name = "ISSUER")]
+    discover: Option<String>,
     /// Server of the data (TDS_BASE_URL)
     #[arg(long, global = true, value_name = "URL")]
     base_url: Option<String>,
@@ -32,6 +38,9 @@ pub(crate) struct Options {
     /// File with its secret (TDS_CLIENT_SECRET_FILE)
     #[arg(long, global = true, value_name = "FILE")]
     secret_file: Option<String>,
+    /// File with further root certificates (TDS_CA_FILE)
+    #[arg(long, global = true, value_name = "FILE")]
+    ca: Option<String>,
     /// File with settings in lines NAME=VALUE
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
@@ -44,7 +53,7 @@ pub(crate) struct Options {
     /// Use this part of the limits, such as 1/4 (TDS_SHARE)
     #[arg(long, global = true, value_name = "A/B")]
     share: Option<String>,
-    /// Share limits and token by this Redis (TDS_FLEET_STORE)
+    /// Redis of shared limits and token (TDS_FLEET_STORE)
     #[arg(long, global = true, value_name = "URL")]
     fleet: Option<String>,
     /// Name of the fleet in that Redis (TDS_FLEET_NAME)
@@ -53,6 +62,9 @@ pub(crate) struct Options {
     /// Folder of the shared token (TDS_STATE_DIR)
     #[arg(long, global = true, value_name = "FOLDER")]
     state: Option<String>,
+    /// Media types; text/html allows pages
+    #[arg(long, global = true, value_name = "TYPES", default_value = "*/*", value_parser = Accept::parse)]
+    accept: Accept,
     /// Call a simulated service; its data is invented
     #[arg(long, global = true)]
     simulate: bool,
@@ -65,6 +77,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Settings {
     all: Vec<Setting>,
+    pub(crate) accept: Accept,
     pub(crate) simulate: bool,
     pub(crate) stop: Arc<Stop>,
     /// Set when the job joins its fleet.
@@ -96,15 +109,32 @@ impl Options {
             Some(path) => env_file(path)?,
             None => Vec::new(),
         };
+        for (name, _) in &file {
+            if let Some((known, _)) = nearest(name) {
+                return Err(Failure::usage(format!(
+                    "--env-file: {name} is not a setting; the nearest is {known}"
+                )));
+            }
+        }
+        for name in strangers() {
+            if let Some((known, 0..=2)) = nearest(&name) {
+                return Err(Failure::usage(format!(
+                    "{name} in the environment is not a setting; the nearest is {known}"
+                )));
+            }
+        }
         let rates = (!self.rate.is_empty()).then(|| self.rate.join(","));
         let text = |text: &str| Some(text.to_owned());
         let mut all = Vec::new();
         for (name, flag, default) in [
             (AUTH_URL, self.auth_url.clone(), None),
+            (TOKEN_URL, self.token_url.clone(), None),
+            (DISCOVER, self.discover.clone(), None),
             (BASE_URL, self.base_url.clone(), None),
             (CLIENT_ID, self.client_id.clone(), None),
             (SECRET, None, None),
             (SECRET_FILE, self.secret_file.clone(), None),
+            (CA_FILE, self.ca.clone(), None),
             (RATE, rates, text("50/1s")),
             (CONNECTIONS, self.connections.clone(), text("60")),
             (SHARE, self.share.clone(), text("1/1")),
@@ -130,7 +160,11 @@ impl Options {
                 source,
             }));
         }
-        Ok(Settings::of(all, self.simulate))
+        let accept = self.accept.clone();
+        Ok(Settings {
+            accept,
+            ..Settings::of(all, self.simulate)
+        })
     }
 }
 
@@ -140,6 +174,7 @@ impl Settings {
     pub(crate) fn of(all: Vec<Setting>, simulate: bool) -> Self {
         Self {
             all,
+            accept: Accept::any(),
             simulate,
             stop: Arc::default(),
             fleet: SetOnce::new(),
@@ -166,7 +201,7 @@ impl fmt::Display for Settings {
             } = setting;
             let value = match (*name, value.rsplit_once('@')) {
                 (SECRET, _) => "(not shown)",
-                (AUTH_URL | BASE_URL | FLEET_STORE, Some((_, host))) => host,
+                (AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | FLEET_STORE, Some((_, host))) => host,
                 _ => value,
             };
             let source = match source {
@@ -179,6 +214,45 @@ impl fmt::Display for Settings {
         }
         Ok(())
     }
+}
+
+/// The setting that is nearest to an unknown one, and how many letters differ.
+pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
+    if !name.starts_with("TDS_") || NAMES.contains(&name) {
+        return None;
+    }
+    let distances = NAMES.map(|known| (known, distance(name, known)));
+    distances.into_iter().min_by_key(|(_, distance)| *distance)
+}
+
+/// The letters to insert, remove or replace (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let first: Vec<_> = (0..=b.len()).collect();
+    let last = a.bytes().zip(1..).fold(first, |above, (x, start)| {
+        let mut row = vec![start];
+        let mut left = start;
+        for (y, pair) in b.bytes().zip(above.windows(2)) {
+            let [diagonal, up] = *pair else { continue };
+            left = (diagonal + usize::from(x != y)).min(up + 1).min(left + 1);
+            row.push(left);
+        }
+        row
+    });
+    last.last().copied().unwrap_or_default()
+}
+
+/// The names in the environment that look like settings. Kubernetes injects some for a service of
+/// the name `tds`, and these are not returned.
+pub(crate) fn strangers() -> Vec<String> {
+    let is_injected = |name: &str| {
+        let end = name.ends_with("_PORT");
+        name.starts_with("TDS_PORT") || end || name.contains("_SERVICE_") || name.contains("_PORT_")
+    };
+    let names = env::vars_os().filter(|(_, value)| !value.is_empty());
+    let names = names.filter_map(|(name, _)| name.into_string().ok());
+    names
+        .filter(|name| nearest(name).is_some() && !is_injected(name))
+        .collect()
 }
 
 /// Reads an environment variable. An empty one counts as not set.
@@ -269,9 +343,38 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// As [`duration`], or 0.
+pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => duration(text),
+    }
+}
+
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
+const NAMES: [&str; 15] = [
+    AUTH_URL,
+    TOKEN_URL,
+    DISCOVER,
+    BASE_URL,
+    CLIENT_ID,
+    SECRET,
+    SECRET_FILE,
+    CA_FILE,
+    RATE,
+    CONNECTIONS,
+    SHARE,
+    FLEET_STORE,
+    FLEET_NAME,
+    STATE_DIR,
+    LOG,
+];
+
 pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";
+pub(crate) const TOKEN_URL: &str = "TDS_TOKEN_URL";
+pub(crate) const DISCOVER: &str = "TDS_DISCOVER";
+pub(crate) const CA_FILE: &str = "TDS_CA_FILE";
 pub(crate) const BASE_URL: &str = "TDS_BASE_URL";
 pub(crate) const CLIENT_ID: &str = "TDS_CLIENT_ID";
 pub(crate) const SECRET: &str = "TDS_CLIENT_SECRET";

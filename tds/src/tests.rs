@@ -7,7 +7,9 @@ use std::{collections::BTreeMap, fs, path::Component, time::Duration};
 
 use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
-use crate::{cache, download, fleet, list, manifest, save, settings, status};
+use tower_tds::{Error, Kind};
+
+use crate::{breaker, cache, download, fleet, list, manifest, save, settings, status};
 
 /// A generator of pseudorandom numbers (Knuth's constants).
 struct Random(u64);
@@ -121,7 +123,7 @@ fn any_manifest_keeps_its_other_lines() {
     each(&[line, cut], |text| {
         let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
         fs::write(folder.join(manifest::MANIFEST), text).expect("a file");
-        let manifest = manifest::Manifest::open(&folder, "http://b/").expect("text");
+        let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*").expect("text");
         assert_eq!(manifest.outdated(&item, 7), None);
         assert!(manifest.outdated(&item, 8).is_some());
         assert!(manifest.part(&item).is_none());
@@ -266,4 +268,56 @@ fn an_open_that_is_cancelled_at_any_step_leaves_the_folder_as_it_was() {
         assert_eq!(kept, b"abc", "after {steps} steps");
     }
     drop(fs::remove_dir_all(&folder));
+}
+
+#[test]
+fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
+    let begun = tokio::time::Instant::now();
+    let seconds = |count| begun + Duration::from_secs(count);
+    let mut state = breaker::State::default();
+    for open in [false, false, true, false] {
+        assert_eq!(state.failed("/a", false, "why", begun), open);
+    }
+    let mut probes = Vec::new();
+    while let Some(at) = state.probe_at()
+        && probes.len() < 8
+    {
+        probes.push((at - begun).as_secs());
+        // A failure of a call that was in flight delays no probe.
+        assert!(!state.failed("/b", false, "why", at));
+        assert_eq!(state.probe_at(), Some(at));
+        assert!(!state.failed("/a", true, "why", at));
+    }
+    assert_eq!(probes, [1, 3, 7, 15, 31, 61, 91, 121]);
+    let over = state.answered(seconds(130)).expect("a line");
+    assert_eq!(over, "outage over after 2 min");
+    // After a success three files have to fail, because one path may fail alone.
+    for _ in 0..20 {
+        assert!(!state.failed("/a", false, "why", seconds(140)));
+        assert!(!state.failed("/b", false, "why", seconds(140)));
+    }
+    assert!(state.failed("/c", false, "why", seconds(140)));
+}
+
+#[test]
+fn a_job_that_waits_for_the_quota_tries_each_minute_whatever_the_hint() {
+    // None, an hour, a day, and a time since 1970 that was read as a duration.
+    for hint in [
+        None,
+        Some(5),
+        Some(60),
+        Some(3_600),
+        Some(86_400),
+        Some(1_795_000_000),
+    ] {
+        for kind in [Kind::Throttled, Kind::QuotaExhausted] {
+            let mut error = Error::new(kind, "429");
+            if let Some(hint) = hint {
+                error = error.with_retry_after(Duration::from_secs(hint));
+            }
+            let wait = download::wait(&error.into(), 1, true).expect("it waits");
+            let seconds = hint.unwrap_or(60).min(60);
+            assert_eq!(wait, Duration::from_secs(seconds), "{hint:?}");
+        }
+    }
 }

@@ -4,6 +4,8 @@ mod again;
 mod disk;
 mod ending;
 mod long;
+mod outage;
+mod page;
 
 use std::{fmt::Write as _, fs, process::Output};
 

@@ -227,7 +227,10 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 15] = [
+    "TDS_TOKEN_URL",
+    "TDS_DISCOVER",
+    "TDS_CA_FILE",
     "TDS_FLEET_STORE",
     "TDS_FLEET_NAME",
     "TDS_RATE",

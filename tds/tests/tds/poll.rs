@@ -159,7 +159,7 @@ async fn outage_ends_with_the_last_feed() {
         }
         answer("200 OK", "content-length: 2\r\n", b"ok")
     });
-    let mut run = bench.poll("/slow\n/quick\n", &["--every", "50ms", "--rounds", "7"]);
+    let mut run = bench.poll("/slow\n/quick\n", &["--every", "50ms", "--rounds", "40"]);
     run.env("TDS_BASE_URL", &upstream.url);
     let run = output(run).await;
     assert!(run.status.success(), "{}", err(&run));

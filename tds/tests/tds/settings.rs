@@ -5,7 +5,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use tds_sim::Config;
 use tokio::{task::JoinSet, time::Duration};
 
-use crate::{Bench, err, out, output, tds, text};
+use crate::{
+    Bench, err, out, output, tds, text,
+    upstream::{Upstream, answer},
+};
 
 #[tokio::test]
 async fn a_flag_overrides_the_environment_and_the_environment_overrides_the_file() {
@@ -175,4 +178,119 @@ async fn the_log_is_text_or_json_with_a_level() {
     let mut run = bench.tds(&["get", "/nothing"]);
     run.env("TDS_LOG", "text:error");
     assert_eq!(err(&output(run).await), "");
+}
+
+#[tokio::test]
+async fn unknown_name_of_a_setting_is_refused_or_printed() {
+    let bench = Bench::new("settings-unknown", Config::default()).await;
+    for (name, code, told) in [
+        ("TDS_RAT", 2, "the nearest is TDS_RATE"),
+        ("TDS_RATES", 2, "the nearest is TDS_RATE"),
+        ("TDS_CLIENT_SECERT", 2, "the nearest is TDS_CLIENT_SECRET"),
+        ("TDS_BASEURL", 2, "the nearest is TDS_BASE_URL"),
+        ("TDS_NIGHTLY_JOB", 0, "no effect: TDS_NIGHTLY_JOB"),
+        ("TDS_PORT", 0, ""),
+        ("TDS_PORT_8080_TCP_ADDR", 0, ""),
+        ("TDS_SERVICE_HOST", 0, ""),
+        ("TDS_SERVICE_PORT_HTTP", 0, ""),
+        ("TDS_SIM_PORT_80_TCP", 0, ""),
+        ("OTHER_RATE", 0, ""),
+    ] {
+        let mut run = bench.tds(&["get", "/v1/live/bus"]);
+        run.env(name, "5/1s");
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(code), "{name}: {}", err(&run));
+        match told {
+            "" => assert_eq!(err(&run), "", "{name}"),
+            told => assert_eq!(err(&run).matches(told).count(), 1, "{name}: {}", err(&run)),
+        }
+        // An empty one is not set.
+        let mut run = bench.tds(&["get", "/v1/live/bus"]);
+        run.env(name, "");
+        let run = output(run).await;
+        assert_eq!((run.status.code(), &*err(&run)), (Some(0), ""), "{name}");
+    }
+    let file = bench.path("unknown.env");
+    for (line, code) in [
+        ("TDS_RAT=5/1s", 2),
+        ("TDS_NIGHTLY_JOB=1", 2),
+        ("OTHER=1", 0),
+    ] {
+        fs::write(&file, line).expect("a file");
+        let run = bench
+            .run(&["get", "/v1/live/bus", "--env-file", text(&file)])
+            .await;
+        assert_eq!(run.status.code(), Some(code), "{line}: {}", err(&run));
+        assert_eq!(
+            err(&run).contains("the nearest is TDS_"),
+            code == 2,
+            "{line}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn tokens_come_from_a_server_an_endpoint_or_an_issuer_over_a_companys_certificate() {
+    let mut config = Config::default();
+    config.tls = true;
+    let bench = Bench::new("settings-issuer", config).await;
+    let ca = bench.server.ca_file().expect("it speaks TLS").to_owned();
+    let realm = format!("{}/auth/realms/ServiceConnect", bench.server.auth_url());
+    let endpoint = format!("{realm}/protocol/openid-connect/token");
+    let named = endpoint.clone();
+    let issuer = Upstream::start(move |head, _| {
+        let host = head
+            .split_once("\r\nhost: ")
+            .and_then(|(_, rest)| rest.split_once('\r'));
+        let host = host.expect("a request has it").0;
+        let document = format!(r#"{{"issuer":"http://{host}","token_endpoint":"{named}"}}"#);
+        let headers = format!("content-length: {}\r\n", document.len());
+        answer("200 OK", &headers, document.as_bytes())
+    });
+    let issuer = issuer.url.clone();
+    let get = |flags: &[&str]| {
+        let mut run = bench.tds(&[&["get", "/v1/live/bus", "--deadline", "8s"], flags].concat());
+        run.env_remove("SSL_CERT_FILE");
+        run.env_remove("TDS_AUTH_URL");
+        run
+    };
+    let mut posts = 0;
+    for flags in [["--token-url", &endpoint], ["--discover", &issuer]] {
+        // The second run has the token of the first, and no other kind of source has.
+        posts += 1;
+        for _ in 0..2 {
+            let run = get(&[&flags[..], &["--ca", text(&ca)]].concat());
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(0), "{flags:?}: {}", err(&run));
+            let seen = bench.server.ledger().summary();
+            assert_eq!(seen.token_posts, posts, "{flags:?}");
+        }
+    }
+    // A flag is stronger than the environment, as everywhere.
+    let mut run = get(&["--token-url", &endpoint, "--ca", text(&ca)]);
+    run.env("TDS_AUTH_URL", "https://127.0.0.1:1");
+    assert_eq!(output(run).await.status.code(), Some(0));
+    for (flags, told) in [
+        (
+            ["--token-url", &*endpoint, "--discover", &*issuer],
+            "are both set",
+        ),
+        (
+            ["--discover", "http://example.org", "--ca", text(&ca)],
+            "TDS_DISCOVER",
+        ),
+        (["--token-url", "none", "--ca", text(&ca)], "TDS_TOKEN_URL"),
+        (
+            ["--token-url", &*endpoint, "--ca", "/none"],
+            "TDS_CA_FILE /none",
+        ),
+        (
+            ["--token-url", &*endpoint, "--ca", "/dev/null"],
+            "certificate",
+        ),
+    ] {
+        let run = output(get(&flags)).await;
+        assert_eq!(run.status.code(), Some(2), "{flags:?}: {}", err(&run));
+        assert!(err(&run).contains(told), "{flags:?}: {}", err(&run));
+    }
 }

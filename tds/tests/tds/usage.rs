@@ -72,7 +72,7 @@ async fn unusable_arguments_and_settings_end_with_exit_code_two() {
     .concat();
     let get = ["get", "/v1/live/bus"];
     let cases: Vec<Case<'_>> = vec![
-        (&[], vec![], "Usage: tds"),
+        (&[], vec![], "Commands:"),
         (&["fetch"], vec![], "fetch"),
         (&["get"], vec![], "<PATH>"),
         (&["get", "/a", "/b"], vec![], "/b"),

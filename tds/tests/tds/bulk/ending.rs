@@ -7,11 +7,11 @@ use std::{
 };
 
 use tds_sim::{Config, Quota, Server};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{ended, lives};
 use crate::{
-    Bench, at_once, end, err, output, piped,
+    Bench, at_once, end, err, output, piped, signal,
     upstream::{Upstream, answer, late},
 };
 
@@ -187,11 +187,87 @@ async fn wait_quota_waits_for_the_quota() {
 #[tokio::test]
 async fn unreachable_service_has_its_own_exit_code() {
     let bench = Bench::new("bulk-nobody", Config::default()).await;
-    let mut run = bench.bulk("/a\n/b\n", &[]);
+    let mut run = bench.bulk("/a\n/b\n", &["--wait-outage", "0"]);
     run.env("TDS_BASE_URL", "http://127.0.0.1:1");
     let run = output(run).await;
     ended(&run, 5);
     assert_eq!(bench.report(&run)["failed"]["connect"], 2);
+}
+
+/// Paths of one list that fail alone, each in its own way, beside others that succeed.
+#[tokio::test]
+async fn exit_code_shows_what_helps_whatever_else_succeeded() {
+    let short = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\n\r\n12";
+    let ways = [
+        ("/none\n", 1),
+        ("/down\n", 5),
+        ("/cut\n", 5),
+        ("/gone\n", 3),
+        ("/none\n/down\n", 5),
+        ("/none\n/gone\n", 3),
+        ("/down\n/gone\n", 5),
+    ];
+    at_once(
+        ways.into_iter().enumerate(),
+        move |(number, (bad, code))| async move {
+            let bench = Bench::new(&format!("bulk-cause-{number}"), Config::default()).await;
+            let upstream = Upstream::start(move |head, _| {
+                let none = "content-length: 0\r\n";
+                let path = head.split(' ').nth(1).unwrap_or_default();
+                match path {
+                    "/none" => answer("404 Not Found", none, b""),
+                    "/down" => answer("503 Service Unavailable", none, b""),
+                    "/cut" => short.into(),
+                    "/gone" => answer(
+                        "429 Too Many Requests",
+                        "retry-after: 86400\r\ncontent-length: 0\r\n",
+                        b"",
+                    ),
+                    _ => answer("200 OK", "content-length: 2\r\n", b"ok"),
+                }
+            });
+            // The last of the list, because a used up quota ends the job.
+            let more = ["--jobs", "1"];
+            let mut run = bench.bulk(&format!("/a\n/b\n{bad}"), &more);
+            run.env("TDS_BASE_URL", &upstream.url);
+            ended(&output(run).await, code);
+            assert_eq!(bench.files(), ["a", "b"], "{bad}");
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn quota_that_ends_during_the_last_files_has_the_exit_code_of_a_quota() {
+    at_once([12, 40], |files| async move {
+        let mut config = Config::default();
+        config.quota = Some(Quota::new(10, Duration::from_secs(86_400)));
+        let bench = Bench::new(&format!("bulk-last-{files}"), config).await;
+        let run = output(bench.bulk(&lives(files), &[])).await;
+        ended(&run, 3);
+        assert_soon(&bench, &run);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn interrupted_run_has_its_own_exit_code_whatever_failed_before() {
+    let bench = Bench::new("bulk-int-cause", Config::default()).await;
+    let upstream = Upstream::start(|head, _| match head.starts_with("GET /down ") {
+        true => answer("503 Service Unavailable", "content-length: 0\r\n", b""),
+        false => late(Vec::new(), 60),
+    });
+    let more = ["--jobs", "1", "--wait-outage", "0"];
+    let mut run = bench.bulk("/down\n/slow\n", &more);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = piped(run);
+    // With one job the second file is requested once the first has failed.
+    let is_slow = |head: &String| head.starts_with("GET /slow ");
+    while !upstream.heads().iter().any(is_slow) {
+        sleep(Duration::from_millis(5)).await;
+    }
+    signal(&run, "-INT");
+    ended(&end(run).await, 1);
 }
 
 #[tokio::test]

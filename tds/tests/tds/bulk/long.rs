@@ -127,3 +127,31 @@ async fn bulk_waits_a_minute_for_the_quota_at_each_hint() {
     }
     runs.join_all().await;
 }
+
+#[tokio::test]
+#[ignore = "a minute and more"]
+async fn bulk_finds_the_early_end_of_a_quota_within_two_minutes() {
+    let mut runs = JoinSet::new();
+    // A day, and a time since 1970.
+    for (number, told) in ["86400", "1795000000"].into_iter().enumerate() {
+        runs.spawn(async move {
+            let bench = Bench::new(&format!("long-early-{number}"), Config::default()).await;
+            let begun = tokio::time::Instant::now();
+            let upstream = Upstream::start(move |_, _| {
+                if begun.elapsed() < Duration::from_secs(30) {
+                    let headers = format!("retry-after: {told}\r\ncontent-length: 0\r\n");
+                    return answer("429 Too Many Requests", &headers, b"");
+                }
+                answer("200 OK", "content-length: 2\r\n", b"ok")
+            });
+            let mut run = bench.bulk(&lives(20), &["--wait-quota"]);
+            run.env("TDS_BASE_URL", &upstream.url);
+            let run = output(run).await;
+            ended(&run, 0);
+            let report = bench.report(&run);
+            assert_eq!(report["ok"], 20, "{told}");
+            assert!(report["seconds"].as_u64() < Some(120), "{told}: {report}");
+        });
+    }
+    runs.join_all().await;
+}

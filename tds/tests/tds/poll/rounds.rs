@@ -107,3 +107,27 @@ async fn feed_without_its_role_is_requested_once() {
     assert_eq!(run.status.code(), Some(4), "{}", err(&run));
     assert_eq!(bench.server.ledger().summary().by_status[&401], 3);
 }
+
+#[tokio::test]
+async fn a_feed_that_fails_does_not_prolong_the_rounds() {
+    at_once(["503", "reset-head", "404"], |way| async move {
+        let bench = Bench::new(&format!("poll-prolong-{way}"), Config::default()).await;
+        let mut faults = Faults::default();
+        if way != "404" {
+            faults.data.push(way.parse().expect("a fault"));
+        }
+        bench.server.sim().set_faults(faults);
+        let feeds = "/nothing\n/v1/live/bus\n";
+        let more = ["--every", "200ms", "--rounds", "20"];
+        drop(output(bench.poll(feeds, &more)).await);
+        let arrivals = bench.server.ledger().arrivals();
+        let failed = arrivals.iter().filter(|it| it.target.ends_with("nothing"));
+        let failed: Vec<_> = failed.map(|it| it.at).collect();
+        let lasted = failed[failed.len() - 1] - failed[0];
+        // The last round begins after 3.8 s. Each call has three attempts.
+        let rounds = Duration::from_millis(3_600)..Duration::from_secs(8);
+        assert!(rounds.contains(&lasted), "{way}: {lasted:?}");
+        assert!(failed.len() < 10 * 3, "{way}: {failed:?}");
+    })
+    .await;
+}

@@ -1,0 +1,198 @@
+//! The circuit breaker of a bulk download: while the service fails, one file probes and the others
+//! wait.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{self, Notify},
+    time::{Instant, sleep_until},
+};
+
+use crate::output::rough;
+
+/// Opens after failed attempts without a success, and closes when the service answers.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    /// How long it may be open before the job ends. With zero it never opens.
+    patience: Duration,
+    /// Never held over an await.
+    state: Mutex<State>,
+    /// Held by the file that probes. Its queue is fair, so each probe is of another file, and a
+    /// path that fails alone cannot prolong the outage of the others.
+    turn: sync::Mutex<()>,
+    /// Wakes the next probe early when an older attempt shows that the outage is over.
+    closed: Notify,
+}
+
+/// The failures since the last success.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    has_success: bool,
+    attempts: u32,
+    files: BTreeSet<String>,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    begun: Instant,
+    probe_at: Instant,
+    pause: Duration,
+    /// The last failure.
+    line: String,
+    /// When the next line about the outage is due.
+    line_at: Instant,
+}
+
+/// The right to make an attempt. A probe has its turn in it.
+#[derive(Debug)]
+pub(crate) struct Pass<'a>(Option<sync::MutexGuard<'a, ()>>);
+
+// === impl Breaker ===
+
+impl Breaker {
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            state: Mutex::default(),
+            turn: sync::Mutex::default(),
+            closed: Notify::new(),
+        }
+    }
+
+    pub(crate) const fn is_used(&self) -> bool {
+        !self.patience.is_zero()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state().open.is_some()
+    }
+
+    /// Waits until an attempt may be made.
+    pub(crate) async fn pass(&self) -> Pass<'_> {
+        if !self.is_open() {
+            return Pass(None);
+        }
+        let turn = self.turn.lock().await;
+        let closed = self.closed.notified();
+        let probe_at = self.state().open.as_ref().map(|open| open.probe_at);
+        let Some(probe_at) = probe_at else {
+            return Pass(None);
+        };
+        tokio::select! {
+            () = closed => Pass(None),
+            () = sleep_until(probe_at) => Pass(Some(turn)),
+        }
+    }
+
+    /// Records an answer of the service. Returns a line if an outage is over.
+    pub(crate) fn answered(&self, now: Instant) -> Option<String> {
+        let line = self.state().answered(now);
+        self.closed.notify_waiters();
+        line
+    }
+
+    /// Records a failed attempt of a file. Returns whether the breaker is open, and a line if it
+    /// has just opened.
+    pub(crate) fn failed(
+        &self,
+        file: &str,
+        pass: &Pass<'_>,
+        line: &str,
+        now: Instant,
+    ) -> (bool, Option<String>) {
+        if !self.is_used() {
+            return (false, None);
+        }
+        let mut state = self.state();
+        let opened = state.failed(file, pass.0.is_some(), line, now);
+        let at_most = rough(self.patience);
+        let opened = opened
+            .then(|| format!("outage: {line}; one file probes, and the job waits up to {at_most}"));
+        (state.open.is_some(), opened)
+    }
+
+    /// Returns a line if one is due, and whether the outage has lasted too long.
+    pub(crate) fn look(&self, now: Instant) -> Option<(String, bool)> {
+        let mut state = self.state();
+        let open = state.open.as_mut()?;
+        let lasted = now.saturating_duration_since(open.begun);
+        let is_over = lasted >= self.patience;
+        if !is_over && now < open.line_at {
+            return None;
+        }
+        open.line_at = now + MINUTE;
+        let end = if is_over { ", so the job ends" } else { "" };
+        let (lasted, line) = (rough(lasted), &open.line);
+        Some((format!("outage for {lasted}{end}: {line}"), is_over))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    pub(crate) fn answered(&mut self, now: Instant) -> Option<String> {
+        let open = self.open.take();
+        *self = Self {
+            has_success: true,
+            ..Self::default()
+        };
+        let lasted = now.saturating_duration_since(open?.begun);
+        Some(format!("outage over after {}", rough(lasted)))
+    }
+
+    /// Returns whether an outage begins: after three attempts in a row, of three files if any file
+    /// has succeeded before. One path may fail alone.
+    pub(crate) fn failed(&mut self, file: &str, is_probe: bool, line: &str, now: Instant) -> bool {
+        if let Some(open) = &mut self.open {
+            line.clone_into(&mut open.line);
+            if is_probe {
+                open.pause = (open.pause * 2).min(LONGEST);
+                open.probe_at = now + open.pause;
+            }
+            return false;
+        }
+        self.attempts += 1;
+        self.files.insert(file.to_owned());
+        let files = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        let counted = if self.has_success {
+            files
+        } else {
+            self.attempts
+        };
+        if counted < ROW {
+            return false;
+        }
+        self.open = Some(Open {
+            begun: now,
+            probe_at: now + FIRST,
+            pause: FIRST,
+            line: line.to_owned(),
+            line_at: now + MINUTE,
+        });
+        true
+    }
+
+    /// When the next probe is due.
+    #[cfg(test)]
+    pub(crate) fn probe_at(&self) -> Option<Instant> {
+        self.open.as_ref().map(|open| open.probe_at)
+    }
+}
+
+const ROW: u32 = 3;
+
+const FIRST: Duration = Duration::from_secs(1);
+
+/// The longest time between two probes.
+const LONGEST: Duration = Duration::from_secs(30);
+
+const MINUTE: Duration = Duration::from_secs(60);
