@@ -2,13 +2,13 @@
 --
 -- KEYS[1]  the hash of the fleet
 -- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
---          ARGV[5] the run that answered its last question, while its share lasts
+--          ARGV[5] the run that answered its last question, while its share lasts; ARGV[6] its host and process
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
 --          memory, silence, pause, leaves, share (requests, places, sockets)
 --
 -- The hash is decimal text: run (of the server), began (since when it has data), quotas, silent, paused, and a field for
--- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since. Later versions only
--- add numbers.
+-- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since, and the host and process
+-- in quotes. Later versions only append to it.
 -- Times are milliseconds of the server's clock.
 
 local ENDS, SOCKETS, TURN, WEEK = 5000, 75000, 4000, 604800000
@@ -171,7 +171,7 @@ if leaves and math.max(record[1], record[2], record[3]) == 0 then
 else
   write[#write + 1] = 'member:' .. me.id
   write[#write + 1] = table.concat({me.number, record[1], record[2], record[3], me.wanted[1], me.wanted[2], me.wanted[3],
-    me.total[1], me.total[2], me.total[3], me.unit, me.hold, me.seen, me.memory, me.state, me.since}, ',')
+    me.total[1], me.total[2], me.total[3], me.unit, me.hold, me.seen, me.memory, me.state, me.since, cjson.encode(ARGV[6] or '')}, ',')
 end
 redis.call('HSET', KEYS[1], unpack(write))
 if #forgotten > 0 then redis.call('HDEL', KEYS[1], unpack(forgotten)) end

@@ -1,6 +1,6 @@
 //! The store of a fleet: one script, one question at a time.
 
-use std::{fmt, time::Duration};
+use std::{env, fmt, fs, process, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Client, RedisError, RedisResult, Script, aio::MultiplexedConnection,
@@ -13,7 +13,7 @@ use tower_tds_limits::{
 };
 
 use crate::{
-    error::FleetError,
+    error::{FleetError, StoreFault},
     member::{Answer, ENDS, GIVE_UP, Question},
     tls,
 };
@@ -90,6 +90,7 @@ pub(crate) struct Link {
     script: Script,
     key: String,
     id: String,
+    process: String,
     terms: Terms,
     /// The server that gave the last answer, and when.
     run: Option<(String, Instant)>,
@@ -197,6 +198,7 @@ impl Link {
             script: Script::new(DIVISION),
             key: format!("{{{name}}}:shares"),
             id,
+            process: host_and_process(),
             terms,
             run: None,
         }
@@ -223,7 +225,7 @@ impl Link {
         asks.arg(numbers(&question, &self.terms))
             .arg(&self.terms.quotas);
         let run = self.run.as_ref().filter(|(_, at)| at.elapsed() < ENDS);
-        asks.arg(run.map_or("", |(run, _)| run));
+        asks.arg(run.map_or("", |(run, _)| run)).arg(&self.process);
         let (values, run): (Vec<u64>, String) = match open {
             Open::One(connection) => asks.invoke_async(connection).await?,
             Open::Cluster(connection) => asks.invoke_async(connection).await?,
@@ -240,7 +242,13 @@ impl Ask for Link {
             let opened = timeout(CONNECT, self.open()).await;
             let opened =
                 opened.map_or_else(|_| Err(FleetError::unanswered()), |opened| Ok(opened?));
-            if let Err(error) = opened {
+            if let Err(mut error) = opened {
+                if error.kind() == StoreFault::Unreachable
+                    && let Store::Node(client) = &self.store
+                    && tls::is_missing(client).await
+                {
+                    error = FleetError::without_tls();
+                }
                 return (self, Err(error));
             }
         }
@@ -335,6 +343,19 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
         ..FleetStatus::default()
     };
     Some(Reply { answer, status })
+}
+
+/// Returns the host and the id of this process, for people who read the store.
+fn host_and_process() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname");
+    let host = host.or_else(|_| env::var("HOSTNAME"));
+    let host = host
+        .or_else(|_| env::var("COMPUTERNAME"))
+        .unwrap_or_default();
+    // The record is a list, whose readers split it at its commas.
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+    let host: String = host.chars().filter(is_plain).take(63).collect();
+    format!("{host}:{}", process::id())
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

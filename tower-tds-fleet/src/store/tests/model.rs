@@ -56,7 +56,8 @@ impl Division {
                 "paused" => division.paused = number(),
                 member => {
                     let id = member.strip_prefix("member:").unwrap().to_owned();
-                    let n: Vec<u64> = value.split(',').map(|n| n.parse().unwrap()).collect();
+                    let numbers = value.split(',').take(16);
+                    let n: Vec<u64> = numbers.map(|n| n.parse().unwrap()).collect();
                     let three = |at: usize| -> [u64; 3] { n[at..at + 3].try_into().unwrap() };
                     let record = Record {
                         number: n[0],
@@ -76,6 +77,10 @@ impl Division {
             }
         }
         division
+    }
+
+    pub(crate) fn members(&self) -> usize {
+        self.members.len()
     }
 
     /// Answers one question at `now`, on the server of this run, in the script's numbers.
