@@ -30,6 +30,8 @@ pub(crate) struct Member {
 #[derive(Debug, Default)]
 struct Earlier {
     waiting: bool,
+    /// The last calls that waited for a socket, and when.
+    without_socket: Option<(u32, Instant)>,
     shrinking: bool,
     refused: bool,
     silenced: bool,
@@ -202,6 +204,9 @@ impl Member {
         if self.asked.is_some_and(|asked| asked + GIVE_UP <= now) {
             self.asked = None;
         }
+        if load.without_socket > 0 {
+            self.earlier.without_socket = Some((load.without_socket, now));
+        }
         let shrinking = larger(load.held, share) != share;
         let refused = !load.silence.is_zero() || !load.pause.is_zero();
         let at_once = (self.earlier.waiting && load.waiting == 0)
@@ -236,12 +241,13 @@ impl Member {
         let unit = load.unit;
         let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
         let places = more(held.places, waiting, whole.places);
-        // One socket is for token requests.
-        let sockets = more(
-            held.connections,
-            load.without_socket.max(1),
-            whole.connections,
-        );
+        // What a member asks for in advance is withheld for long if it dies, so it asks for half of what
+        // it has. One socket is for token requests.
+        let waited = self.earlier.without_socket;
+        let waited = waited.filter(|(_, at)| now < *at + PEAKS);
+        let without_socket = waited.map_or(0, |(calls, _)| calls);
+        let grows = without_socket.min(held.connections.div_ceil(2));
+        let sockets = more(held.connections, grows + 1, whole.connections);
         let wanted = if self.leaves_at.is_some() {
             Share::default()
         } else if is_active {
@@ -289,6 +295,10 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 /// The time between two looks of a member at its limiter. A quarter of [`AT_LEAST`], so a look adds
 /// little to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
+
+/// How long a member wants more sockets after a call that waited for one. Such waits are shorter than
+/// the time between two questions, and they return with each peak.
+const PEAKS: Duration = Duration::from_secs(2);
 
 /// The shortest time between two questions.
 const AT_LEAST: Duration = Duration::from_millis(100);

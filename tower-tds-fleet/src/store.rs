@@ -49,6 +49,8 @@ pub struct FleetStatus {
     pub total: Share,
     /// The sum over all members of what they have, or may still have, in use.
     pub recorded: Share,
+    /// The part of `recorded` that silent members had. No member gets it until it is free.
+    pub withheld: Share,
     /// How long until the requests of silent members are free. A member is silent if it was killed,
     /// has left with requests in flight, or does not reach the store.
     pub requests_free_in: Duration,
@@ -158,6 +160,8 @@ impl FleetStatus {
             .set(self.requests_free_in.as_secs_f64());
         metrics::gauge!("tds_fleet_free_in_seconds", "of" => "sockets")
             .set(self.sockets_free_in.as_secs_f64());
+        metrics::gauge!("tds_fleet_withheld", "of" => "requests").set(self.withheld.requests);
+        metrics::gauge!("tds_fleet_withheld", "of" => "sockets").set(self.withheld.connections);
     }
 }
 
@@ -337,6 +341,7 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
             places: taken.places.checked_add(record.places)?,
             connections: taken.connections.checked_add(record.connections)?,
         },
+        withheld: three(20)?,
         requests_free_in: time(18)?,
         sockets_free_in: time(19)?,
         silent_for: answer.silence,

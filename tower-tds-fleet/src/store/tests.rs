@@ -254,8 +254,8 @@ fn reply_with_arbitrary_numbers_causes_no_panic() {
             0 => large[rng.usize(..large.len())],
             _ => rng.u64(..=u64::from(u32::MAX)),
         };
-        let mut values: Vec<_> = (0..20).map(|_| number()).collect();
-        values.truncate(if rng.bool() { 20 } else { rng.usize(..20) });
+        let mut values: Vec<_> = (0..23).map(|_| number()).collect();
+        values.truncate(if rng.bool() { 23 } else { rng.usize(..23) });
         read += usize::from(reply(&values).is_some());
     }
     assert!(read > 1_000, "{read}");

@@ -112,6 +112,12 @@ fn question_wants_held_and_waiting_up_to_the_limits() {
         without_socket: 2,
         ..idle()
     };
+    let many = Load {
+        held: share(2, 1, 4),
+        without_socket: 3,
+        whole: share(50, 11, 20),
+        ..busy
+    };
     for (load, wanted) in [
         (held(share(0, 0, 4)), share(0, 0, 4)),
         (held(share(0, 3, 0)), share(0, 0, 0)),
@@ -119,6 +125,7 @@ fn question_wants_held_and_waiting_up_to_the_limits() {
         (waiting(1), share(2, 1, 2)),
         (held(share(5, 0, 0)), share(5, 1, 2)),
         (busy, share(8, 4, 4)),
+        (many, share(8, 4, 7)),
         (waiting(u32::MAX), share(50, 11, 2)),
     ] {
         let now = Instant::now();

@@ -136,33 +136,27 @@ impl Division {
         }
         let unit = live.iter().map(|(_, other)| other.unit).max();
         let unit = unit.unwrap_or(0).max(me.unit);
-        let mut taken = [0; 3];
-        let mut abandoned = 0;
+        let (mut taken, mut withheld) = ([0; 3], [0; 3]);
         let mut frees = [0, 0];
         for (_, other) in others() {
             let ends = other.seen + ENDS;
-            let [requests, places, sockets] = other.record;
+            let [requests, places, _] = other.record;
             // In floating point, as the script computes.
             let drains = (places as f64 / requests.max(1) as f64 - 2.0).max(0.0);
             let left = (ends + other.memory) as f64 + drains * other.hold as f64 - now as f64;
-            if left > 0.0 {
-                taken[0] += requests;
-                taken[1] += places;
-                if now >= ends && (requests, places) != (0, 0) {
-                    frees[0] = frees[0].max(left as u64);
-                }
-            }
-            if now < ends {
-                taken[2] += sockets;
-            } else if now < ends + SOCKETS {
-                abandoned += sockets;
-                if sockets > 0 {
-                    frees[1] = frees[1].max(ends + SOCKETS - now);
+            let left = [left, left, (ends + SOCKETS) as f64 - now as f64];
+            for k in 0..3 {
+                if is_live(other) {
+                    taken[k] += other.record[k];
+                } else if left[k] > 0.0 && other.record[k] > 0 {
+                    withheld[k] += other.record[k];
+                    frees[k / 2] = frees[k / 2].max(left[k] as u64);
                 }
             }
         }
-        taken[2] += abandoned.min(total[2] / 2);
         let most = total.map(|total| total - (total / 10).min(2));
+        let divided = [most[0], most[1], most[2].saturating_sub(withheld[2])];
+        let taken = [0, 1, 2].map(|k| taken[k] + withheld[k]);
 
         let is_active = |record: &Record| record.wanted[0] > 0;
         if !is_active(&me) {
@@ -183,17 +177,19 @@ impl Division {
             };
             (turn, (*id).to_owned())
         });
-        let places = (most[0] / unit).min(most[1] / 2).min(most[2]).max(1);
+        let places = (most[0] / unit).min(most[1] / 2).min(divided[2]).max(1);
         holders.truncate(usize::try_from(places).unwrap());
         let holds = holders.iter().any(|(other, _)| *other == id);
         holders.sort_by_key(|(id, _)| (*id).to_owned());
         idle.sort_by_key(|(id, _)| (*id).to_owned());
 
         let target = [0, 1, 2].map(|k| {
-            let mut left = most[k];
+            let mut left = divided[k];
             let parts = fill(&holders, k, &mut left);
             if holds {
-                parts[id] + left / u64::try_from(holders.len()).unwrap()
+                // Sockets that no member wants stay free.
+                let spare = if k == 2 { 0 } else { left };
+                parts[id] + spare / u64::try_from(holders.len()).unwrap()
             } else if k == 2 && !leaves && !is_active(&me) {
                 fill(&idle, k, &mut left)[id]
             } else {
@@ -250,6 +246,7 @@ impl Division {
         answer.extend([live, active].map(|count| u64::try_from(count).unwrap()));
         answer.extend(share.into_iter().chain(total).chain(taken).chain(record));
         answer.extend(frees);
+        answer.extend(withheld);
         Ok(answer)
     }
 }
