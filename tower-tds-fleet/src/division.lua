@@ -4,9 +4,10 @@
 -- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
 --          ARGV[5] the run that answered its last question, while its share lasts; ARGV[6] its host and process
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
---          memory, silence, pause, leaves, share (requests, places, sockets)
+--          memory, silence, pause, leaves, share (requests, places, sockets), stepped
 --
--- The hash is decimal text: run (of the server), began (since when it has data), quotas, silent, paused, and a field for
+-- The hash is decimal text: run (of the server), began (since when it has data), quotas, silent, paused, anew
+-- (the last step of the clock), and a field for
 -- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since, and the host and process
 -- in quotes. Later versions only append to it.
 -- Times are milliseconds of the server's clock.
@@ -43,9 +44,14 @@ end
 if before and me.number <= before.number then
   return redis.error_reply('LATE a later question was answered')
 end
--- If another server answered last, members have shares that this server does not have on record.
-local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run)
+-- If another server answered last, members have shares that this server does not have on record. After a forward step of the
+-- clock, records look older than they are, so silent members are counted anew.
+local stepped = asked[19] == 1
+local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run) and not stepped
 local began, memory = is_known and tonumber(hash.began) or now, me.memory
+local anew = stepped and now or tonumber(hash.anew or 0)
+-- The member may yet report a step. Until then nothing is forgotten.
+local is_steady = before and now < before.seen + ENDS
 
 -- What the others have, or may still have. What silent members had is withheld, all of it, until nothing of theirs can be in
 -- use. `frees` is the time until then, for requests and for sockets.
@@ -57,7 +63,7 @@ local function withhold(k, record, lasts)
 end
 local total, members, unit, live = three(me.total, 1), {me}, me.unit, 1
 for _, other in ipairs(others) do
-  local ends, record = other.seen + ENDS, other.record
+  local ends, record = math.max(other.seen + ENDS, anew), other.record
   local over = ends + other.memory + math.max(0, record[2] / math.max(1, record[1]) - 2) * other.hold
   memory = math.max(memory, other.memory)
   if now < ends then
@@ -73,7 +79,7 @@ for _, other in ipairs(others) do
     end
     if now < ends + SOCKETS then
       withhold(3, record, ends + SOCKETS - now)
-    elseif now >= over then
+    elseif now >= over and is_steady then
       forgotten[#forgotten + 1] = 'member:' .. other.id
     end
   end
@@ -173,7 +179,7 @@ end
 local state = share[1] >= unit and share[2] > 0 and share[3] > 0 and HOLDS or is_active(me) and not leaves and WAITS or IDLE
 if state ~= me.state then me.state, me.since = state, now end
 
-local write = {'run', run, 'began', began, 'quotas', ARGV[4]}
+local write = {'run', run, 'began', began, 'quotas', ARGV[4], 'anew', anew}
 for name, lasts in pairs({silent = silence, paused = pause}) do
   hash[name] = math.max(tonumber(hash[name] or 0), lasts > 0 and now + lasts or 0)
   write[#write + 1], write[#write + 2] = name, hash[name]

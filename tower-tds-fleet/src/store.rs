@@ -310,7 +310,9 @@ pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
         question.leaves.into(),
     ];
     let all = shares.into_iter().flat_map(three).chain(rest);
-    let all = all.chain(three(question.share));
+    let all = all
+        .chain(three(question.share))
+        .chain([question.stepped.into()]);
     let all: Vec<_> = all.map(|number| number.to_string()).collect();
     all.join(",")
 }
@@ -330,6 +332,7 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
     let answer = Answer {
         share: three(6)?,
         silence: time(1)?.max(time(2)?),
+        clock: time(0)?,
     };
     let status = FleetStatus {
         grows_in: time(3)?,

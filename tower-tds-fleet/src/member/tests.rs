@@ -113,6 +113,64 @@ async fn sockets_of_silent_members_are_withheld_until_a_server_has_closed_them()
     }
 }
 
+/// The store then takes live members for silent ones, whose permits are free.
+#[tokio::test(start_paused = true)]
+async fn forward_steps_of_the_store_clock_give_no_member_what_others_have() {
+    for (seed, by, members, network) in [
+        (1, 20_000, 4, Network::Quick),
+        (2, 20_000, 4, Network::Far),
+        (3, 20_000, 12, Network::Rough),
+        (4, 3_600_000, 4, Network::Quick),
+        (5, 7_000, 2, Network::Quick),
+        (6, 100_000, 30, Network::Rough),
+    ] {
+        let world = World::new(seed, Limits::default(), network);
+        for _ in 0..members {
+            world.join();
+        }
+        sleep(ms(20_000)).await;
+        world.members().iter().for_each(|member| member.call(10));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for _ in 0..4 {
+            sleep(ms(22_000 + rng.u64(..3_000))).await;
+            let before = world.counted();
+            world.step(ms(by));
+            // What members have, they use meanwhile.
+            sleep(ms(15_000)).await;
+            let rate = (world.counted() - before) as f64 / 15.0;
+            println!("seed {seed}: {rate:.1} a second after a step of {by} ms");
+            // With turns over a bad network, 17 s without growth leave little.
+            let floor = if members > 4 { 1.0 } else { 30.0 };
+            assert!(rate > floor, "seed {seed}: {rate}");
+        }
+        world.audit();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_store_clock_counts_silent_sockets_anew() {
+    let world = World::new(7, Limits::default(), Network::Quick);
+    (0..4).for_each(|_| world.join());
+    sleep(ms(20_000)).await;
+    world.slow(ms(1_400));
+    world.members().iter().for_each(|member| member.call(60));
+    sleep(ms(15_000)).await;
+    let had: u32 = world.members()[..3].iter().map(|one| one.sockets()).sum();
+    world.members()[..3]
+        .iter()
+        .for_each(|one| one.stop(ms(300_000)));
+    sleep(ms(20_000)).await;
+    world.step(ms(64_000));
+    // By the store's clock, 85 s have passed.
+    sleep(ms(4_000)).await;
+    let status = world.members()[3].status();
+    assert!(status.withheld.connections >= had, "{had}: {status:?}");
+    assert!(status.sockets_free_in > ms(70_000), "{status:?}");
+    sleep(status.sockets_free_in + ms(2_000)).await;
+    assert_eq!(world.members()[3].status().withheld.connections, 0);
+    world.audit();
+}
+
 /// What members did while others were killed.
 #[derive(Debug)]
 struct Killed {
@@ -278,6 +336,7 @@ fn suspended_member_drops_its_share_and_its_question() {
     let answer = Answer {
         share,
         silence: Duration::ZERO,
+        clock: Duration::ZERO,
     };
     let load = Load {
         whole: share,
@@ -323,6 +382,7 @@ fn member_accepts_only_a_timely_answer_to_its_last_question() {
             connections: 3,
         },
         silence: Duration::ZERO,
+        clock: Duration::ZERO,
     };
     let load = Load {
         whole: answer(50).share,

@@ -14,7 +14,7 @@ use self::{
 use super::{DIVISION, reply};
 
 /// A random question of a random member: `[claim, wanted, total; 3 each], unit, hold, memory,
-/// silence, pause, leaves, share`.
+/// silence, pause, leaves, share, stepped`.
 fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
     let idle = rng.u8(..4) == 0;
     let claim = last.map(|last| rng.u64(..=last));
@@ -44,7 +44,8 @@ fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
     ];
     let share = claim.map(|claim| rng.u64(..=claim));
     let numbers = [claim, wanted, total].concat().into_iter();
-    numbers.chain(rest).chain(share).collect()
+    let stepped = u64::from(rng.u8(..40) == 0);
+    numbers.chain(rest).chain(share).chain([stepped]).collect()
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn the_script_reads_the_hash_of_a_later_version() {
     let ask = |id: &str, number: u64| {
         let mut asks = script.prepare_invoke();
         asks.key("{test}:shares").arg(id).arg(number);
-        asks.arg("0,0,0,5,2,2,50,11,60,1,1002,12004,0,0,0,0,0,0")
+        asks.arg("0,0,0,5,2,2,50,11,60,1,1002,12004,0,0,0,0,0,0,0")
             .arg("1000")
             .arg("");
         let answer: (Vec<u64>, String) = asks.invoke(&mut server.connection()).unwrap();

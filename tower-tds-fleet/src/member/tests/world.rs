@@ -61,6 +61,8 @@ struct Shared {
     most_open: AtomicU32,
     /// The time that a response takes beyond its way, in milliseconds.
     takes: AtomicU32,
+    /// The sum of the steps of the store's clock, in milliseconds.
+    stepped: AtomicU32,
 }
 
 /// One member's process.
@@ -140,6 +142,7 @@ impl World {
             broken: Mutex::default(),
             most_open: AtomicU32::default(),
             takes: AtomicU32::default(),
+            stepped: AtomicU32::default(),
         };
         let world = Self {
             shared: Arc::new(shared),
@@ -192,6 +195,12 @@ impl World {
     pub(crate) fn forget(&self) {
         *self.shared.division.lock().unwrap() = Division::default();
         *self.shared.run.lock().unwrap() += 1;
+    }
+
+    /// Sets the store's clock forward.
+    pub(crate) fn step(&self, by: Duration) {
+        let millis = u32::try_from(by.as_millis()).unwrap();
+        self.shared.stepped.fetch_add(millis, SeqCst);
     }
 
     /// Makes responses of calls that begin from now on slower.
@@ -312,7 +321,8 @@ impl World {
     /// The store's clock, which is not the members'.
     fn store_now(&self) -> u64 {
         let now = self.shared.began.elapsed().as_millis();
-        1_700_000_000_000 + u64::try_from(now).unwrap()
+        let stepped = u64::from(self.shared.stepped.load(SeqCst));
+        1_700_000_000_000 + stepped + u64::try_from(now).unwrap()
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) struct Division {
     quotas: String,
     silent: u64,
     paused: u64,
+    anew: u64,
     members: BTreeMap<String, Record>,
 }
 
@@ -54,6 +55,7 @@ impl Division {
                 "quotas" => division.quotas.clone_from(value),
                 "silent" => division.silent = number(),
                 "paused" => division.paused = number(),
+                "anew" => division.anew = number(),
                 member => {
                     let id = member.strip_prefix("member:").unwrap().to_owned();
                     let numbers = value.split(',').take(16);
@@ -114,9 +116,12 @@ impl Division {
             state: before.as_ref().map_or(State::Idle, |before| before.state),
             since: before.as_ref().map_or(now, |before| before.since),
         };
-        let is_known = self.run == run && (last_run.is_empty() || last_run == run);
+        let stepped = asked[18] == 1;
+        let is_known = self.run == run && (last_run.is_empty() || last_run == run) && !stepped;
+        let anew = if stepped { now } else { self.anew };
+        let ends = |record: &Record| anew.max(record.seen + ENDS);
         let mut began = if is_known { self.began } else { now };
-        let is_live = |record: &Record| now < record.seen + ENDS;
+        let is_live = |record: &Record| now < ends(record);
         let others = || self.members.iter().filter(|(other, _)| *other != id);
         if others().any(|(_, other)| is_live(other)) && self.quotas != quotas {
             return Err(Refused::Quotas);
@@ -139,7 +144,7 @@ impl Division {
         let (mut taken, mut withheld) = ([0; 3], [0; 3]);
         let mut frees = [0, 0];
         for (_, other) in others() {
-            let ends = other.seen + ENDS;
+            let ends = ends(other);
             let [requests, places, _] = other.record;
             // In floating point, as the script computes.
             let drains = (places as f64 / requests.max(1) as f64 - 2.0).max(0.0);
@@ -226,7 +231,8 @@ impl Division {
         me.record = record;
         me.wanted = three(3);
         let live = live.len() + 1;
-        let forgotten = |other: &Record| now >= other.seen + ENDS + SOCKETS;
+        let is_steady = before.is_some_and(|before| now < before.seen + ENDS);
+        let forgotten = |other: &Record| is_steady && now >= ends(other) + SOCKETS;
         self.members
             .retain(|other, record| other == id || !(forgotten(record)));
         if leaves {
@@ -238,6 +244,7 @@ impl Division {
             self.members.insert(id.to_owned(), me);
         }
         (self.run, self.began, self.quotas) = (run.to_owned(), began, quotas.to_owned());
+        self.anew = anew;
         let until = |lasts: u64| if lasts > 0 { now + lasts } else { 0 };
         self.silent = self.silent.max(until(asked[12]));
         self.paused = self.paused.max(until(asked[13]));
