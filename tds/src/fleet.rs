@@ -116,6 +116,9 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
         "{:16} {:24} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
         "member", "process", "state", "requests", "places", "sockets", "wants", "seen"
     );
+    let time = |name: &str| fields.get(name).and_then(|time| time.parse().ok());
+    // Silent members count from the last step of the store's clock.
+    let anew: u64 = time("anew").unwrap_or_default();
     for (field, value) in fields {
         let Some(id) = field.strip_prefix("member:") else {
             continue;
@@ -137,7 +140,7 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
         let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
         if state == "silent" {
             // Computed as in the fleet's script.
-            let silent = seen.saturating_add(SILENT);
+            let silent = seen.saturating_add(SILENT).max(anew);
             let drains = (places / requests.max(1)).saturating_sub(2);
             let drains = drains.saturating_mul(number(11));
             let [requests, sockets] = [number(13).saturating_add(drains), SOCKETS].map(|lasts| {
@@ -150,8 +153,7 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
             "{id:16} {process:24} {state:8} {requests:>8} {places:>6} {sockets:>7} {wants:>6} {age:>9}\n"
         );
     }
-    let began = fields.get("began").and_then(|began| began.parse().ok());
-    let known = now.saturating_sub(began.unwrap_or(now));
+    let known = now.saturating_sub(time("began").unwrap_or(now));
     table + &format!("the store has known this fleet for {} s\n", known / 1_000)
 }
 

@@ -36,3 +36,13 @@ fn silent_member_shows_when_its_share_is_free() {
     );
     assert_eq!(lines[3], "the store has known this fleet for 66 s");
 }
+
+#[test]
+fn silent_member_counts_anew_from_a_step_of_the_clock() {
+    let record = "7,20,4,30,20,4,30,50,10,60,1,1002,1060000,12004,2,0";
+    let fields = [("anew", "1080000"), ("member:a", record)];
+    let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned()));
+    let table = table(&fields.into(), 1_081_000);
+    let text = "requests free in 12 s, sockets in 74 s";
+    assert!(table.contains(text), "{table}");
+}
