@@ -113,15 +113,20 @@ fn failure(error: &FleetError) -> Failure {
 /// Formats one line for each member: its record, and the age of its last question.
 pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     let mut table = format!(
-        "{:16} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
-        "member", "state", "requests", "places", "sockets", "wants", "seen"
+        "{:16} {:24} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
+        "member", "process", "state", "requests", "places", "sockets", "wants", "seen"
     );
+    let time = |name: &str| fields.get(name).and_then(|time| time.parse().ok());
+    // Silent members count from the last step of the store's clock.
+    let anew: u64 = time("anew").unwrap_or_default();
     for (field, value) in fields {
         let Some(id) = field.strip_prefix("member:") else {
             continue;
         };
         let numbers: Vec<u64> = value.split(',').filter_map(|n| n.parse().ok()).collect();
-        // number, record, wanted, total, unit, hold, seen, memory, state, since
+        // number, record, wanted, total, unit, hold, seen, memory, state, since, host and process
+        let process = value.split(',').nth(16).unwrap_or_default();
+        let process = process.trim_matches('"');
         let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
         let [requests, places, sockets, wants] = [1, 2, 3, 4].map(number);
         let (seen, state) = (number(12), number(14));
@@ -135,7 +140,7 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
         let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
         if state == "silent" {
             // Computed as in the fleet's script.
-            let silent = seen.saturating_add(SILENT);
+            let silent = seen.saturating_add(SILENT).max(anew);
             let drains = (places / requests.max(1)).saturating_sub(2);
             let drains = drains.saturating_mul(number(11));
             let [requests, sockets] = [number(13).saturating_add(drains), SOCKETS].map(|lasts| {
@@ -145,11 +150,10 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
             age += &format!("; requests free in {requests} s, sockets in {sockets} s");
         }
         table += &format!(
-            "{id:16} {state:8} {requests:>8} {places:>6} {sockets:>7} {wants:>6} {age:>9}\n"
+            "{id:16} {process:24} {state:8} {requests:>8} {places:>6} {sockets:>7} {wants:>6} {age:>9}\n"
         );
     }
-    let began = fields.get("began").and_then(|began| began.parse().ok());
-    let known = now.saturating_sub(began.unwrap_or(now));
+    let known = now.saturating_sub(time("began").unwrap_or(now));
     table + &format!("the store has known this fleet for {} s\n", known / 1_000)
 }
 

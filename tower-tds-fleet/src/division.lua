@@ -2,13 +2,14 @@
 --
 -- KEYS[1]  the hash of the fleet
 -- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
---          ARGV[5] the run that answered its last question, while its share lasts
+--          ARGV[5] the run that answered its last question, while its share lasts; ARGV[6] its host and process
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
---          memory, silence, pause, leaves, share (requests, places, sockets)
+--          memory, silence, pause, leaves, share (requests, places, sockets), stepped
 --
--- The hash is decimal text: run (of the server), began (since when it has data), quotas, silent, paused, and a field for
--- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since. Later versions only
--- add numbers.
+-- The hash is decimal text: run (of the server), began (since when it has data), quotas, silent, paused, anew
+-- (the last step of the clock), and a field for
+-- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since, and the host and process
+-- in quotes. Later versions only append to it.
 -- Times are milliseconds of the server's clock.
 
 local ENDS, SOCKETS, TURN, WEEK = 5000, 75000, 4000, 604800000
@@ -43,31 +44,44 @@ end
 if before and me.number <= before.number then
   return redis.error_reply('LATE a later question was answered')
 end
--- If another server answered last, members have shares that this server does not have on record.
-local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run)
+-- If another server answered last, members have shares that this server does not have on record. After a forward step of the
+-- clock, records look older than they are, so silent members are counted anew.
+local stepped = asked[19] == 1
+local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run) and not stepped
 local began, memory = is_known and tonumber(hash.began) or now, me.memory
+local anew = stepped and now or tonumber(hash.anew or 0)
+-- The member may yet report a step. Until then nothing is forgotten.
+local is_steady = before and now < before.seen + ENDS
 
--- What the others have, or may still have. Silent members count until nothing of theirs can be in use. `frees` is the time
--- until then, for requests and for sockets.
-local taken, abandoned, frees = {0, 0, 0}, 0, {0, 0}
+-- What the others have, or may still have. What silent members had is withheld, all of it, until nothing of theirs can be in
+-- use. `frees` is the time until then, for requests and for sockets.
+local taken, withheld, frees = {0, 0, 0}, {0, 0, 0}, {0, 0}
+local function withhold(k, record, lasts)
+  withheld[k] = withheld[k] + record[k]
+  local which = k < 3 and 1 or 2
+  if record[k] > 0 then frees[which] = math.max(frees[which], lasts) end
+end
 local total, members, unit, live = three(me.total, 1), {me}, me.unit, 1
 for _, other in ipairs(others) do
-  local ends, record = other.seen + ENDS, other.record
+  local ends, record = math.max(other.seen + ENDS, anew), other.record
   local over = ends + other.memory + math.max(0, record[2] / math.max(1, record[1]) - 2) * other.hold
   memory = math.max(memory, other.memory)
-  if now < over then
-    taken[1], taken[2] = taken[1] + record[1], taken[2] + record[2]
-    if now >= ends and record[1] + record[2] > 0 then frees[1] = math.max(frees[1], over - now) end
-  elseif now >= ends + SOCKETS then
-    forgotten[#forgotten + 1] = 'member:' .. other.id
-  end
   if now < ends then
     members[#members + 1], live, unit = other, live + 1, math.max(unit, other.unit)
-    taken[3] = taken[3] + record[3]
-    for k = 1, 3 do total[k] = math.min(total[k], other.total[k]) end
-  elseif now < ends + SOCKETS then
-    abandoned = abandoned + record[3]
-    if record[3] > 0 then frees[2] = math.max(frees[2], ends + SOCKETS - now) end
+    for k = 1, 3 do
+      taken[k] = taken[k] + record[k]
+      total[k] = math.min(total[k], other.total[k])
+    end
+  else
+    if now < over then
+      withhold(1, record, over - now)
+      withhold(2, record, over - now)
+    end
+    if now < ends + SOCKETS then
+      withhold(3, record, ends + SOCKETS - now)
+    elseif now >= over and is_steady then
+      forgotten[#forgotten + 1] = 'member:' .. other.id
+    end
   end
 end
 if live > 1 and hash.quotas ~= ARGV[4] then
@@ -76,9 +90,12 @@ end
 -- The first new member waits two seconds, so that members of an earlier time who are still there can send their questions.
 if not before and live == 1 and #others > 0 then began = math.max(began, now + 2000 - ENDS - memory) end
 local grows_at = began + ENDS + memory
-taken[3] = taken[3] + math.min(abandoned, math.floor(total[3] / 2))
-local most = {}
-for k = 1, 3 do most[k] = total[k] - math.min(2, math.floor(total[k] / 10)) end
+local most, divided = {}, {}
+for k = 1, 3 do
+  taken[k] = taken[k] + withheld[k]
+  most[k] = total[k] - math.min(2, math.floor(total[k] / 10))
+  divided[k] = k < 3 and most[k] or math.max(0, most[k] - withheld[k])
+end
 
 -- The members that hold a share now, in turns. With two places each, a holder does not wait for one request to end.
 local function is_active(member) return member.wanted[1] > 0 end
@@ -102,7 +119,7 @@ table.sort(holders, function(a, b)
   local x, y = turn(a), turn(b)
   return x < y or x == y and a.id < b.id
 end)
-local places = math.max(1, math.min(math.floor(most[1] / unit), math.floor(most[2] / 2), most[3]))
+local places = math.max(1, math.min(math.floor(most[1] / unit), math.floor(most[2] / 2), divided[3]))
 while #holders > places do table.remove(holders) end
 local holds = false
 for _, member in ipairs(holders) do holds = holds or member == me end
@@ -131,11 +148,13 @@ local function fair(list, k, all)
   return mine, left
 end
 
+-- Requests and places that no member wants are divided too, so that the next call does not wait. Sockets are not: a silent
+-- member's stay withheld for long.
 local target = {0, 0, 0}
 for k = 1, 3 do
-  local mine, left = fair(holders, k, most[k])
+  local mine, left = fair(holders, k, divided[k])
   if holds then
-    target[k] = mine + math.floor(left / #holders)
+    target[k] = mine + (k < 3 and math.floor(left / #holders) or 0)
   elseif k == 3 and not leaves and not is_active(me) then
     target[k] = fair(idle, k, left)
   end
@@ -160,7 +179,7 @@ end
 local state = share[1] >= unit and share[2] > 0 and share[3] > 0 and HOLDS or is_active(me) and not leaves and WAITS or IDLE
 if state ~= me.state then me.state, me.since = state, now end
 
-local write = {'run', run, 'began', began, 'quotas', ARGV[4]}
+local write = {'run', run, 'began', began, 'quotas', ARGV[4], 'anew', anew}
 for name, lasts in pairs({silent = silence, paused = pause}) do
   hash[name] = math.max(tonumber(hash[name] or 0), lasts > 0 and now + lasts or 0)
   write[#write + 1], write[#write + 2] = name, hash[name]
@@ -171,13 +190,13 @@ if leaves and math.max(record[1], record[2], record[3]) == 0 then
 else
   write[#write + 1] = 'member:' .. me.id
   write[#write + 1] = table.concat({me.number, record[1], record[2], record[3], me.wanted[1], me.wanted[2], me.wanted[3],
-    me.total[1], me.total[2], me.total[3], me.unit, me.hold, me.seen, me.memory, me.state, me.since}, ',')
+    me.total[1], me.total[2], me.total[3], me.unit, me.hold, me.seen, me.memory, me.state, me.since, cjson.encode(ARGV[6] or '')}, ',')
 end
 redis.call('HSET', KEYS[1], unpack(write))
 if #forgotten > 0 then redis.call('HDEL', KEYS[1], unpack(forgotten)) end
 redis.call('PEXPIRE', KEYS[1], WEEK)
 local answer = {now, math.max(0, hash.silent - now), math.max(0, hash.paused - now), math.max(0, grows_at - now), live, waiting}
-for _, list in ipairs({share, total, taken, record, frees}) do
+for _, list in ipairs({share, total, taken, record, frees, withheld}) do
   for k = 1, 3 do answer[#answer + 1] = list[k] end
 end
 return {answer, run}

@@ -24,7 +24,8 @@ pub enum StoreFault {
     Credentials,
     /// The user may not run a command that is needed.
     MissingRight,
-    /// The certificate of either side is not accepted, or there is no cryptography.
+    /// The certificate of either side is not accepted, the port answers without TLS, or there is no
+    /// cryptography.
     Tls,
     /// A replica, or a server that refuses writes.
     ReadOnly,
@@ -48,7 +49,7 @@ impl StoreFault {
             Self::Unreachable => "the store is unreachable",
             Self::Credentials => "the store refuses the user or the password",
             Self::MissingRight => "the store's user lacks a right",
-            Self::Tls => "no TLS to the store: check the certificates",
+            Self::Tls => "no TLS to the store",
             Self::ReadOnly => "the store refuses writes",
             Self::OutOfMemory => "the store is out of memory",
             Self::WrongNode => "this node does not have the fleet's slot: use a cluster client",
@@ -83,6 +84,15 @@ impl FleetError {
         Self {
             kind: StoreFault::Unreachable,
             detail: "no answer within 2 s".to_owned(),
+        }
+    }
+
+    /// The port of a `rediss://` address speaks the protocol without TLS.
+    pub(crate) fn without_tls() -> Self {
+        Self {
+            kind: StoreFault::Tls,
+            detail: "its port answers without TLS; write redis://, or the server's TLS port"
+                .to_owned(),
         }
     }
 
@@ -143,7 +153,7 @@ pub(crate) const fn is_lasting(fault: StoreFault) -> bool {
 const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
 
 /// Parts of messages in lower case. The first that is found decides.
-const KINDS: [(&str, StoreFault); 14] = [
+const KINDS: [(&str, StoreFault); 17] = [
     ("quotas", StoreFault::OtherQuotas),
     ("wrongpass", StoreFault::Credentials),
     ("noauth", StoreFault::Credentials),
@@ -153,6 +163,9 @@ const KINDS: [(&str, StoreFault); 14] = [
     ("can't access", StoreFault::MissingRight),
     ("certificate", StoreFault::Tls),
     ("cryptography", StoreFault::Tls),
+    ("fatal alert", StoreFault::Tls),
+    ("corrupt message", StoreFault::Tls),
+    ("peer is incompatible", StoreFault::Tls),
     ("oom", StoreFault::OutOfMemory),
     ("readonly", StoreFault::ReadOnly),
     ("misconf", StoreFault::ReadOnly),

@@ -22,6 +22,10 @@ pub(crate) struct Member {
     earlier: Earlier,
     /// Whether the end of the share was applied.
     is_over: bool,
+    /// The time on the store's clock in the last answer, and when its question was sent.
+    clock: Option<(Duration, Instant)>,
+    /// Whether that clock was set forward, and no answer shows that the store was told.
+    stepped: bool,
     /// When it began to leave.
     leaves_at: Option<Instant>,
 }
@@ -30,6 +34,8 @@ pub(crate) struct Member {
 #[derive(Debug, Default)]
 struct Earlier {
     waiting: bool,
+    /// The last calls that waited for a socket, and when.
+    without_socket: Option<(u32, Instant)>,
     shrinking: bool,
     refused: bool,
     silenced: bool,
@@ -69,6 +75,8 @@ pub(crate) struct Question {
     pub(crate) silence: Duration,
     pub(crate) pause: Duration,
     pub(crate) leaves: bool,
+    /// Whether the store's clock was set forward.
+    pub(crate) stepped: bool,
 }
 
 /// The store's answer, as far as the member needs it.
@@ -77,6 +85,8 @@ pub(crate) struct Answer {
     pub(crate) share: Share,
     /// The remaining silence or pause of any member.
     pub(crate) silence: Duration,
+    /// The time on the store's clock.
+    pub(crate) clock: Duration,
 }
 
 #[derive(Debug)]
@@ -113,6 +123,8 @@ impl Member {
             silent_until: now,
             earlier: Earlier::default(),
             is_over: true,
+            clock: None,
+            stepped: false,
             leaves_at: None,
         }
     }
@@ -131,6 +143,12 @@ impl Member {
             Event::Seen(load) => self.look(load, now),
             Event::Answered(number, answer) if self.is_awaited(number, now) => {
                 if let Some(asked) = self.asked.take() {
+                    if self.has_stepped(answer.clock, asked, now) {
+                        // By a clock that was set forward, others look silent, and their permits free.
+                        self.stepped = true;
+                        return Action::Wait;
+                    }
+                    self.stepped = false;
                     self.share = answer.share;
                     self.until = asked + ENDS;
                     self.is_over = false;
@@ -164,6 +182,13 @@ impl Member {
         number == self.number && self.asked.is_some_and(|asked| now < asked + GIVE_UP)
     }
 
+    /// Whether the store's clock has gone further between two answers than time has, from the first
+    /// question to the second answer. No delay of a message looks like that.
+    fn has_stepped(&mut self, clock: Duration, asked: Instant, now: Instant) -> bool {
+        let before = self.clock.replace((clock, asked));
+        before.is_some_and(|(before, at)| clock > before + (now - at) + STEP)
+    }
+
     fn apply(&mut self, now: Instant) -> Action {
         self.earlier.silenced = now < self.silent_until;
         Action::Apply(self.usable(), self.until)
@@ -182,6 +207,7 @@ impl Member {
         if load.suspended {
             // The clock that measures the share's end stood still.
             (self.until, self.asked, self.is_over) = (now, None, false);
+            self.clock = None;
         }
         if !self.is_over && self.until <= now {
             self.is_over = true;
@@ -201,6 +227,9 @@ impl Member {
         }
         if self.asked.is_some_and(|asked| asked + GIVE_UP <= now) {
             self.asked = None;
+        }
+        if load.without_socket > 0 {
+            self.earlier.without_socket = Some((load.without_socket, now));
         }
         let shrinking = larger(load.held, share) != share;
         let refused = !load.silence.is_zero() || !load.pause.is_zero();
@@ -236,12 +265,13 @@ impl Member {
         let unit = load.unit;
         let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
         let places = more(held.places, waiting, whole.places);
-        // One socket is for token requests.
-        let sockets = more(
-            held.connections,
-            load.without_socket.max(1),
-            whole.connections,
-        );
+        // What a member asks for in advance is withheld for long if it dies, so it asks for half of what
+        // it has. One socket is for token requests.
+        let waited = self.earlier.without_socket;
+        let waited = waited.filter(|(_, at)| now < *at + PEAKS);
+        let without_socket = waited.map_or(0, |(calls, _)| calls);
+        let grows = without_socket.min(held.connections.div_ceil(2));
+        let sockets = more(held.connections, grows + 1, whole.connections);
         let wanted = if self.leaves_at.is_some() {
             Share::default()
         } else if is_active {
@@ -266,6 +296,7 @@ impl Member {
             silence: load.silence,
             pause: load.pause,
             leaves,
+            stepped: self.stepped,
         }
     }
 }
@@ -289,6 +320,14 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 /// The time between two looks of a member at its limiter. A quarter of [`AT_LEAST`], so a look adds
 /// little to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
+
+/// How long a member wants more sockets after a call that waited for one. Such waits are shorter than
+/// the time between two questions, and they return with each peak.
+const PEAKS: Duration = Duration::from_secs(2);
+
+/// A shorter step of the store's clock makes no record too old: `Limits::memory` counts two intervals
+/// more than needed, and two clocks differ by less than this in half an hour.
+const STEP: Duration = Duration::from_secs(1);
 
 /// The shortest time between two questions.
 const AT_LEAST: Duration = Duration::from_millis(100);

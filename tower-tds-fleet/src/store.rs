@@ -1,6 +1,6 @@
 //! The store of a fleet: one script, one question at a time.
 
-use std::{fmt, time::Duration};
+use std::{env, fmt, fs, process, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Client, RedisError, RedisResult, Script, aio::MultiplexedConnection,
@@ -13,7 +13,7 @@ use tower_tds_limits::{
 };
 
 use crate::{
-    error::FleetError,
+    error::{FleetError, StoreFault},
     member::{Answer, ENDS, GIVE_UP, Question},
     tls,
 };
@@ -49,6 +49,8 @@ pub struct FleetStatus {
     pub total: Share,
     /// The sum over all members of what they have, or may still have, in use.
     pub recorded: Share,
+    /// The part of `recorded` that silent members had. No member gets it until it is free.
+    pub withheld: Share,
     /// How long until the requests of silent members are free. A member is silent if it was killed,
     /// has left with requests in flight, or does not reach the store.
     pub requests_free_in: Duration,
@@ -90,6 +92,7 @@ pub(crate) struct Link {
     script: Script,
     key: String,
     id: String,
+    process: String,
     terms: Terms,
     /// The server that gave the last answer, and when.
     run: Option<(String, Instant)>,
@@ -157,6 +160,8 @@ impl FleetStatus {
             .set(self.requests_free_in.as_secs_f64());
         metrics::gauge!("tds_fleet_free_in_seconds", "of" => "sockets")
             .set(self.sockets_free_in.as_secs_f64());
+        metrics::gauge!("tds_fleet_withheld", "of" => "requests").set(self.withheld.requests);
+        metrics::gauge!("tds_fleet_withheld", "of" => "sockets").set(self.withheld.connections);
     }
 }
 
@@ -197,6 +202,7 @@ impl Link {
             script: Script::new(DIVISION),
             key: format!("{{{name}}}:shares"),
             id,
+            process: host_and_process(),
             terms,
             run: None,
         }
@@ -223,7 +229,7 @@ impl Link {
         asks.arg(numbers(&question, &self.terms))
             .arg(&self.terms.quotas);
         let run = self.run.as_ref().filter(|(_, at)| at.elapsed() < ENDS);
-        asks.arg(run.map_or("", |(run, _)| run));
+        asks.arg(run.map_or("", |(run, _)| run)).arg(&self.process);
         let (values, run): (Vec<u64>, String) = match open {
             Open::One(connection) => asks.invoke_async(connection).await?,
             Open::Cluster(connection) => asks.invoke_async(connection).await?,
@@ -240,7 +246,13 @@ impl Ask for Link {
             let opened = timeout(CONNECT, self.open()).await;
             let opened =
                 opened.map_or_else(|_| Err(FleetError::unanswered()), |opened| Ok(opened?));
-            if let Err(error) = opened {
+            if let Err(mut error) = opened {
+                if error.kind() == StoreFault::Unreachable
+                    && let Store::Node(client) = &self.store
+                    && tls::is_missing(client).await
+                {
+                    error = FleetError::without_tls();
+                }
                 return (self, Err(error));
             }
         }
@@ -298,7 +310,9 @@ pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
         question.leaves.into(),
     ];
     let all = shares.into_iter().flat_map(three).chain(rest);
-    let all = all.chain(three(question.share));
+    let all = all
+        .chain(three(question.share))
+        .chain([question.stepped.into()]);
     let all: Vec<_> = all.map(|number| number.to_string()).collect();
     all.join(",")
 }
@@ -318,6 +332,7 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
     let answer = Answer {
         share: three(6)?,
         silence: time(1)?.max(time(2)?),
+        clock: time(0)?,
     };
     let status = FleetStatus {
         grows_in: time(3)?,
@@ -329,12 +344,26 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
             places: taken.places.checked_add(record.places)?,
             connections: taken.connections.checked_add(record.connections)?,
         },
+        withheld: three(20)?,
         requests_free_in: time(18)?,
         sockets_free_in: time(19)?,
         silent_for: answer.silence,
         ..FleetStatus::default()
     };
     Some(Reply { answer, status })
+}
+
+/// Returns the host and the id of this process, for people who read the store.
+fn host_and_process() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname");
+    let host = host.or_else(|_| env::var("HOSTNAME"));
+    let host = host
+        .or_else(|_| env::var("COMPUTERNAME"))
+        .unwrap_or_default();
+    // The record is a list, whose readers split it at its commas.
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+    let host: String = host.chars().filter(is_plain).take(63).collect();
+    format!("{host}:{}", process::id())
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

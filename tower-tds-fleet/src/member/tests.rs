@@ -69,6 +69,211 @@ async fn random_fleets_stay_within_the_limits_under_faults() {
     }
 }
 
+/// Three of four members fall silent while each has as many sockets as it gets, and answers are
+/// slow. What they had is not the survivor's until a server has surely closed it.
+#[tokio::test(start_paused = true)]
+async fn sockets_of_silent_members_are_withheld_until_a_server_has_closed_them() {
+    for (silent, members, takes) in [(3, 4, 1_400), (1, 4, 1_400), (1, 2, 3_000), (9, 10, 900)] {
+        for by_window in [true, false] {
+            let rules = if by_window {
+                Rules::window()
+            } else {
+                Rules::default()
+            };
+            let world = World::new(9, Limits::default().rules(rules), Network::Quick);
+            world.slow(ms(takes));
+            for _ in 0..members {
+                world.join();
+            }
+            sleep(ms(20_000)).await;
+            world.members().iter().for_each(|member| member.call(60));
+            sleep(ms(15_000)).await;
+            let had: u32 = world.members()[..silent]
+                .iter()
+                .map(|one| one.sockets())
+                .sum();
+            for member in &world.members()[..silent] {
+                member.stop(ms(200_000));
+            }
+            let survivor = &world.members()[silent];
+            sleep(ms(70_000)).await;
+            let name = format!("{silent} of {members}, {takes} ms, {by_window}");
+            let status = survivor.status();
+            println!(
+                "{name}: {} sockets at most, {had} silent, {status:?}",
+                world.most_open()
+            );
+            world.audit();
+            assert!(status.withheld.connections >= had, "{name}: {had}");
+            assert!(status.recorded.connections <= 60, "{name}");
+            sleep(status.sockets_free_in + ms(2_000)).await;
+            assert_eq!(survivor.status().withheld.connections, 0, "{name}");
+            world.audit();
+        }
+    }
+}
+
+/// The store then takes live members for silent ones, whose permits are free.
+#[tokio::test(start_paused = true)]
+async fn forward_steps_of_the_store_clock_give_no_member_what_others_have() {
+    for (seed, by, members, network) in [
+        (1, 20_000, 4, Network::Quick),
+        (2, 20_000, 4, Network::Far),
+        (3, 20_000, 12, Network::Rough),
+        (4, 3_600_000, 4, Network::Quick),
+        (5, 7_000, 2, Network::Quick),
+        (6, 100_000, 30, Network::Rough),
+    ] {
+        let world = World::new(seed, Limits::default(), network);
+        for _ in 0..members {
+            world.join();
+        }
+        sleep(ms(20_000)).await;
+        world.members().iter().for_each(|member| member.call(10));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for _ in 0..4 {
+            sleep(ms(22_000 + rng.u64(..3_000))).await;
+            let before = world.counted();
+            world.step(ms(by));
+            // What members have, they use meanwhile.
+            sleep(ms(15_000)).await;
+            let rate = (world.counted() - before) as f64 / 15.0;
+            println!("seed {seed}: {rate:.1} a second after a step of {by} ms");
+            // With turns over a bad network, 17 s without growth leave little.
+            let floor = if members > 4 { 1.0 } else { 30.0 };
+            assert!(rate > floor, "seed {seed}: {rate}");
+        }
+        world.audit();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_store_clock_counts_silent_sockets_anew() {
+    let world = World::new(7, Limits::default(), Network::Quick);
+    (0..4).for_each(|_| world.join());
+    sleep(ms(20_000)).await;
+    world.slow(ms(1_400));
+    world.members().iter().for_each(|member| member.call(60));
+    sleep(ms(15_000)).await;
+    let had: u32 = world.members()[..3].iter().map(|one| one.sockets()).sum();
+    world.members()[..3]
+        .iter()
+        .for_each(|one| one.stop(ms(300_000)));
+    sleep(ms(20_000)).await;
+    world.step(ms(64_000));
+    // By the store's clock, 85 s have passed.
+    sleep(ms(4_000)).await;
+    let status = world.members()[3].status();
+    assert!(status.withheld.connections >= had, "{had}: {status:?}");
+    assert!(status.sockets_free_in > ms(70_000), "{status:?}");
+    sleep(status.sockets_free_in + ms(2_000)).await;
+    assert_eq!(world.members()[3].status().withheld.connections, 0);
+    world.audit();
+}
+
+/// What members did while others were killed.
+#[derive(Debug)]
+struct Killed {
+    /// The rate of all, by that of one process.
+    all: f64,
+    /// The rate of those that were not killed, by their own of before.
+    survivors: Option<f64>,
+    /// The longest time until a new member sent its first request, or was killed.
+    slowest: Duration,
+    /// The most sockets that were withheld.
+    withheld: u32,
+}
+
+/// Kills members of four as a lost host does, while the others go on. Each kill has the member's
+/// place, and the milliseconds until the next. If `restarts`, a new member comes in its place at once.
+async fn killed(kills: &[(usize, u64)], restarts: bool) -> Killed {
+    let one = alone(Limits::default()).await;
+    let world = World::new(11, Limits::default(), Network::Quick);
+    let start = || {
+        world.join();
+        let member = world.members().pop().unwrap();
+        member.call(10);
+        member
+    };
+    let mut members: Vec<_> = (0..4).map(|_| start()).collect();
+    let is_killed = |at: &usize| kills.iter().any(|(killed, _)| killed == at);
+    let survivors: Vec<_> = (0..4).filter(|at| !is_killed(at)).collect();
+    let survivors: Vec<_> = survivors.iter().map(|at| members[*at].clone()).collect();
+    let theirs = || survivors.iter().map(|one| one.counted()).sum::<u32>();
+    sleep(ms(20_000)).await;
+    let first = theirs();
+    sleep(ms(20_000)).await;
+    let (before, theirs_before, began) = (world.counted(), theirs(), Instant::now());
+    let usual = f64::from(theirs_before - first) / 20.0;
+    let mut new = tokio::task::JoinSet::new();
+    let mut withheld = 0;
+    for (at, pause) in kills {
+        members[*at].kill();
+        if restarts {
+            members[*at] = start();
+            let member = members[*at].clone();
+            new.spawn(async move {
+                let began = Instant::now();
+                while member.counted() == 0 && !member.is_stopped() {
+                    sleep(ms(100)).await;
+                }
+                began.elapsed()
+            });
+        }
+        sleep(ms(*pause)).await;
+        for member in members.iter().filter(|member| !member.is_stopped()) {
+            withheld = member.status().withheld.connections.max(withheld);
+        }
+    }
+    let lasted = began.elapsed().as_secs_f64();
+    let all = (world.counted() - before) as f64 / lasted / one;
+    let theirs = f64::from(theirs() - theirs_before) / lasted / usual;
+    let survivors = (!survivors.is_empty()).then_some(theirs);
+    let mut slowest = Duration::ZERO;
+    while let Some(sent) = new.join_next().await {
+        slowest = slowest.max(sent.unwrap());
+    }
+    world.audit();
+    Killed {
+        all,
+        survivors,
+        slowest,
+        withheld,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_members_leave_most_of_the_rate_and_their_successors_send_within_20_s() {
+    let turn: Vec<_> = (0..24).map(|at| (at % 4, 5_000)).collect();
+    let same: Vec<_> = (0..24).map(|_| (1, 5_000)).collect();
+    let all = [(0, 0), (1, 0), (2, 0), (3, 60_000)];
+    for (name, kills, restarts) in [
+        ("one of four is killed", &[(0, 60_000)][..], false),
+        ("all are killed and restarted", &all, true),
+        ("one is killed every 5 s, in turn", &turn, true),
+        ("the same one is killed every 5 s", &same, true),
+        (
+            "three die one after the other",
+            &[(0, 3_000), (1, 3_000), (2, 60_000)],
+            false,
+        ),
+    ] {
+        let killed = killed(kills, restarts).await;
+        println!("{name}: {killed:.2?}");
+        assert!(killed.slowest <= ms(20_000), "{name}: {killed:?}");
+        // A member that dies every five seconds takes its requests with it for 17 s each time.
+        let floor = if kills.len() == 24 { 0.75 } else { 0.8 };
+        assert!(
+            killed.survivors.is_none_or(|rate| rate >= floor),
+            "{name}: {killed:?}"
+        );
+        assert!(
+            killed.all >= 0.35 && killed.withheld <= 60,
+            "{name}: {killed:?}"
+        );
+    }
+}
+
 /// Measures the rate of all members together, after ten seconds.
 async fn rate(limits: Limits, members: usize, busy: usize, network: Network) -> f64 {
     let world = World::new(7, limits, network);
@@ -84,6 +289,7 @@ async fn rate(limits: Limits, members: usize, busy: usize, network: Network) -> 
     sleep(Duration::from_secs(20)).await;
     let rate = (world.counted() - before) as f64 / 20.0;
     world.audit();
+
     rate
 }
 
@@ -130,6 +336,7 @@ fn suspended_member_drops_its_share_and_its_question() {
     let answer = Answer {
         share,
         silence: Duration::ZERO,
+        clock: Duration::ZERO,
     };
     let load = Load {
         whole: share,
@@ -175,6 +382,7 @@ fn member_accepts_only_a_timely_answer_to_its_last_question() {
             connections: 3,
         },
         silence: Duration::ZERO,
+        clock: Duration::ZERO,
     };
     let load = Load {
         whole: answer(50).share,
@@ -261,6 +469,13 @@ async fn status_and_metrics_show_when_a_killed_share_is_free() {
     let of = |what| gauge(&format!("tds_fleet_free_in_seconds{{of=\"{what}\"}} "));
     assert_eq!(of("requests"), status.requests_free_in.as_secs_f64());
     assert_eq!(of("sockets"), status.sockets_free_in.as_secs_f64());
+    let withheld = |what| gauge(&format!("tds_fleet_withheld{{of=\"{what}\"}} "));
+    assert_eq!(withheld("requests"), f64::from(status.withheld.requests));
+    assert_eq!(withheld("sockets"), f64::from(status.withheld.connections));
+    assert!(
+        status.withheld.requests > 10 && status.withheld.connections > 1,
+        "{status:?}"
+    );
     assert_eq!(
         gauge("tds_fleet_share_requests "),
         f64::from(status.share.requests)

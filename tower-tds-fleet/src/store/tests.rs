@@ -14,7 +14,7 @@ use self::{
 use super::{DIVISION, reply};
 
 /// A random question of a random member: `[claim, wanted, total; 3 each], unit, hold, memory,
-/// silence, pause, leaves, share`.
+/// silence, pause, leaves, share, stepped`.
 fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
     let idle = rng.u8(..4) == 0;
     let claim = last.map(|last| rng.u64(..=last));
@@ -44,7 +44,8 @@ fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
     ];
     let share = claim.map(|claim| rng.u64(..=claim));
     let numbers = [claim, wanted, total].concat().into_iter();
-    numbers.chain(rest).chain(share).collect()
+    let stepped = u64::from(rng.u8(..40) == 0);
+    numbers.chain(rest).chain(share).chain([stepped]).collect()
 }
 
 #[test]
@@ -147,10 +148,10 @@ fn age(connection: &mut redis::Connection, key: &str, rng: &mut fastrand::Rng) {
     for (name, value) in fields {
         let by = [0, 1_000, 3_000, 6_000, 19_000, 90_000][rng.usize(..6)];
         let aged = if name.starts_with("member:") {
-            let mut numbers: Vec<u64> = value.split(',').map(|n| n.parse().unwrap()).collect();
-            numbers[12] -= by;
-            numbers[15] -= by;
-            let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+            let mut numbers: Vec<_> = value.split(',').map(str::to_owned).collect();
+            for at in [12, 15] {
+                numbers[at] = (numbers[at].parse::<u64>().unwrap() - by).to_string();
+            }
             numbers.join(",")
         } else if name == "began" {
             (value.parse::<u64>().unwrap() - 60_000).to_string()
@@ -183,7 +184,7 @@ fn the_script_reads_the_hash_of_a_later_version() {
     let ask = |id: &str, number: u64| {
         let mut asks = script.prepare_invoke();
         asks.key("{test}:shares").arg(id).arg(number);
-        asks.arg("0,0,0,5,2,2,50,11,60,1,1002,12004,0,0,0,0,0,0")
+        asks.arg("0,0,0,5,2,2,50,11,60,1,1002,12004,0,0,0,0,0,0,0")
             .arg("1000")
             .arg("");
         let answer: (Vec<u64>, String) = asks.invoke(&mut server.connection()).unwrap();
@@ -197,13 +198,50 @@ fn the_script_reads_the_hash_of_a_later_version() {
     };
     change("began", "0");
     let now = ask("0000000000000001", 2)[0];
-    let record = format!("3,7,3,4,9,9,9,50,11,60,1,1002,{now},12004,2,{now},17,18");
+    let record = format!("3,7,3,4,9,9,9,50,11,60,1,1002,{now},12004,2,{now},\"host:1\",18");
     change("member:0000000000000002", &record);
     change("later", "than this version");
     let answer = ask("0000000000000001", 3);
     // The share is what the other one leaves of 48, 10 and 58, and no more than is fair.
     assert_eq!(answer[4..6], [2, 2], "members, active");
     assert_eq!(answer[12..15], [7, 3, 4], "taken by the other");
+}
+
+/// A rolling update from the version before: its script ignores what this one appends, and this one
+/// reads what that one wrote.
+#[test]
+fn members_of_this_version_and_the_one_before_share_a_hash() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let mut connection = server.connection();
+    let scripts = [include_str!("tests/earlier.lua"), DIVISION].map(Script::new);
+    let mut set = cmd("HSET");
+    let info: String = cmd("INFO").arg("server").query(&mut connection).unwrap();
+    let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    let known = ["run", run.unwrap(), "began", "0", "quotas", "1000"];
+    set.arg("{test}:shares").arg(&known);
+    set.exec(&mut connection).unwrap();
+    let mut shares = [[0; 3]; 4];
+    for number in 1..20 {
+        for member in 0..4 {
+            let share = shares[member];
+            let [requests, places, sockets] = share;
+            let share_text = format!("{requests},{places},{sockets}");
+            let numbers = format!("{share_text},50,11,20,50,11,60,1,1002,12004,0,0,0,{share_text}");
+            let mut asks = scripts[member % 2].prepare_invoke();
+            asks.key("{test}:shares").arg(format!("{member:016x}"));
+            asks.arg(number).arg(numbers).arg("1000").arg("");
+            let answer: (Vec<u64>, String) = asks.arg("host:1").invoke(&mut connection).unwrap();
+            shares[member] = answer.0[6..9].try_into().unwrap();
+            let sum = |k: usize| shares.iter().map(|share| share[k]).sum::<u64>();
+            let sums = [sum(0), sum(1), sum(2)];
+            assert!(sums[0] <= 50 && sums[1] <= 11 && sums[2] <= 60, "{sums:?}");
+        }
+    }
+    assert!(shares.iter().all(|share| share[0] >= 10), "{shares:?}");
+    let hash = read(&mut connection, "{test}:shares");
+    assert_eq!(hash.members(), 4);
 }
 
 /// A store of another program, or a broken one, may reply anything.
@@ -217,8 +255,8 @@ fn reply_with_arbitrary_numbers_causes_no_panic() {
             0 => large[rng.usize(..large.len())],
             _ => rng.u64(..=u64::from(u32::MAX)),
         };
-        let mut values: Vec<_> = (0..20).map(|_| number()).collect();
-        values.truncate(if rng.bool() { 20 } else { rng.usize(..20) });
+        let mut values: Vec<_> = (0..23).map(|_| number()).collect();
+        values.truncate(if rng.bool() { 23 } else { rng.usize(..23) });
         read += usize::from(reply(&values).is_some());
     }
     assert!(read > 1_000, "{read}");

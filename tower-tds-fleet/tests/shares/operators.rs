@@ -4,7 +4,10 @@ use std::{num::NonZeroU32, time::Duration};
 
 use redis::{Client, cmd};
 use tds_sim::Rule;
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::{sleep, timeout},
+};
 use tower_tds::{Limits, Quota};
 use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
@@ -40,10 +43,7 @@ async fn ready_names_the_fault_within_ten_seconds() {
     );
     assert_eq!(refused, StoreFault::Unreachable);
     assert_eq!(unknown, StoreFault::Unreachable);
-    assert!(
-        matches!(tls, StoreFault::Tls | StoreFault::Unreachable),
-        "{tls:?}"
-    );
+    assert_eq!(tls, StoreFault::Tls);
     // A user with a wrong password, and one without a right.
     let user = ["SETUSER", "member", "on", ">right", "~*", "+@all", "-hset"];
     cmd("ACL").arg(&user).exec(&mut admin()).unwrap();
@@ -103,13 +103,80 @@ async fn a_deadline_error_names_the_fault_of_the_store() {
     let url = format!("{}/v1/live/bus", server.base_url());
     member.client.get(&url).await.unwrap();
     store.kill();
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    sleep(Duration::from_secs(6)).await;
     let call = member.client.get(&url).deadline(Duration::from_secs(4));
     let error = call.await.unwrap_err();
     let error: &dyn std::error::Error = &error;
     let chain = std::iter::successors(Some(error), |error| error.source());
     let text: Vec<_> = chain.map(ToString::to_string).collect();
     assert!(text.join(": ").contains("unreachable"), "{text:?}");
+}
+
+/// A server behind a TLS address that speaks something else, says no, or says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rediss_address_distinguishes_a_port_without_tls_from_a_silent_one() {
+    let Some((store, address)) = on_a_port() else {
+        return;
+    };
+    let open = |address: &str| Client::open(format!("rediss://{address}")).unwrap();
+    let mut password = cmd("CONFIG");
+    password.arg(&["SET", "requirepass", "secret"]);
+    password.exec(&mut store.connection()).unwrap();
+    // An HTTP server, one that refuses each handshake, and one that only accepts.
+    let page = b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice();
+    let handshake_failure = [21, 3, 3, 0, 2, 2, 40].as_slice();
+    let page = talker(page).await;
+    let refuses = talker(handshake_failure).await;
+    let silent = talker(b"").await;
+    let (plain, page, refuses, silent) = tokio::join!(
+        kind(open(&address)),
+        kind(open(&page)),
+        kind(open(&refuses)),
+        kind(open(&silent)),
+    );
+    assert_eq!(plain, StoreFault::Tls, "a port that wants a password");
+    assert_eq!(page, StoreFault::Tls, "a page");
+    assert_eq!(refuses, StoreFault::Tls, "an alert");
+    assert_eq!(silent, StoreFault::Unreachable, "a server that hangs");
+}
+
+/// Listens, and answers the first bytes of each connection by these.
+async fn talker(says: &'static [u8]) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut first = [0; 512];
+                drop(socket.read(&mut first).await);
+                drop(socket.write_all(says).await);
+                sleep(Duration::from_secs(30)).await;
+            });
+        }
+    });
+    address
+}
+
+/// `tds fleet status` shows by this text which process a record is of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn record_of_a_member_ends_with_its_host_and_process() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let limiter = Limiter::new(Limits::default());
+    let fleet = Fleet::join(store.client(), "test", &limiter).unwrap();
+    fleet.ready().await.unwrap();
+    let mut all = cmd("HGETALL");
+    all.arg("{test}:shares");
+    let all: Vec<(String, String)> = all.query(&mut store.connection()).unwrap();
+    let is_member = |(name, _): &&(String, String)| name.starts_with("member:");
+    let (_, record) = all.iter().find(is_member).unwrap();
+    let process = format!(":{}\"", std::process::id());
+    assert!(record.ends_with(&process), "{record}");
+    let (numbers, text) = record.split_once(",\"").unwrap();
+    assert_eq!(numbers.split(',').count(), 16, "{record}");
+    assert!(text.len() > process.len(), "a host: {record}");
 }
 
 /// Creates a user `member` with the rights of OPERATORS.md, and with `more`, which the page also
@@ -173,7 +240,7 @@ async fn lower_limits_of_a_new_member_apply_to_all() {
     let mut running = tokio::task::JoinSet::new();
     let old = Member::join(store.client(), &server, Limits::default());
     old.call(8, &mut running);
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    sleep(Duration::from_secs(3)).await;
     let twenty = NonZeroU32::new(20).unwrap();
     let new = Member::join(
         store.client(),
@@ -181,9 +248,9 @@ async fn lower_limits_of_a_new_member_apply_to_all() {
         Limits::new(Quota::per_second(twenty)),
     );
     new.call(8, &mut running);
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_secs(4)).await;
     let before = assert_clean(&server);
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_secs(4)).await;
     let rate = (assert_clean(&server) - before) as f64 / 4.0;
     running.shutdown().await;
     assert_eq!(old.fleet.status().total.requests, 20);
@@ -202,10 +269,10 @@ async fn a_member_that_leaves_frees_its_share_within_seconds() {
     let members = [(); 2].map(|()| Member::join(store.client(), &server, Limits::default()));
     members[0].call(30, &mut stays);
     members[1].call(10, &mut goes);
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_secs(4)).await;
     let left = members[1].fleet.leave();
     timeout(Duration::from_secs(6), left).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    sleep(Duration::from_secs(2)).await;
     let share = members[0].fleet.status().share;
     stays.shutdown().await;
     goes.shutdown().await;
@@ -231,6 +298,14 @@ fn the_compose_file_has_two_clients_and_a_store() {
             "{client}"
         );
     }
+    // Each build finds its file and its stage, from the folder of this file.
+    let build = &services["buses"]["build"];
+    let text = |name: &str| build[name].as_str().unwrap_or_default();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(text("context"));
+    let file = folder.join(text("dockerfile"));
+    let file = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("{file:?} of {build:?}"));
+    let stage = format!(" AS {}", text("target"));
+    assert!(file.lines().any(|line| line.ends_with(&stage)), "{stage}");
     assert!(
         services["store"]["image"]
             .as_str()

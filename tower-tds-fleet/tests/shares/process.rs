@@ -8,20 +8,24 @@ use std::{
 };
 
 use redis::Client;
-use tds_sim::{Rule, Server};
+use tds_sim::{Config, Delay, Rule, Server};
 use tokio::{task::JoinSet, time::sleep};
 use tower_tds::{Credentials, Limits};
 use tower_tds_fleet::Fleet;
 
 use crate::{RedisServer, assert_clean, call, remember, service};
 
-/// A process that calls with ten callers until it is ended.
+/// A process that calls until it is ended.
 struct Process(Child);
 
 // === impl Process ===
 
 impl Process {
     fn start(store: &RedisServer, server: &Server) -> Self {
+        Self::start_with(store, server, 10)
+    }
+
+    fn start_with(store: &RedisServer, server: &Server, callers: u32) -> Self {
         let process = Command::new(env::current_exe().unwrap())
             .args(["--exact", "process::member_process", "--nocapture"])
             .env("FLEET_STORE", store.url())
@@ -29,6 +33,7 @@ impl Process {
             .env("FLEET_DATA", server.base_url())
             .env("FLEET_ID", server.client_id())
             .env("FLEET_SECRET", server.client_secret())
+            .env("FLEET_CALLERS", callers.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn();
@@ -69,7 +74,7 @@ async fn member_process() {
     call(
         &client,
         &format!("{}/v1/live/bus", var("FLEET_DATA")),
-        10,
+        var("FLEET_CALLERS").parse().unwrap(),
         &mut running,
     );
     let ended = tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]));
@@ -129,4 +134,29 @@ async fn stopped_and_continued_processes_cause_no_refusal() {
     let seen = assert_clean(&server);
     drop(processes);
     assert!(seen > 1_000, "{seen}");
+}
+
+/// A paused container, or a lost host: the service still has the sockets of three processes, while the
+/// fourth wants more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
+async fn sockets_of_stopped_processes_are_no_other_process() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let mut config = Config::default();
+    config.rule = Rule::SlidingCounter;
+    config.faults.before_head = Delay::Constant(Duration::from_millis(1_500));
+    let server = Server::start(config).await.unwrap();
+    let start = || Process::start_with(&store, &server, 60);
+    let processes: Vec<_> = (0..4).map(|_| start()).collect();
+    sleep(Duration::from_secs(25)).await;
+    processes[..3].iter().for_each(|one| one.signal("-STOP"));
+    sleep(Duration::from_secs(30)).await;
+    let seen = assert_clean(&server);
+    let peak = server.ledger().summary().peak_sockets;
+    drop(processes);
+    println!("three of four stopped: {seen} calls, {peak} sockets at most");
+    assert!(seen > 300 && peak > 20, "{seen} {peak}");
 }

@@ -36,7 +36,13 @@ fn asks(member: &mut Member, load: Load, now: Instant) -> Question {
 
 fn answered(member: &mut Member, number: u64, silence: Duration, now: Instant) -> Action {
     let share = share(10, 2, 3);
-    member.on(Event::Answered(number, Answer { share, silence }), now)
+    let clock = Duration::ZERO;
+    let answer = Answer {
+        share,
+        silence,
+        clock,
+    };
+    member.on(Event::Answered(number, answer), now)
 }
 
 /// A member whose share begins at `now`.
@@ -112,6 +118,12 @@ fn question_wants_held_and_waiting_up_to_the_limits() {
         without_socket: 2,
         ..idle()
     };
+    let many = Load {
+        held: share(2, 1, 4),
+        without_socket: 3,
+        whole: share(50, 11, 20),
+        ..busy
+    };
     for (load, wanted) in [
         (held(share(0, 0, 4)), share(0, 0, 4)),
         (held(share(0, 3, 0)), share(0, 0, 0)),
@@ -119,6 +131,7 @@ fn question_wants_held_and_waiting_up_to_the_limits() {
         (waiting(1), share(2, 1, 2)),
         (held(share(5, 0, 0)), share(5, 1, 2)),
         (busy, share(8, 4, 4)),
+        (many, share(8, 4, 7)),
         (waiting(u32::MAX), share(50, 11, 2)),
     ] {
         let now = Instant::now();
@@ -219,4 +232,66 @@ fn leaving_member_may_go_when_it_holds_nothing_or_after_five_seconds() {
         (question.share, question.claim),
         (Share::default(), load.held)
     );
+}
+
+#[test]
+fn answer_of_a_clock_that_was_set_forward_is_reported_and_not_used() {
+    // Milliseconds from the first question to its answer, to the second question and its answer;
+    // and how far the store's clock has gone between the two answers.
+    for (times, clock, stepped) in [
+        ([0, 1_000, 1_000], 1_000, false),
+        ([0, 1_000, 1_000], 2_000, false),
+        ([0, 1_000, 1_000], 2_001, true),
+        ([0, 1_000, 1_000], 21_000, true),
+        ([0, 1_000, 1_000], 0, false),
+        // The first question was answered at once, and the second one as late as possible.
+        ([1_900, 2_000, 3_900], 4_900, false),
+        ([1_900, 2_000, 3_900], 4_901, true),
+    ] {
+        let now = Instant::now();
+        let [first, asked, second] = times.map(|millis| now + ms(millis));
+        let mut member = Member::new(now);
+        let answer = |clock: u64, connections| Answer {
+            share: share(10, 2, connections),
+            silence: Duration::ZERO,
+            clock: ms(50_000 + clock),
+        };
+        let number = asks(&mut member, waiting(1), now).number;
+        member.on(Event::Answered(number, answer(0, 3)), first);
+        let question = asks(&mut member, waiting(1), asked);
+        assert!(!question.stepped);
+        member.on(Event::Answered(question.number, answer(clock, 4)), second);
+        let name = format!("{times:?} {clock}");
+        let expected = if stepped { 3 } else { 4 };
+        assert_eq!(member.share(second).connections, expected, "{name}");
+        let next = asks(&mut member, waiting(1), second + ms(250));
+        assert_eq!(next.stepped, stepped, "{name}");
+        // The answer to the report is used, and it is reported once.
+        member.on(
+            Event::Answered(next.number, answer(clock + 250, 5)),
+            second + ms(250),
+        );
+        assert_eq!(member.share(second + ms(250)).connections, 5, "{name}");
+        assert!(!asks(&mut member, waiting(1), second + ms(500)).stepped);
+    }
+}
+
+#[test]
+fn suspended_member_takes_no_answer_for_a_step() {
+    let now = Instant::now();
+    let mut member = sharing(now);
+    let suspended = Load {
+        suspended: true,
+        ..idle()
+    };
+    member.on(Event::Seen(suspended), now);
+    let later = now + ms(1_000);
+    let question = asks(&mut member, idle(), later);
+    let answer = Answer {
+        share: share(10, 2, 3),
+        silence: Duration::ZERO,
+        clock: ms(3_600_000),
+    };
+    member.on(Event::Answered(question.number, answer), later);
+    assert_eq!(member.share(later), answer.share);
 }

@@ -1,22 +1,25 @@
 use std::{
-    convert::Infallible,
+    io,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{Request, Response, header::CONNECTION};
+use hyper_util::rt::TokioIo;
 use tokio::{
-    sync::oneshot,
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex},
+    sync::{Notify, oneshot},
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower::{Service, ServiceBuilder, ServiceExt};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    Limiter, Limits, RequestLimitLayer, Rules,
+    ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, RequestLimitLayer, Rules,
     share::{Share, Shares},
 };
 
@@ -54,6 +57,12 @@ struct Shared {
     /// When requests were counted.
     counted: Mutex<Vec<Duration>>,
     broken: Mutex<Option<String>>,
+    /// The most sockets that were open at once.
+    most_open: AtomicU32,
+    /// The time that a response takes beyond its way, in milliseconds.
+    takes: AtomicU32,
+    /// The sum of the steps of the store's clock, in milliseconds.
+    stepped: AtomicU32,
 }
 
 /// One member's process.
@@ -72,7 +81,17 @@ struct State {
     refuses: AtomicBool,
     is_late: AtomicBool,
     callers: Mutex<JoinSet<()>>,
+    /// The sockets that the service has open from this process.
+    open: AtomicU32,
+    /// The requests of this process that were counted.
+    counted: AtomicU32,
+    /// Sockets that wait for their next request.
+    idle: Mutex<Vec<Socket>>,
+    freed: Notify,
 }
+
+/// A socket of a process, as its pool has it.
+type Socket = TokioIo<LimitedIo<TokioIo<DuplexStream>>>;
 
 /// A gate that keeps a stopped process from polling.
 #[derive(Default)]
@@ -95,6 +114,16 @@ struct Wire {
 struct Api {
     world: World,
     state: Arc<State>,
+    connector: ConnectionLimit<Connector>,
+    /// The time from the arrival of a request to its response, beyond the way.
+    takes: Duration,
+}
+
+/// Opens sockets to the service.
+#[derive(Clone)]
+struct Connector {
+    world: World,
+    state: Arc<State>,
 }
 
 // === impl World ===
@@ -111,6 +140,9 @@ impl World {
             members: Mutex::default(),
             counted: Mutex::default(),
             broken: Mutex::default(),
+            most_open: AtomicU32::default(),
+            takes: AtomicU32::default(),
+            stepped: AtomicU32::default(),
         };
         let world = Self {
             shared: Arc::new(shared),
@@ -165,6 +197,23 @@ impl World {
         *self.shared.run.lock().unwrap() += 1;
     }
 
+    /// Sets the store's clock forward.
+    pub(crate) fn step(&self, by: Duration) {
+        let millis = u32::try_from(by.as_millis()).unwrap();
+        self.shared.stepped.fetch_add(millis, SeqCst);
+    }
+
+    /// Makes responses of calls that begin from now on slower.
+    pub(crate) fn slow(&self, by: Duration) {
+        let millis = u32::try_from(by.as_millis()).unwrap();
+        self.shared.takes.store(millis, SeqCst);
+    }
+
+    /// The most sockets that were open at once.
+    pub(crate) fn most_open(&self) -> u32 {
+        self.shared.most_open.load(SeqCst)
+    }
+
     pub(crate) fn counted(&self) -> usize {
         self.shared.counted.lock().unwrap().len()
     }
@@ -176,13 +225,18 @@ impl World {
         if members.iter().any(|member| member.fleet.is_none()) {
             return;
         }
+        let mut open = 0;
         for member in &members {
+            member.close_ended();
             let taken = member.taken();
             sum.requests += taken.requests;
             sum.places += taken.places;
+            sum.connections += taken.connections;
+            open += member.state.open.load(SeqCst);
         }
+        self.shared.most_open.fetch_max(open, SeqCst);
         let places = if self.is_by_window() { u32::MAX } else { 11 };
-        if sum.requests > 50 || sum.places > places {
+        if sum.requests > 50 || sum.places > places || sum.connections > 60 {
             let at = self.shared.began.elapsed();
             let all: Vec<_> = members
                 .iter()
@@ -193,11 +247,12 @@ impl World {
                     (
                         status.share,
                         Shares::of(&member.limiter).load().held,
+                        member.state.open.load(SeqCst),
                         age,
                         stopped,
                     )
                 })
-                .filter(|all| (all.0, all.1) != Default::default())
+                .filter(|all| (all.0, all.1, all.2) != Default::default())
                 .collect();
             let store = self.shared.division.lock().unwrap();
             let now = self.store_now();
@@ -210,6 +265,8 @@ impl World {
     pub(crate) fn audit(&self) -> usize {
         let broken = self.shared.broken.lock().unwrap().clone();
         assert_eq!(broken, None);
+        let open = self.shared.most_open.load(SeqCst);
+        assert!(open <= 60, "{open} sockets");
         let mut counted = self.shared.counted.lock().unwrap().clone();
         counted.sort_unstable();
         let second = largest_second(&counted);
@@ -264,7 +321,8 @@ impl World {
     /// The store's clock, which is not the members'.
     fn store_now(&self) -> u64 {
         let now = self.shared.began.elapsed().as_millis();
-        1_700_000_000_000 + u64::try_from(now).unwrap()
+        let stepped = u64::from(self.shared.stepped.load(SeqCst));
+        1_700_000_000_000 + stepped + u64::try_from(now).unwrap()
     }
 }
 
@@ -287,20 +345,45 @@ impl Process {
         } else if both == status.share {
             self.state.is_late.store(false, SeqCst);
         }
-        if self.state.is_late.load(SeqCst) {
+        let taken = if self.state.is_late.load(SeqCst) {
             status.share
         } else {
             both
+        };
+        // Exactly those that the service has: it may have closed what a stopped process still holds.
+        let sockets = status.share.connections.max(self.sockets());
+        Share {
+            connections: sockets,
+            ..taken
         }
+    }
+
+    /// Drops the idle sockets that have ended, as the tasks of a pool do.
+    fn close_ended(&self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut buffer = [0; 8];
+        let mut idle = self.state.idle.lock().unwrap();
+        idle.retain_mut(|socket| {
+            let mut read = ReadBuf::new(&mut buffer);
+            Pin::new(socket)
+                .poll_read(&mut context, &mut read)
+                .is_pending()
+        });
     }
 
     /// Sets the number of callers from now on.
     pub(crate) fn call(&self, callers: usize) {
         let mut running = self.state.callers.lock().unwrap();
         running.abort_all();
+        let connector = Connector {
+            world: self.world.clone(),
+            state: Arc::clone(&self.state),
+        };
         let api = Api {
             world: self.world.clone(),
             state: Arc::clone(&self.state),
+            connector: ConnectionLimitLayer::new(self.limiter.clone()).layer(connector),
+            takes: Duration::from_millis(self.world.shared.takes.load(SeqCst).into()),
         };
         let service = ServiceBuilder::new()
             .layer(RequestLimitLayer::new(self.limiter.clone()))
@@ -318,6 +401,20 @@ impl Process {
 
     pub(crate) fn status(&self) -> FleetStatus {
         self.fleet.as_ref().unwrap().status()
+    }
+
+    /// The sockets that the service has open from this process.
+    pub(crate) fn sockets(&self) -> u32 {
+        self.state.open.load(SeqCst)
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state.stopped.closed.load(SeqCst)
+    }
+
+    /// The requests of this process that were counted.
+    pub(crate) fn counted(&self) -> u32 {
+        self.state.counted.load(SeqCst)
     }
 
     /// Kills the process.
@@ -416,32 +513,88 @@ impl Ask for Wire {
 
 // === impl Api ===
 
-impl Service<Request<()>> for Api {
-    type Response = Response<http_body_util::Empty<bytes::Bytes>>;
-    type Error = Infallible;
-    type Future =
-        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.state.stopped.poll(cx).map(Ok)
+impl Api {
+    /// Waits for an idle socket or a new one. A new one goes to the pool if another was free first, as
+    /// in hyper's pool.
+    async fn socket(&self) -> io::Result<Socket> {
+        let mut connecting = None;
+        loop {
+            let idle = self.state.idle.lock().unwrap().pop();
+            if let Some(socket) = idle {
+                return Ok(socket);
+            }
+            let connecting = connecting.get_or_insert_with(|| {
+                let (state, connector) = (Arc::clone(&self.state), self.connector.clone());
+                tokio::spawn(async move {
+                    let socket = connector.oneshot(()).await.map_err(io::Error::other)?;
+                    let mut socket = TokioIo::new(socket);
+                    // This service does not count a socket that carries no request, so the limiter
+                    // need not ask for a permit to close one.
+                    socket.write_all(&[0; 64]).await?;
+                    state.idle.lock().unwrap().push(socket);
+                    state.freed.notify_one();
+                    io::Result::Ok(())
+                })
+            });
+            tokio::select! {
+                biased;
+                () = self.state.freed.notified() => {}
+                connected = &mut *connecting, if !connecting.is_finished() => connected??,
+            }
+        }
     }
 
-    fn call(&mut self, _: Request<()>) -> Self::Future {
+    /// Sends one request, and returns when its response is there.
+    async fn exchange(&self, closes: bool) -> io::Result<()> {
+        let mut socket = self.socket().await?;
+        socket.write_all(&[0; 64]).await?;
         let (there, back) = self.world.delays();
-        let (world, state) = (self.world.clone(), Arc::clone(&self.state));
+        let (world, state, takes) = (self.world.clone(), Arc::clone(&self.state), self.takes);
         let (sender, receiver) = oneshot::channel();
         // A request in flight is counted, even if its caller drops it.
         tokio::spawn(async move {
             sleep(there).await;
             let at = world.shared.began.elapsed();
             world.shared.counted.lock().unwrap().push(at);
-            sleep(back).await;
+            state.counted.fetch_add(1, SeqCst);
+            sleep(back + takes).await;
             let _dropped = sender.send(());
         });
+        let mut end = [0; 8];
+        let ended = tokio::select! {
+            biased;
+            _response = receiver => None,
+            read = socket.read(&mut end) => Some(read),
+        };
+        std::future::poll_fn(|cx| self.state.stopped.poll(cx)).await;
+        if let Some(read) = ended {
+            return Err(read
+                .err()
+                .unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+        }
+        if !closes {
+            self.state.idle.lock().unwrap().push(socket);
+            self.state.freed.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl Service<Request<()>> for Api {
+    type Response = Response<http_body_util::Empty<bytes::Bytes>>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.state.stopped.poll(cx).map(Ok)
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        let api = self.clone();
         Box::pin(async move {
-            drop(receiver.await);
-            std::future::poll_fn(|cx| state.stopped.poll(cx)).await;
-            let status = if state.refuses.swap(false, SeqCst) {
+            api.exchange(request.headers().contains_key(CONNECTION))
+                .await?;
+            let status = if api.state.refuses.swap(false, SeqCst) {
                 423
             } else {
                 200
@@ -449,6 +602,57 @@ impl Service<Request<()>> for Api {
             let response = Response::builder().status(status);
             Ok(response.body(http_body_util::Empty::new()).unwrap())
         })
+    }
+}
+
+// === impl Connector ===
+
+impl Service<()> for Connector {
+    type Response = TokioIo<DuplexStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.state.stopped.poll(cx).map(Ok)
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        let (world, state) = (self.world.clone(), Arc::clone(&self.state));
+        Box::pin(async move {
+            // Within the second for which a permit lingers.
+            let there = Duration::from_millis(world.shared.rng.lock().unwrap().u64(5..50));
+            sleep(there).await;
+            let (ours, theirs) = duplex(1 << 16);
+            tokio::spawn(state.serve(theirs, there));
+            sleep(there).await;
+            Ok(TokioIo::new(ours))
+        })
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The service's side of a socket: open until the process closes it, or its keep-alive ends.
+    async fn serve(self: Arc<Self>, mut socket: DuplexStream, there: Duration) {
+        self.open.fetch_add(1, SeqCst);
+        let mut buffer = [0; 256];
+        loop {
+            match timeout(KEEP_ALIVE, socket.read(&mut buffer)).await {
+                // The next request begins the time anew.
+                Ok(Ok(1..)) => {}
+                Ok(_end) => break,
+                Err(_elapsed) => {
+                    self.open.fetch_sub(1, SeqCst);
+                    return;
+                }
+            }
+        }
+        sleep(there).await;
+        // A process that is stopped closes nothing, and a host that is lost closes nothing at all.
+        let closes = pin!(std::future::poll_fn(|cx| self.stopped.poll(cx)));
+        let _ended = timeout(KEEP_ALIVE, closes).await;
+        self.open.fetch_sub(1, SeqCst);
     }
 }
 
@@ -473,6 +677,10 @@ impl Gate {
         wakers.into_iter().for_each(Waker::wake);
     }
 }
+
+/// The keep-alive of the service. A little shorter than the 75 s that the store counts, because a
+/// member's last request is under way when its share ends.
+const KEEP_ALIVE: Duration = Duration::from_secs(74);
 
 /// When the store forgets a member: the end of its share, and the memory of the default limits.
 const SILENT: Duration = Duration::from_millis(5_000 + 12_004);

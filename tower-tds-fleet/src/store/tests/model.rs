@@ -10,6 +10,7 @@ pub(crate) struct Division {
     quotas: String,
     silent: u64,
     paused: u64,
+    anew: u64,
     members: BTreeMap<String, Record>,
 }
 
@@ -54,9 +55,11 @@ impl Division {
                 "quotas" => division.quotas.clone_from(value),
                 "silent" => division.silent = number(),
                 "paused" => division.paused = number(),
+                "anew" => division.anew = number(),
                 member => {
                     let id = member.strip_prefix("member:").unwrap().to_owned();
-                    let n: Vec<u64> = value.split(',').map(|n| n.parse().unwrap()).collect();
+                    let numbers = value.split(',').take(16);
+                    let n: Vec<u64> = numbers.map(|n| n.parse().unwrap()).collect();
                     let three = |at: usize| -> [u64; 3] { n[at..at + 3].try_into().unwrap() };
                     let record = Record {
                         number: n[0],
@@ -76,6 +79,10 @@ impl Division {
             }
         }
         division
+    }
+
+    pub(crate) fn members(&self) -> usize {
+        self.members.len()
     }
 
     /// Answers one question at `now`, on the server of this run, in the script's numbers.
@@ -109,9 +116,12 @@ impl Division {
             state: before.as_ref().map_or(State::Idle, |before| before.state),
             since: before.as_ref().map_or(now, |before| before.since),
         };
-        let is_known = self.run == run && (last_run.is_empty() || last_run == run);
+        let stepped = asked[18] == 1;
+        let is_known = self.run == run && (last_run.is_empty() || last_run == run) && !stepped;
+        let anew = if stepped { now } else { self.anew };
+        let ends = |record: &Record| anew.max(record.seen + ENDS);
         let mut began = if is_known { self.began } else { now };
-        let is_live = |record: &Record| now < record.seen + ENDS;
+        let is_live = |record: &Record| now < ends(record);
         let others = || self.members.iter().filter(|(other, _)| *other != id);
         if others().any(|(_, other)| is_live(other)) && self.quotas != quotas {
             return Err(Refused::Quotas);
@@ -131,33 +141,27 @@ impl Division {
         }
         let unit = live.iter().map(|(_, other)| other.unit).max();
         let unit = unit.unwrap_or(0).max(me.unit);
-        let mut taken = [0; 3];
-        let mut abandoned = 0;
+        let (mut taken, mut withheld) = ([0; 3], [0; 3]);
         let mut frees = [0, 0];
         for (_, other) in others() {
-            let ends = other.seen + ENDS;
-            let [requests, places, sockets] = other.record;
+            let ends = ends(other);
+            let [requests, places, _] = other.record;
             // In floating point, as the script computes.
             let drains = (places as f64 / requests.max(1) as f64 - 2.0).max(0.0);
             let left = (ends + other.memory) as f64 + drains * other.hold as f64 - now as f64;
-            if left > 0.0 {
-                taken[0] += requests;
-                taken[1] += places;
-                if now >= ends && (requests, places) != (0, 0) {
-                    frees[0] = frees[0].max(left as u64);
-                }
-            }
-            if now < ends {
-                taken[2] += sockets;
-            } else if now < ends + SOCKETS {
-                abandoned += sockets;
-                if sockets > 0 {
-                    frees[1] = frees[1].max(ends + SOCKETS - now);
+            let left = [left, left, (ends + SOCKETS) as f64 - now as f64];
+            for k in 0..3 {
+                if is_live(other) {
+                    taken[k] += other.record[k];
+                } else if left[k] > 0.0 && other.record[k] > 0 {
+                    withheld[k] += other.record[k];
+                    frees[k / 2] = frees[k / 2].max(left[k] as u64);
                 }
             }
         }
-        taken[2] += abandoned.min(total[2] / 2);
         let most = total.map(|total| total - (total / 10).min(2));
+        let divided = [most[0], most[1], most[2].saturating_sub(withheld[2])];
+        let taken = [0, 1, 2].map(|k| taken[k] + withheld[k]);
 
         let is_active = |record: &Record| record.wanted[0] > 0;
         if !is_active(&me) {
@@ -178,17 +182,19 @@ impl Division {
             };
             (turn, (*id).to_owned())
         });
-        let places = (most[0] / unit).min(most[1] / 2).min(most[2]).max(1);
+        let places = (most[0] / unit).min(most[1] / 2).min(divided[2]).max(1);
         holders.truncate(usize::try_from(places).unwrap());
         let holds = holders.iter().any(|(other, _)| *other == id);
         holders.sort_by_key(|(id, _)| (*id).to_owned());
         idle.sort_by_key(|(id, _)| (*id).to_owned());
 
         let target = [0, 1, 2].map(|k| {
-            let mut left = most[k];
+            let mut left = divided[k];
             let parts = fill(&holders, k, &mut left);
             if holds {
-                parts[id] + left / u64::try_from(holders.len()).unwrap()
+                // Sockets that no member wants stay free.
+                let spare = if k == 2 { 0 } else { left };
+                parts[id] + spare / u64::try_from(holders.len()).unwrap()
             } else if k == 2 && !leaves && !is_active(&me) {
                 fill(&idle, k, &mut left)[id]
             } else {
@@ -225,7 +231,8 @@ impl Division {
         me.record = record;
         me.wanted = three(3);
         let live = live.len() + 1;
-        let forgotten = |other: &Record| now >= other.seen + ENDS + SOCKETS;
+        let is_steady = before.is_some_and(|before| now < before.seen + ENDS);
+        let forgotten = |other: &Record| is_steady && now >= ends(other) + SOCKETS;
         self.members
             .retain(|other, record| other == id || !(forgotten(record)));
         if leaves {
@@ -237,6 +244,7 @@ impl Division {
             self.members.insert(id.to_owned(), me);
         }
         (self.run, self.began, self.quotas) = (run.to_owned(), began, quotas.to_owned());
+        self.anew = anew;
         let until = |lasts: u64| if lasts > 0 { now + lasts } else { 0 };
         self.silent = self.silent.max(until(asked[12]));
         self.paused = self.paused.max(until(asked[13]));
@@ -245,6 +253,7 @@ impl Division {
         answer.extend([live, active].map(|count| u64::try_from(count).unwrap()));
         answer.extend(share.into_iter().chain(total).chain(taken).chain(record));
         answer.extend(frees);
+        answer.extend(withheld);
         Ok(answer)
     }
 }
