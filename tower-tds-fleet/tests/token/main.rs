@@ -50,7 +50,7 @@ async fn one_of_fifty_members_renews_the_token_for_all() {
     let members = world.members(&server.client(), 50);
     let mut old = tokens(&members).await.swap_remove(0);
     for renewal in 2..=3 {
-        world.to_renewal();
+        world.renew(&members).await;
         old = successor(&members, &old).await;
         assert_eq!(world.posts(), renewal);
     }

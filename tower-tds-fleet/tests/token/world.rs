@@ -73,9 +73,18 @@ impl World {
         self.sim.ledger().summary().token_posts
     }
 
-    /// Moves the clock to the renewal of a token of one day.
-    pub(crate) fn to_renewal(&self) {
+    /// Moves the clock to the renewal of a token of one day, and to the end of the new tokens' rest.
+    pub(crate) async fn renew(&self, members: &[TokenSource]) {
+        let count = |member: &TokenSource| member.health().generation;
+        let before: Vec<u64> = members.iter().map(count).collect();
         self.ahead.fetch_add(DAY * 81 / 100, Ordering::Relaxed);
+        until("new tokens", || {
+            let mut members = members.iter().zip(&before);
+            // The first call after the step of the clock starts the renewal.
+            members.all(|(member, before)| current(member).is_some() && count(member) > *before)
+        })
+        .await;
+        self.ahead.fetch_add(61, Ordering::Relaxed);
     }
 
     /// The response to a call with the token of this member.
@@ -199,7 +208,7 @@ pub(crate) fn entry(key: &str, token: &str) -> StoredToken {
 /// Returns the tokens of all members after a renewal, whether requested or read from the store.
 pub(crate) async fn renewed(world: &World, members: &[TokenSource]) -> Vec<String> {
     let before = tokens(members).await;
-    world.to_renewal();
+    world.renew(members).await;
     until("other tokens", || {
         let mut pairs = members.iter().zip(&before);
         pairs.all(|(member, old)| current(member).is_some_and(|token| token != *old))
