@@ -10,22 +10,20 @@ use axum::{
 };
 use clap::Args;
 use http::{
-    HeaderMap, Method, StatusCode,
-    header::{ALLOW, CONTENT_TYPE, HOST},
-    uri::Authority,
+    Method, StatusCode,
+    header::{ALLOW, CONTENT_TYPE},
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use tokio::{net::TcpListener, time::sleep};
-use tower_tds::{Client, Status};
 
 use crate::{
     cache::{Cache, Refusal, Terms},
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, causes},
     list,
-    output::{self, counted, note, rough},
+    output::note,
     settings::{Settings, address},
-    status,
+    status::{self, Condition, is_local},
 };
 
 /// Serve many users and programs with one call for each resource
@@ -51,9 +49,8 @@ pub(crate) struct Backend {
 
 /// The state that all users share.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared {
-    pub(crate) client: Client,
-    pub(crate) cache: Arc<Cache>,
+struct Shared {
+    condition: Condition,
     /// `None` serves every resource.
     list: Option<Arc<HashSet<String>>>,
     metrics: PrometheusHandle,
@@ -89,14 +86,13 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let client = settings.client(service.builder).await?;
     let metrics = PrometheusBuilder::new()
         .install_recorder()
-        .map_err(|error| Failure::usage(output::causes(&error)))?;
+        .map_err(|error| Failure::usage(causes(&error)))?;
+    let cache = Cache::new(client.clone(), settings.accept.clone(), job.terms);
     let shared = Shared {
-        client: client.clone(),
-        cache: Arc::new(Cache::new(
-            client.clone(),
-            settings.accept.clone(),
-            job.terms,
-        )),
+        condition: Condition {
+            client: client.clone(),
+            cache: Arc::new(cache),
+        },
         list: list.map(Arc::new),
         metrics,
     };
@@ -107,7 +103,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
 
     if let Some(board) = board {
         note(&format!("status at http://{}", listens(&board)?));
-        let pages = axum::serve(board, status::router(shared.clone()));
+        let pages = axum::serve(board, status::router(shared.condition.clone()));
         tokio::spawn(pages.into_future());
     }
     let router = Router::new()
@@ -134,35 +130,6 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     Ok(Exit::Whole)
 }
 
-// === impl Shared ===
-
-impl Shared {
-    /// Returns the reasons why users get no new data, for people.
-    pub(crate) fn troubles(&self, status: &Status) -> Vec<String> {
-        let mut troubles = Vec::new();
-        let (late, oldest) = self.cache.unanswered();
-        if late > 0 {
-            let (late, oldest) = (counted(late, "call"), rough(oldest));
-            troubles.push(format!("{late} unanswered for {oldest}"));
-        }
-        let token = &status.token;
-        match &token.last_error {
-            _ if token.is_ready() => {}
-            Some(error) => troubles.push(format!("no token: {error}")),
-            None => troubles.push("no token yet".to_owned()),
-        }
-        if let Some(pause) = status.limits.paused_for {
-            let pause = rough(pause);
-            troubles.push(format!("quota used up; next try in {pause}"));
-        }
-        if let Some((ago, line)) = self.cache.outage() {
-            let ago = rough(ago);
-            troubles.push(format!("the last call failed {ago} ago: {line}"));
-        }
-        troubles
-    }
-}
-
 async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let refused = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method");
@@ -180,12 +147,12 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     if !is_served {
         return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
     }
-    shared.cache.serve(target).await
+    shared.condition.cache.serve(target).await
 }
 
 async fn health(State(shared): State<Shared>) -> Response {
-    let client = shared.client.status();
-    let troubles = shared.troubles(&client);
+    let client = shared.condition.client.status();
+    let troubles = shared.condition.troubles(&client);
     let code = match troubles[..] {
         [] => StatusCode::OK,
         _ => StatusCode::SERVICE_UNAVAILABLE,
@@ -196,29 +163,10 @@ async fn health(State(shared): State<Shared>) -> Response {
 }
 
 async fn prometheus(State(shared): State<Shared>) -> Response {
-    shared.client.status().record();
+    shared.condition.client.status().record();
     shared.metrics.run_upkeep();
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, shared.metrics.render()).into_response()
-}
-
-/// Whether a request is from a program of this machine, and not from a page of another site.
-///
-/// A page may reach this address by another host name (DNS rebinding) and read data with this key,
-/// or use up the quota without reading.
-pub(crate) fn is_local(headers: &HeaderMap) -> bool {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let site = text("sec-fetch-site").unwrap_or("none");
-    let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
-    let is_loopback = |host: Authority| {
-        let host = host.host();
-        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
-    };
-    !headers.contains_key("origin")
-        && ["none", "same-origin"].contains(&site)
-        && headers.get_all(HOST).iter().count() < 2
-        && host.is_none_or(is_loopback)
 }
 
 fn check_local(option: &str, address: SocketAddr, advice: &str) -> Result<(), Failure> {

@@ -26,9 +26,9 @@ use crate::{
     ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
     list::{self, Item},
-    manifest::{MANIFEST, Manifest},
+    manifest::Manifest,
     output::{self, Progress, counted, rough},
-    save,
+    save::{self, MANIFEST},
     settings::{Settings, count, duration_or_zero},
     stop::Stop,
 };

@@ -98,7 +98,7 @@ impl Failure {
 
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
-        Self::usage(crate::output::causes(&error))
+        Self::usage(causes(&error))
     }
 }
 
@@ -106,6 +106,18 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
+}
+
+/// Formats an error and its causes in one line.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    line
 }
 
 /// Shown by `--help`. A test compares it with the README.

@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::list::Item;
+use crate::{list::Item, save::MANIFEST};
 
 /// Appends entries, and compares files with the entries of earlier runs. The caller holds the lock
 /// of the folder.
@@ -178,5 +178,3 @@ impl Book {
         }
     }
 }
-
-pub(crate) const MANIFEST: &str = ".tds-manifest.jsonl";

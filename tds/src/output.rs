@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    error::Error,
     io::{self, Write, stderr},
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -61,18 +60,6 @@ pub(crate) fn start_log(spec: &str) -> Result<(), Failure> {
         _ => return Err(usage()),
     };
     started.map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// Formats an error and its causes in one line.
-pub(crate) fn causes(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    line
 }
 
 /// Formats a number of things: `1 file`, `2 files`.

@@ -13,10 +13,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{
-    exit::{Exit, Failure},
-    manifest::MANIFEST,
-};
+use crate::exit::{Exit, Failure};
 
 /// A file in progress, under another name until it is whole.
 ///
@@ -253,3 +250,6 @@ pub(crate) const PART: &str = ".part";
 
 /// The lock of the process that writes into a folder.
 const LOCK: &str = ".tds.lock";
+
+/// The record of the files in a folder.
+pub(crate) const MANIFEST: &str = ".tds-manifest.jsonl";

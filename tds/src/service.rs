@@ -9,8 +9,8 @@ use tower_tds::{
 use tower_tds_fleet::RedisTokens;
 
 use crate::{
-    exit::Failure,
-    output::{causes, warn},
+    exit::{Failure, causes},
+    output::warn,
     settings::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,

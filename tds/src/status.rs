@@ -1,6 +1,6 @@
 //! `--status`: a page with the condition of the backend, on an address of its own.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -9,25 +9,61 @@ use axum::{
     routing,
 };
 use http::{
-    StatusCode,
-    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE},
+    HeaderMap, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST},
+    uri::Authority,
 };
-use tower_tds::Status;
+use tower_tds::{Client, Status};
 
 use crate::{
-    backend::{Shared, is_local},
-    cache::Refusal,
-    output::rough,
+    cache::{Cache, Refusal},
+    output::{counted, rough},
 };
 
-/// Returns a router with only the page, for this machine.
-pub(crate) fn router(shared: Shared) -> Router {
-    Router::new()
-        .route("/", routing::get(page))
-        .with_state(shared)
+/// What the page and the health checks show.
+#[derive(Debug, Clone)]
+pub(crate) struct Condition {
+    pub(crate) client: Client,
+    pub(crate) cache: Arc<Cache>,
 }
 
-async fn page(State(shared): State<Shared>, request: Request) -> Response {
+// === impl Condition ===
+
+impl Condition {
+    /// Returns the reasons why users get no new data, for people.
+    pub(crate) fn troubles(&self, status: &Status) -> Vec<String> {
+        let mut troubles = Vec::new();
+        let (late, oldest) = self.cache.unanswered();
+        if late > 0 {
+            let (late, oldest) = (counted(late, "call"), rough(oldest));
+            troubles.push(format!("{late} unanswered for {oldest}"));
+        }
+        let token = &status.token;
+        match &token.last_error {
+            _ if token.is_ready() => {}
+            Some(error) => troubles.push(format!("no token: {error}")),
+            None => troubles.push("no token yet".to_owned()),
+        }
+        if let Some(pause) = status.limits.paused_for {
+            let pause = rough(pause);
+            troubles.push(format!("quota used up; next try in {pause}"));
+        }
+        if let Some((ago, line)) = self.cache.outage() {
+            let ago = rough(ago);
+            troubles.push(format!("the last call failed {ago} ago: {line}"));
+        }
+        troubles
+    }
+}
+
+/// Returns a router with only the page, for this machine.
+pub(crate) fn router(condition: Condition) -> Router {
+    Router::new()
+        .route("/", routing::get(page))
+        .with_state(condition)
+}
+
+async fn page(State(condition): State<Condition>, request: Request) -> Response {
     if !is_local(request.headers()) {
         return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
     }
@@ -36,20 +72,39 @@ async fn page(State(shared): State<Shared>, request: Request) -> Response {
         (CONTENT_SECURITY_POLICY, POLICY),
         (CACHE_CONTROL, "no-store"),
     ];
-    (headers, html(&shared)).into_response()
+    (headers, html(&condition)).into_response()
+}
+
+/// Whether a request is from a program of this machine, and not from a page of another site.
+///
+/// A page may reach this address by another host name (DNS rebinding) and read data with this key,
+/// or use up the quota without reading.
+pub(crate) fn is_local(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let site = text("sec-fetch-site").unwrap_or("none");
+    let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
+    let is_loopback = |host: Authority| {
+        let host = host.host();
+        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
+    };
+    !headers.contains_key("origin")
+        && ["none", "same-origin"].contains(&site)
+        && headers.get_all(HOST).iter().count() < 2
+        && host.is_none_or(is_loopback)
 }
 
 /// Fills the page. It has no script: the browser reloads it every two seconds.
-fn html(shared: &Shared) -> String {
-    let status = shared.client.status();
+fn html(condition: &Condition) -> String {
+    let status = condition.client.status();
     let (token, limits) = (&status.token, &status.limits);
-    let troubles = shared.troubles(&status);
-    let (_, oldest) = shared.cache.unanswered();
+    let troubles = condition.troubles(&status);
+    let (_, oldest) = condition.cache.unanswered();
     let since = |time: Option<Duration>| time.map_or_else(|| "–".to_owned(), rough);
     let items = troubles
         .iter()
         .map(|line| format!("<li>{}</li>", escaped(line)));
-    let quotas = shared.client.limiter().limits().quotas().to_vec();
+    let quotas = condition.client.limiter().limits().quotas().to_vec();
     let rate = quotas.iter().map(|quota| match quota.per().as_millis() {
         1_000 => format!("{} per second", quota.requests()),
         60_000 => format!("{} per minute", quota.requests()),

@@ -122,7 +122,7 @@ fn any_manifest_keeps_its_other_lines() {
     let item = list::parse("/a\ta\n").expect("a list").remove(0);
     each(&[line, cut], |text| {
         let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
-        fs::write(folder.join(manifest::MANIFEST), text).expect("a file");
+        fs::write(folder.join(save::MANIFEST), text).expect("a file");
         let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*").expect("text");
         assert_eq!(manifest.outdated(&item, 7), None);
         assert!(manifest.outdated(&item, 8).is_some());
