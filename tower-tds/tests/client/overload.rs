@@ -225,6 +225,7 @@ async fn client_under_overload_answers_what_it_sends() {
                     }
                 });
                 let (outcome, possible) = tokio::join!(outcome, possible(rate, takes, allowed));
+                let is_good = judge(case, possible, outcome, &server);
                 // It is healthy at once.
                 sleep(Duration::from_secs(2)).await;
                 for _ in 0..20 {
@@ -232,7 +233,7 @@ async fn client_under_overload_answers_what_it_sends() {
                     answer.map(drop).expect("the load is over");
                     sleep(Duration::from_millis(20)).await;
                 }
-                judge(case, possible, outcome, &server)
+                is_good
             };
             reaches_the_bars(case, run).await;
         });
