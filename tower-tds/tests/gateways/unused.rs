@@ -57,14 +57,18 @@ async fn haproxy_counts_a_socket_that_closes_without_a_request() {
         let Some((_service, gateway)) = kind.start().await else {
             return;
         };
+        // All at once, because the gateway's window is a second.
+        let address = gateway.address();
+        let mut sockets = JoinSet::new();
         for _ in 0..50 {
-            let mut socket = TcpStream::connect(gateway.address())
-                .await
-                .expect("it listens");
-            socket.shutdown().await.expect("an open socket");
-            // Its end follows the count, behind a 400.
-            socket.read_to_end(&mut Vec::new()).await.expect("an end");
+            sockets.spawn(async move {
+                let mut socket = TcpStream::connect(address).await.expect("it listens");
+                socket.shutdown().await.expect("an open socket");
+                // Its end follows the count, behind a 400.
+                socket.read_to_end(&mut Vec::new()).await.expect("an end");
+            });
         }
+        sockets.join_all().await;
         let is_refused = status(gateway.address()).await == "423";
         assert_eq!(is_refused, counts, "{kind:?}");
     }
