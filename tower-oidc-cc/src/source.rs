@@ -79,9 +79,9 @@ mod tests;
 /// backoff, at no further cost.
 ///
 /// The refused call is held until the refresh has a result, so that a resend sends the new token.
-/// Other calls wait for one second at most and then send the doubted token. If the successor is refused
-/// too while it is younger than a minute, [`Rejection::retry_after`](crate::Rejection::retry_after) says
-/// when to send it again, because there was no older token that could have let it rest.
+/// Other calls wait for one second at most and then send the doubted token. Its successor could not rest,
+/// so if that is refused too within its first minute, send the call again after
+/// [`Rejection::retry_after`](crate::Rejection::retry_after).
 ///
 /// This rule does not help if tokens are revoked more often than every five minutes, or if the nodes
 /// of a service refuse each new token for a minute.
@@ -331,8 +331,8 @@ impl TokenSource {
         }
     }
 
-    /// Makes sure that there is a task for the flight. Outside of a runtime there is none, nor in one
-    /// that has ended, and the flight is lost.
+    /// Makes sure that there is a task for the flight. Without a running runtime there is none, and the
+    /// flight is lost.
     fn drive(&self) -> bool {
         let is_driven = Handle::try_current().is_ok_and(|runtime| {
             let mut locked = self.shared.lock();

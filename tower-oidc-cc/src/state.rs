@@ -255,7 +255,7 @@ impl State {
         (!is_due && !self.refusals.awaits_acceptance()).then_some(token.generation)
     }
 
-    /// What a store must know of the token in use.
+    /// The token in use, for the choice between it and a stored one.
     pub(crate) fn current_at(&self, now: Timestamp) -> Option<Current> {
         Some(Current {
             bearer: Arc::clone(self.in_use_at(now)?),

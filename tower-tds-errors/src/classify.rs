@@ -36,14 +36,14 @@ pub(crate) struct Expected {
 
 /// What an error needs from the headers of its request.
 #[derive(Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestFacts {
     pub(crate) expected: Expected,
-    known: Option<Known>,
+    redaction: Option<Redaction>,
 }
 
 /// What no text of the service or of the HTTP client may show.
 #[derive(Clone)]
-enum Known {
+enum Redaction {
     /// The secrets that the layer was given.
     Shared(Secrets),
     /// The request's own `Authorization`.
@@ -86,19 +86,24 @@ pub fn classify(
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let error = error_of(&Asked::of(request, None), status, headers, body.as_ref());
+    let error = error_of(
+        &RequestFacts::of(request, None),
+        status,
+        headers,
+        body.as_ref(),
+    );
     error.map_or(Ok(()), Err)
 }
 
 /// Returns the error of a response, or `None` for a success.
 pub(crate) fn error_of(
-    asked: &Asked,
+    request: &RequestFacts,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Error> {
     let wait = hint(status, headers, clock::wall);
-    let kind = match by_head(status, headers, asked.expected)? {
+    let kind = match by_head(status, headers, request.expected)? {
         // A longer window is too long to sleep.
         Kind::Throttled if has_long_window(headers) || wait > Some(MINUTE) => Kind::QuotaExhausted,
         kind => kind,
@@ -115,12 +120,12 @@ pub(crate) fn error_of(
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    facts.next = too_large(status, message.as_deref(), asked);
+    facts.next = too_large(status, message.as_deref(), request);
     // A 407 counts as answered, because a service may send one. The 407 of a proxy's tunnel is a
     // connect error and does not reach this code.
     facts.sent = Sent::Answered;
     facts.status = Some(status);
-    facts.secrets = asked.secrets();
+    facts.secrets = request.secrets();
     facts.message = message.and_then(|message| facts.shown(&message));
     facts.request_id = request_id(headers);
     // The same bound as for a read from the connection, because an error may be kept for a long
@@ -205,14 +210,14 @@ pub(crate) fn grpc_refusal(headers: &HeaderMap) -> Option<StatusCode> {
 fn too_large(
     status: StatusCode,
     message: Option<&str>,
-    asked: &Asked,
+    request: &RequestFacts,
 ) -> Option<Cow<'static, str>> {
     match status.as_u16() {
         431 => {}
         400 if message.is_some_and(message::is_too_large) => {}
         _ => return None,
     }
-    Some(match asked.expected.authorization {
+    Some(match request.expected.authorization {
         0 => "send fewer or shorter headers".into(),
         size => format!(
             "the Authorization header with the token has {size} bytes: have fewer roles or scopes put \
@@ -271,15 +276,15 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-// === impl Asked ===
+// === impl RequestFacts ===
 
-impl Asked {
+impl RequestFacts {
     /// Reads the headers of a request.
     #[inline]
     pub(crate) fn of(headers: &HeaderMap, secrets: Option<&Secrets>) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
-        let mut asked = Self {
-            known: secrets.map(|secrets| Known::Shared(secrets.clone())),
+        let mut request = Self {
+            redaction: secrets.map(|secrets| Redaction::Shared(secrets.clone())),
             ..Self::default()
         };
         let mut data = None;
@@ -289,23 +294,23 @@ impl Asked {
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
             } else if *name == AUTHORIZATION {
-                asked.expected.authorization = u32::try_from(value.len()).unwrap_or(u32::MAX);
-                if asked.known.is_none() {
-                    asked.known = Some(Known::Own(value.clone()));
+                request.expected.authorization = u32::try_from(value.len()).unwrap_or(u32::MAX);
+                if request.redaction.is_none() {
+                    request.redaction = Some(Redaction::Own(value.clone()));
                 }
             }
-            asked.expected.has_range |= *name == RANGE;
+            request.expected.has_range |= *name == RANGE;
         }
-        asked.expected.is_data_only = data == Some(true);
-        asked
+        request.expected.is_data_only = data == Some(true);
+        request
     }
 
     /// The secrets that are known.
     #[cold]
     pub(crate) fn secrets(&self) -> Option<Secrets> {
-        match self.known.as_ref()? {
-            Known::Shared(secrets) => Some(secrets.clone()),
-            Known::Own(header) => {
+        match self.redaction.as_ref()? {
+            Redaction::Shared(secrets) => Some(secrets.clone()),
+            Redaction::Own(header) => {
                 let secrets = Secrets::default();
                 secrets.add_authorization(header);
                 Some(secrets)

@@ -1,4 +1,5 @@
-//! What the layers of tower-tds have in common: texts without secrets, and the wait that a server asks for.
+//! Takes secrets out of texts, and reads how long a response wants you to wait: the vocabulary that the layers of
+//! tower-tds share.
 //!
 //! You rarely need this crate by itself, because [tower-oidc-cc], [tower-tds-errors] and [tower-tds-limits] use it for
 //! you. Use it where your own code logs what a server, a proxy or an HTTP client said:

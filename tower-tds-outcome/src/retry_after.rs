@@ -1,4 +1,4 @@
-//! The wait that a server asks for.
+//! Reads how long a response wants you to wait.
 
 use std::time::{Duration, SystemTime};
 

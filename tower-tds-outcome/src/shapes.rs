@@ -1,4 +1,4 @@
-//! What only a secret looks like. Each rule passes over a decoded text once, so that long texts cost no more a byte.
+//! Finds unknown secrets by their shape. Each rule passes over a decoded text once, so that long texts cost no more a byte.
 
 use std::ops::Range;
 

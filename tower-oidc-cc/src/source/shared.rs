@@ -45,7 +45,7 @@ pub(super) struct Locked {
     pub(super) tasks: u64,
 }
 
-/// What the task does next.
+/// The next step of the task.
 pub(super) enum Step {
     /// Run the flight of this number.
     Fetch(u64, Arc<dyn Fetch>, Option<Current>),

@@ -16,7 +16,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_outcome::Secrets;
 
-use super::{Asked, MOST_BYTES, error_of, grpc_refusal, is_page, is_success};
+use super::{MOST_BYTES, RequestFacts, error_of, grpc_refusal, is_page, is_success};
 use crate::clock::{self, DeadlineAt, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -135,7 +135,7 @@ pin_project! {
 
 /// The parts of a request that its error needs.
 struct Noted {
-    asked: Asked,
+    request: RequestFacts,
     method: Method,
     uri: Uri,
     /// When the read of an error's body ends.
@@ -196,7 +196,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Copied here, because layers between the retry layer and this one may have added headers.
         let noted = Noted {
-            asked: Asked::of(request.headers(), self.secrets.as_ref()),
+            request: RequestFacts::of(request.headers(), self.secrets.as_ref()),
             method: request.method().clone(),
             uri: request.uri().clone(),
             deadline: DeadlineAt::of(request.extensions())
@@ -271,7 +271,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let drain = drain.as_mut().project();
         let head = &*drain.head;
         // A success does not get here.
-        let error = error_of(&this.noted.asked, head.status, &head.headers, drain.bytes);
+        let error = error_of(&this.noted.request, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         this.noted.note(&mut error);
         Poll::Ready(Err(error))
@@ -343,7 +343,7 @@ impl Noted {
         let facts = error.facts_mut();
         facts.note_request(&self.method, &self.uri);
         if facts.secrets.is_none() {
-            facts.secrets = self.asked.secrets();
+            facts.secrets = self.request.secrets();
         }
     }
 
@@ -352,7 +352,7 @@ impl Noted {
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
         let (status, headers) = (head.status(), head.headers());
         is_success(status)
-            && !is_page(status, headers, self.asked.expected)
+            && !is_page(status, headers, self.request.expected)
             && grpc_refusal(headers).is_none()
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::request::{Attempt, Replay};
 use super::settings::Shared;
 use super::state::{Repeats, RetryState};
-use crate::classify::{Asked, error_of, is_success};
+use crate::classify::{RequestFacts, error_of, is_success};
 use crate::clock::{self, DeadlineAt};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind, Sent};
@@ -109,8 +109,8 @@ impl<B, P> Call<B, P> {
     /// classified becomes an error by its head.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let asked = Asked::of(&self.head.headers, None);
-            let error = error_of(&asked, response.status(), response.headers(), b"");
+            let request = RequestFacts::of(&self.head.headers, None);
+            let error = error_of(&request, response.status(), response.headers(), b"");
             if let Some(error) = error {
                 return Err(error);
             }
