@@ -104,7 +104,7 @@ impl Settings {
         all.sort_by_key(|setting| setting.source);
         match all[..] {
             [first, second, ..] if first.source == second.source => Err(Failure::usage(format!(
-                "{} and {} are both set: one would be ignored",
+                "{} and {} are both set: unset one of them",
                 first.name, second.name
             ))),
             _ => Ok(all.first().copied()),
@@ -119,7 +119,7 @@ impl Settings {
         let secret = match (self.find(SECRET), self.find(SECRET_FILE)) {
             (Some(secret), Some(file)) if secret.source == file.source => {
                 return Err(Failure::usage(format!(
-                    "{SECRET} and {SECRET_FILE} are both set: one would be ignored"
+                    "{SECRET} and {SECRET_FILE} are both set: unset one of them"
                 )));
             }
             (secret, file) => secret.into_iter().chain(file).min_by_key(|it| it.source),
@@ -174,8 +174,11 @@ impl Settings {
         };
         let mut builder = Client::builder(server, base, provider).loopback_http();
         if let Some(path) = self.value(CA_FILE) {
-            let pem = std::fs::read(path)
-                .map_err(|error| Failure::usage(format!("{CA_FILE} {path}: {error}")))?;
+            let pem = std::fs::read(path).map_err(|error| {
+                Failure::usage(format!(
+                    "{CA_FILE} {path}: {error}; name a readable file in PEM"
+                ))
+            })?;
             builder = builder.root_certificate(&pem);
         }
         // The members of a fleet share a token in their store, and their shares replace turns.

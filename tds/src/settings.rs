@@ -347,7 +347,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
     match text {
         "0" => Ok(Duration::ZERO),
-        text => duration(text),
+        text => duration(text).map_err(|advice| format!("{advice}, or 0")),
     }
 }
 
