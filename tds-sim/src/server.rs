@@ -124,7 +124,12 @@ impl Server {
         let security = Security::Plain;
         if let Some(folder) = &config.files {
             let read = std::fs::read_dir(folder).map(drop);
-            read.map_err(|error| Error::failed("cannot start: no folder of files", error))?;
+            read.map_err(|error| {
+                let folder = folder.display();
+                let what =
+                    format!("cannot start: name a folder of files that can be read, not {folder}");
+                Error::failed(what, error)
+            })?;
         }
         let (auth, data, admin) = (config.auth, config.data, config.admin);
         let sim = Sim::new(config);

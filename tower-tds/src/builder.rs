@@ -238,7 +238,7 @@ impl Builder {
             (None, Some(path)) => Provider::file(id, path),
             (Some(_), Some(_)) => {
                 return Err(BuildError::new(
-                    "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: one would be ignored",
+                    "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: unset one of them",
                 ));
             }
             (None, None) => {

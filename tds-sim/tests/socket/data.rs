@@ -273,5 +273,6 @@ async fn a_folder_that_is_not_there_is_an_error_at_the_start() {
     let mut config = Config::default();
     config.files = Some("/nowhere/at/all".into());
     let error = Server::start(config).await.unwrap_err();
-    assert_eq!(error.to_string(), "cannot start: no folder of files");
+    let expected = "cannot start: name a folder of files that can be read, not /nowhere/at/all";
+    assert_eq!(error.to_string(), expected);
 }
