@@ -23,18 +23,18 @@ use tower_tds_errors::RetryLayer;
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
 use crate::{
-    base::Base,
-    body::{AnyBody, READ_TIMEOUT, boxed, marked},
+    client::base::Base,
+    client::body::{AnyBody, READ_TIMEOUT, boxed, marked},
+    client::request::{ReplayBytes, RequestBody},
+    client::tracker::CallTracker,
     client::{Client, Deadline, Shared, Stack},
-    compression::Compression,
     error::BuildError,
-    layer::{ANSWER_TIMEOUT, TdsLayer},
+    http::compression::Compression,
+    http::proxy::Proxies,
+    http::tls::Tls,
+    http::transport::{MakeClients, Schemes, clients, connector, make_clients},
     limiters::{SharedLimits, longest_turn},
-    proxy::Proxies,
-    request::{ReplayBytes, RequestBody},
-    tls::Tls,
-    tracker::CallTracker,
-    transport::{MakeClients, Schemes, clients, connector, make_clients},
+    stack::layer::{ANSWER_TIMEOUT, TdsLayer},
 };
 
 /// Builds a [`Client`]. [`Client::builder`] takes the required settings.

@@ -21,13 +21,21 @@ use tower_service::Service;
 use tower_tds_errors::{DeadlineAt, Error, Kind, RetryLayer};
 use tower_tds_limits::{Limiter, PermitBody};
 
+pub(crate) mod base;
+pub(crate) mod body;
+pub(crate) mod call;
+pub(crate) mod request;
+pub(crate) mod response;
+pub(crate) mod status;
+pub(crate) mod tracker;
+
 use crate::{
-    base::Base,
-    body::{AnyBody, Bounds, ResponseBody},
-    layer::TdsLayer,
-    request::RequestBody,
-    status::Status,
-    tracker::CallTracker,
+    client::base::Base,
+    client::body::{AnyBody, Bounds, ResponseBody},
+    client::request::RequestBody,
+    client::status::Status,
+    client::tracker::CallTracker,
+    stack::layer::TdsLayer,
 };
 
 /// A client of the service. It adds a valid token, keeps within the limits, and returns typed

@@ -57,23 +57,12 @@
 //! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
 //! - A new connection after a 421: the retry may use the same connection of the pool again.
 
-mod base;
-mod body;
 mod builder;
-mod call;
 mod client;
-mod compression;
 mod error;
-mod layer;
+mod http;
 mod limiters;
-mod proxy;
-mod request;
-mod response;
-mod status;
-mod tls;
-mod tracker;
-mod translate;
-mod transport;
+mod stack;
 
 pub mod layers {
     //! The layers, for a custom stack, and the adapters that join them.
@@ -129,7 +118,7 @@ pub mod layers {
 
     pub use {tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits};
 
-    pub use crate::translate::{IntoErrorFuture, ReadError, into_error};
+    pub use crate::stack::translate::{IntoErrorFuture, ReadError, into_error};
 }
 
 pub use tower_oidc_cc::{Credentials, Provider};
@@ -137,17 +126,17 @@ pub use tower_tds_errors::{Error, Kind};
 pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{
-    body::ResponseBody,
     builder::{AuthServer, Builder},
-    call::Call,
+    client::body::ResponseBody,
+    client::call::Call,
+    client::request::RequestBody,
+    client::response::Response,
+    client::status::Status,
     client::{Client, Deadline, ResponseFuture},
     error::BuildError,
-    layer::TdsLayer,
     limiters::SharedLimits,
-    request::RequestBody,
-    response::Response,
-    status::Status,
-    translate::IntoError,
+    stack::layer::TdsLayer,
+    stack::translate::IntoError,
 };
 
 #[cfg(doctest)]

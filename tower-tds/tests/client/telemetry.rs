@@ -295,7 +295,7 @@ async fn quiet_day_logs_at_most_five_lines() {
 
 /// The table of the documentation: a metric's name and its kind.
 fn metrics_of_the_table() -> BTreeMap<String, String> {
-    let rows = include_str!("../../src/status.rs").lines();
+    let rows = include_str!("../../src/client/status.rs").lines();
     let rows = rows.filter_map(|line| line.trim().strip_prefix("/// | `tds_"));
     rows.flat_map(|row| {
         let (names, rest) = row.split_once(" | ").expect("a row");

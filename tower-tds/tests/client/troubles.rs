@@ -215,7 +215,7 @@ fn dashboard_uses_only_documented_metrics() {
     let names: Vec<_> = names.filter(|name| name.starts_with("tds_")).collect();
     assert!(names.len() >= 15, "{names:?}");
     // The table of `Status::record` has all of them.
-    let table = include_str!("../../src/status.rs");
+    let table = include_str!("../../src/client/status.rs");
     for name in names {
         let parts = ["_sum", "_count", "_bucket"];
         let name = parts

@@ -7,7 +7,7 @@ use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, DeadlineAt, Retry, RetryLayer};
 use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
 
-use crate::translate::{IntoError, ReadError};
+use crate::stack::translate::{IntoError, ReadError};
 
 /// Puts retry, limits, token and classification around any HTTP client, in the right order.
 ///

@@ -7,7 +7,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_tds_errors::{Error, Kind, Sent};
 
-use crate::body::ResponseBody;
+use crate::client::body::ResponseBody;
 
 /// The response of a [`Call`](crate::Call): a success (2xx or 304).
 ///

@@ -21,9 +21,9 @@ use {
 };
 
 use crate::{
-    body::{AnyBody, boxed, marked},
-    request::RequestBody,
-    transport::Http,
+    client::body::{AnyBody, boxed, marked},
+    client::request::RequestBody,
+    http::transport::Http,
 };
 
 /// Whether compressed bodies are requested.

@@ -28,8 +28,8 @@ use tower_service::Service;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::{
-    proxy::{Proxied, Proxies},
-    request::RequestBody,
+    client::request::RequestBody,
+    http::proxy::{Proxied, Proxies},
 };
 
 /// A hyper client with any connector. It is behind one pointer, because each call clones it.

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use tower_tds_limits::Limits;
 
 use super::*;
-use crate::tls::Tls;
+use crate::http::tls::Tls;
 
 fn secure(
     limiter: Limiter,

@@ -10,10 +10,10 @@ use tower::BoxError;
 use tower_tds_errors::{Error, Kind};
 
 use crate::{
-    base::Base,
+    client::base::Base,
+    client::request::RequestBody,
+    client::response::Response,
     client::{Client, Deadline, ResponseFuture},
-    request::RequestBody,
-    response::Response,
 };
 
 /// A call that is sent when it is awaited, from [`Client::get`] or [`Client::request`].

@@ -1,0 +1,6 @@
+//! HTTP over hyper and rustls: sockets, TLS, proxies and content codings.
+
+pub(crate) mod compression;
+pub(crate) mod proxy;
+pub(crate) mod tls;
+pub(crate) mod transport;
