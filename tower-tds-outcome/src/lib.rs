@@ -1,8 +1,22 @@
-//! Takes secrets out of texts, and reads how long a response wants you to wait: the vocabulary that the layers of
-//! tower-tds share.
+//! What the outcome of a call means: the vocabulary that the layers of tower-tds share.
 //!
-//! You rarely need this crate by itself, because [tower-oidc-cc], [tower-tds-errors] and [tower-tds-limits] use it for
-//! you. Use it where your own code logs what a server, a proxy or an HTTP client said:
+//! A token layer, a limiter and a retry layer all look at the same 401, 423 or 429. So the [`Outcome`] of a response
+//! stands here, once, beside the [wait](retry_after) that it asks for and the [deadline](DeadlineAt) of a call.
+//! [tower-oidc-cc], [tower-tds-errors] and [tower-tds-limits] speak it for you. Depend on it if you write a layer between
+//! them: an error that carries a [`Cause`] is understood by every layer above.
+//!
+//! ```
+//! use http::{HeaderMap, StatusCode};
+//! use std::time::SystemTime;
+//! use tower_tds_outcome::Outcome;
+//!
+//! let outcome = |status| Outcome::of_head(status, &HeaderMap::new(), SystemTime::now);
+//! assert_eq!(outcome(StatusCode::OK), Outcome::Accepted);
+//! assert_eq!(outcome(StatusCode::UNAUTHORIZED), Outcome::TokenRefused);
+//! assert_eq!(outcome(StatusCode::LOCKED), Outcome::RateExceeded);
+//! ```
+//!
+//! What a server, a proxy or an HTTP client said may hold your secret, so [`Secrets`] redacts it before you log it:
 //!
 //! ```
 //! use tower_tds_outcome::Secrets;
@@ -29,8 +43,15 @@
 //! [tower-tds-errors]: https://docs.rs/tower-tds-errors
 //! [tower-tds-limits]: https://docs.rs/tower-tds-limits
 
-pub use self::{retry_after::retry_after, secrets::Secrets};
+pub use self::{
+    deadline::DeadlineAt,
+    outcome::{Cause, Outcome, ReadHead, ReadOutcome, chain},
+    retry_after::retry_after,
+    secrets::Secrets,
+};
 
+mod deadline;
+mod outcome;
 mod retry_after;
 mod secrets;
 mod shapes;

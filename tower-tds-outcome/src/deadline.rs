@@ -1,0 +1,39 @@
+//! The deadline of a call.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "this crate has no runtime; layers convert it into the instant of theirs"
+)]
+
+use std::time::Instant;
+
+use http::Extensions;
+
+/// The deadline of a call, as an extension of its request.
+///
+/// Nothing is sent after it. At that time, each layer that reads it returns an error with the cause of the wait, or the
+/// response that it holds. A retry layer takes the earlier of this and its own deadline, and sets it on each attempt.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tower_tds_outcome::DeadlineAt;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(DeadlineAt(Instant::now() + Duration::from_secs(5)));
+/// assert!(DeadlineAt::of(request.extensions()).is_some());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeadlineAt(pub Instant);
+
+// === impl DeadlineAt ===
+
+impl DeadlineAt {
+    /// The deadline in the extensions of a request.
+    #[inline]
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Option<Instant> {
+        extensions.get::<Self>().map(|deadline| deadline.0)
+    }
+}

@@ -1,0 +1,341 @@
+//! What the outcome of a call means: the one table of statuses, and the carrier for errors.
+
+use std::{
+    error::Error,
+    fmt, io, iter,
+    time::{Duration, SystemTime},
+};
+
+use http::{HeaderMap, HeaderName, Response, StatusCode, header};
+
+use crate::retry_after::retry_after;
+
+#[cfg(test)]
+mod tests;
+
+/// What the outcome of a call means for the token it carried and for the limits it counts against.
+///
+/// | outcome of a call | read as |
+/// |---|---|
+/// | 2xx, 304 | `Accepted` |
+/// | 401 | `TokenRefused`, whatever its text, unless `WWW-Authenticate` names one of the next two |
+/// | 401 or 403, the challenge names a missing role or scope | `RoleMissing` |
+/// | 401, the challenge names a missing header or token | `NoHeader` |
+/// | gRPC with `grpc-status` in the head: 16; 7; 2, 4, 8, 13 or 14 | `TokenRefused`; `RoleMissing`; `Other` |
+/// | 416 without `Content-Range`, which would refuse a range (RFC 9110, section 15.5.17) | `ConnectionsExceeded` |
+/// | 423 | `RateExceeded` |
+/// | 429 | `QuotaExceeded`, with the wait of [`retry_after`] |
+/// | 504 | `GatewayTimedOut` |
+/// | any other response | `Other` |
+/// | an error that carries a [`Cause`] | the outcome of the first one in its chain |
+/// | any other error | `Lost`, unless a layer knows its type |
+///
+/// The service gives 401, 416, 423 and 429 these meanings; the rest is HTTP's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The service answered, and accepted the token.
+    Accepted,
+    /// The service refused the token as invalid. A new one may help.
+    TokenRefused,
+    /// The token is valid, but lacks a role.
+    RoleMissing,
+    /// The request arrived without its token, so something on the way removed it.
+    NoHeader,
+    /// More requests per second than the IP address may send.
+    RateExceeded,
+    /// More connections than the IP address may hold.
+    ConnectionsExceeded,
+    /// The quota of the credential is used up. The wait is the server's, if it named one.
+    QuotaExceeded(Option<Duration>),
+    /// A gateway gave up on the service, which may still be at work on the request.
+    GatewayTimedOut,
+    /// The request did not reach the service, so no limit counts it.
+    Unsent,
+    /// The request may have arrived, and there is no answer.
+    Lost,
+    /// The service or a gateway answered. That shows nothing about the token, because a gateway may answer before it
+    /// checks one.
+    Other,
+}
+
+/// Reads the outcome of a call, for the layers above it.
+///
+/// Implement it for a service whose statuses or errors mean something of their own, and give it to the layer that reads
+/// them. [`ReadHead`] is the rule for everything else, so an implementation is usually one `match` before it.
+///
+/// # Examples
+///
+/// ```
+/// use std::error::Error;
+/// use http::Response;
+/// use tower_tds_outcome::{Outcome, ReadHead, ReadOutcome};
+///
+/// /// This service refuses tokens with 498.
+/// #[derive(Clone, Copy)]
+/// struct By498;
+///
+/// impl ReadOutcome for By498 {
+///     fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
+///         match result {
+///             Ok(response) if response.status().as_u16() == 498 => Outcome::TokenRefused,
+///             result => ReadHead.read(result),
+///         }
+///     }
+/// }
+/// # let response = Response::builder().status(498).body(()).expect("a valid status");
+/// # assert_eq!(By498.read(Ok(&response)), Outcome::TokenRefused);
+/// ```
+pub trait ReadOutcome {
+    /// Returns the meaning of one outcome. A layer calls it once for each call, so it must not block.
+    fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome;
+}
+
+/// Reads the status and the headers of a response, and of an error the [`Cause`] that it carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadHead;
+
+/// A link in the chain of an error that carries the outcome of the call, so that each layer above can read it.
+///
+/// Return it from the [`source`](Error::source) of an error type of your own:
+///
+/// ```
+/// use std::{error::Error, fmt};
+/// use tower_tds_outcome::{Cause, Outcome};
+///
+/// #[derive(Debug)]
+/// struct SpeedingTicket(Cause);
+///
+/// impl fmt::Display for SpeedingTicket {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str("too fast")
+///     }
+/// }
+///
+/// impl Error for SpeedingTicket {
+///     fn source(&self) -> Option<&(dyn Error + 'static)> {
+///         Some(&self.0)
+///     }
+/// }
+///
+/// let error = SpeedingTicket(Cause::new(Outcome::RateExceeded, None));
+/// assert_eq!(Outcome::of_error(&error), Some(Outcome::RateExceeded));
+/// ```
+#[derive(Debug)]
+pub struct Cause {
+    outcome: Outcome,
+    source: Option<BoxError>,
+}
+
+/// The error of tower's own layers.
+type BoxError = Box<dyn Error + Send + Sync>;
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Reads the head of a response. `now` is called for a 429 only, in case its wait is a date and it has no `Date`.
+    #[inline]
+    pub fn of_head(
+        status: StatusCode,
+        headers: &HeaderMap,
+        now: impl FnOnce() -> SystemTime,
+    ) -> Self {
+        if status.is_success() {
+            // A scan of a few names is faster than a hash.
+            let is_grpc = headers.keys().any(|name| *name == GRPC_STATUS);
+            return if is_grpc {
+                of_grpc(headers)
+            } else {
+                Self::Accepted
+            };
+        }
+        of_refusal(status, headers, now)
+    }
+
+    /// The outcome that an error carries: that of the first [`Cause`] in its chain.
+    #[must_use]
+    pub fn of_error(error: &(dyn Error + 'static)) -> Option<Self> {
+        chain(error).find_map(|link| link.downcast_ref::<Cause>().map(Cause::outcome))
+    }
+
+    /// Reads the text of a 401 or 403, which is in its body or in a parameter of its challenge: whether a role or the
+    /// header is missing.
+    #[must_use]
+    pub fn of_text(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let starts = |known: &&str| {
+            let start = text.get(..known.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(known))
+        };
+        if NO_HEADER.iter().any(starts) {
+            return Some(Self::NoHeader);
+        }
+        ROLE_MISSING.iter().any(starts).then_some(Self::RoleMissing)
+    }
+
+    /// Whether the service or its gateway answered, so that it counted the request.
+    #[must_use]
+    pub const fn is_answered(self) -> bool {
+        !matches!(self, Self::Unsent | Self::Lost)
+    }
+}
+
+// === impl ReadHead ===
+
+impl ReadOutcome for ReadHead {
+    #[inline]
+    fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
+        match result {
+            Ok(response) => Outcome::of_head(response.status(), response.headers(), wall),
+            Err(error) => Outcome::of_error(error).unwrap_or(Outcome::Lost),
+        }
+    }
+}
+
+// === impl Cause ===
+
+impl Cause {
+    /// Notes the outcome of a call in front of what caused it.
+    #[must_use]
+    pub fn new(outcome: Outcome, source: Option<BoxError>) -> Self {
+        Self { outcome, source }
+    }
+
+    /// The outcome of the call.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// What caused it, if that is known.
+    #[must_use]
+    pub fn get_ref(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        self.source.as_deref()
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.outcome {
+            Outcome::Accepted => "the service accepted the request",
+            Outcome::TokenRefused => "the service refused the token",
+            Outcome::RoleMissing => "the token lacks a role",
+            Outcome::NoHeader => "the request arrived without its token",
+            Outcome::RateExceeded => "more requests a second than allowed",
+            Outcome::ConnectionsExceeded => "more connections than allowed",
+            Outcome::QuotaExceeded(_) => "the quota is used up",
+            Outcome::GatewayTimedOut => "a gateway gave up on the service",
+            Outcome::Unsent => "the request was not sent",
+            Outcome::Lost => "no answer to the request",
+            Outcome::Other => "the service refused the request",
+        })
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let source: &(dyn Error + 'static) = self.source.as_deref()?;
+        Some(source)
+    }
+}
+
+/// Iterates over an error and its causes.
+///
+/// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. It ends after 32
+/// links, so that a circle ends as well.
+pub fn chain<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |error| below(*error)).take(DEEPEST)
+}
+
+fn below<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    let io = error.downcast_ref::<io::Error>();
+    match io.and_then(io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+/// Reads the head of a gRPC response, which refuses with status 200 (trailers-only). The status of any other response
+/// is in its trailers, after the handler ran.
+#[cold]
+fn of_grpc(headers: &HeaderMap) -> Outcome {
+    let value = |name| headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+    let kind = value(header::CONTENT_TYPE);
+    let start = kind.get(..GRPC.len()).unwrap_or_default();
+    if !start.eq_ignore_ascii_case(GRPC) {
+        return Outcome::Accepted;
+    }
+    match value(GRPC_STATUS).trim_ascii() {
+        b"16" => Outcome::TokenRefused,
+        b"7" => Outcome::RoleMissing,
+        b"2" | b"4" | b"8" | b"13" | b"14" => Outcome::Other,
+        _ => Outcome::Accepted,
+    }
+}
+
+#[cold]
+fn of_refusal(
+    status: StatusCode,
+    headers: &HeaderMap,
+    now: impl FnOnce() -> SystemTime,
+) -> Outcome {
+    match status.as_u16() {
+        304 => Outcome::Accepted,
+        401 => challenged(headers).unwrap_or(Outcome::TokenRefused),
+        403 if challenged(headers) == Some(Outcome::RoleMissing) => Outcome::RoleMissing,
+        416 if !headers.contains_key(header::CONTENT_RANGE) => Outcome::ConnectionsExceeded,
+        423 => Outcome::RateExceeded,
+        429 => Outcome::QuotaExceeded(retry_after(headers, now())),
+        504 => Outcome::GatewayTimedOut,
+        _ => Outcome::Other,
+    }
+}
+
+/// Reads the parameters of a challenge for which a new token cannot help. Gateways quote them or not, and do not escape
+/// quotes.
+fn challenged(headers: &HeaderMap) -> Option<Outcome> {
+    let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
+    let texts = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let found: Vec<_> = texts
+        .flat_map(|text| {
+            let values = text.split('=').skip(1);
+            let values = values.filter_map(|text| Outcome::of_text(text.trim_start_matches('"')));
+            values.collect::<Vec<_>>()
+        })
+        .collect();
+    let no_header = found.iter().find(|it| **it == Outcome::NoHeader);
+    no_header.or_else(|| found.first()).copied()
+}
+
+/// The wall clock, for a date without a `Date` header.
+fn wall() -> SystemTime {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a date from a server has no meaning on a monotonic clock"
+    )]
+    SystemTime::now()
+}
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+const GRPC: &[u8] = b"application/grpc";
+
+/// How texts about a missing header begin, of lua-resty-openidc and other plugins of Kong.
+const NO_HEADER: [&str; 3] = [
+    "no authorization header found",
+    "no bearer authorization header value found",
+    "no bearer access token value found",
+];
+
+/// How texts about a missing role begin: of the service, as its contract has it, of a plugin of Kong, and the error of
+/// RFC 6750, section 3.1.
+const ROLE_MISSING: [&str; 3] = [
+    "access token does not have the required scope/role",
+    "missing required ",
+    "insufficient_scope",
+];
+
+/// The deepest known chain has 7 links.
+const DEEPEST: usize = 32;
