@@ -11,7 +11,6 @@ use tower_service::Service;
 use tower_tds::{
     Limiter, Limits, Quota, TdsLayer,
     layers::{
-        ReadError,
         errors::{ClassifyLayer, Error, RetryLayer},
         into_error,
         limits::RequestLimitLayer,
@@ -47,12 +46,8 @@ pub fn without_spans(
     ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(into_error)
-        .layer(
-            RequestLimitLayer::new(limiter())
-                .feedback(ReadError)
-                .detached(),
-        )
-        .layer(token::layer(runtime).judge(ReadError))
+        .layer(RequestLimitLayer::new(limiter()).detached())
+        .layer(token::layer(runtime))
         .layer(ClassifyLayer::new())
         .service(Echo::new())
 }

@@ -4,56 +4,51 @@ use std::fmt;
 
 pub use self::token::TokenError;
 pub(crate) use self::token::{Kind, place};
-use crate::judge::Rejection;
+use crate::rejection::Rejection;
 
 mod token;
 
-/// The error of a call: no token, a refused token, or a failure of the inner service.
-///
-/// The enum is exhaustive, because a [`BearerAuth`](crate::BearerAuth) service fails in no other
-/// way. The error of the inner service needs no downcast.
-///
-/// `?` and `Into` convert it into a `Box<dyn Error + Send + Sync>`, even if the inner error is such a
-/// box (as with `Buffer`, `LoadShed` or `Timeout`). So this type does not implement
-/// [`std::error::Error`], which would rule that conversion out.
-///
-/// # Errors
+/// The error of a call: no token, a refused token, or a failure of the service below.
 ///
 /// | error or response | next step |
 /// |---|---|
-/// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after) |
-/// | [`TokenError::oauth_error`](crate::TokenError::oauth_error) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
-/// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | correct the file, the variable or the vault that the text names |
-/// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
-/// | [`Error::Inner`] | handle it as an error of the HTTP client |
-/// | [`Error::Refused`], or a response with a [`Rejection`] | read the `Display` of the rejection; call again once if [`Rejection::is_worth_a_resend`] |
+/// | [`token`](Self::token), and it [is transient](TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`] |
+/// | [`token`](Self::token) with an [OAuth error](TokenError::oauth_error) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
+/// | [`token`](Self::token), and [credentials are missing](TokenError::is_missing_credentials) | correct the file, the variable or the vault that the text names |
+/// | [`token`](Self::token), and the [origin is foreign](TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
+/// | [`rejection`](Self::rejection), or a response with a [`Rejection`] | read its `Display`; call again once if it [is worth a resend](Rejection::is_worth_a_resend) |
+/// | neither | handle the [source](std::error::Error::source), which is the error of the service below |
+///
+/// Layers above find the [`Outcome`](tower_tds_outcome::Outcome) of the call in its chain of sources.
 ///
 /// # Examples
 ///
 /// ```
 /// use tower_oidc_cc::Error;
 ///
-/// fn is_worth_a_retry(error: &Error<std::io::Error>) -> bool {
-///     match error {
-///         Error::Token(token) => token.is_transient(),
-///         Error::Inner(io) => io.kind() == std::io::ErrorKind::TimedOut,
-///         Error::Refused(_, rejection) => rejection.is_worth_a_resend(),
+/// fn is_worth_a_retry(error: &Error) -> bool {
+///     match (error.token(), error.rejection()) {
+///         (Some(token), _) => token.is_transient(),
+///         (None, Some(rejection)) => rejection.is_worth_a_resend(),
+///         (None, None) => false,
 ///     }
 /// }
-///
-/// let error = Error::Inner(std::io::Error::from(std::io::ErrorKind::TimedOut));
-/// assert!(is_worth_a_retry(&error));
 /// ```
-#[derive(Debug, Clone)]
-pub enum Error<E> {
-    /// There was no token for this request, and it was **not** sent.
+#[derive(Debug)]
+pub struct Error(Box<Reason>);
+
+#[derive(Debug)]
+enum Reason {
+    /// There was no token for this request, and it was not sent.
     Token(TokenError),
-    /// The inner service failed.
-    Inner(E),
-    /// The inner service failed because the remote service refused the call. The [`Rejection`] has
-    /// the reason.
-    Refused(E, Rejection),
+    /// The service below failed.
+    Below(BoxError),
+    /// The service below failed because the remote service refused the call.
+    Refused(BoxError, Rejection),
 }
+
+/// The error of tower's own layers.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The fault of credentials, an endpoint or an origin, and its correction.
 ///
@@ -63,38 +58,68 @@ pub struct ConfigError(&'static str);
 
 // === impl Error ===
 
-impl<E> From<TokenError> for Error<E> {
+impl Error {
+    pub(crate) fn below(error: impl Into<BoxError>) -> Self {
+        Self(Box::new(Reason::Below(error.into())))
+    }
+
+    pub(crate) fn refused(error: BoxError, rejection: Rejection) -> Self {
+        Self(Box::new(Reason::Refused(error, rejection)))
+    }
+
+    /// Why there was no token for the request, which was **not** sent.
+    #[must_use]
+    pub fn token(&self) -> Option<&TokenError> {
+        match &*self.0 {
+            Reason::Token(error) => Some(error),
+            Reason::Below(_) | Reason::Refused(..) => None,
+        }
+    }
+
+    /// Why the remote service refused the call, if the error of the service below tells that.
+    #[must_use]
+    pub fn rejection(&self) -> Option<&Rejection> {
+        match &*self.0 {
+            Reason::Refused(_, rejection) => Some(rejection),
+            Reason::Token(_) | Reason::Below(_) => None,
+        }
+    }
+
+    /// Unwraps the error of the service below, or returns this one if there was no token.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if it has a [`token`](Self::token) error.
+    pub fn into_source(self) -> Result<BoxError, Self> {
+        match *self.0 {
+            Reason::Below(error) | Reason::Refused(error, _) => Ok(error),
+            reason @ Reason::Token(_) => Err(Self(Box::new(reason))),
+        }
+    }
+}
+
+impl From<TokenError> for Error {
     fn from(error: TokenError) -> Self {
-        Self::Token(error)
+        Self(Box::new(Reason::Token(error)))
     }
 }
 
-/// Transparent: the text of the error inside.
-impl<E: fmt::Display> fmt::Display for Error<E> {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Token(error) => error.fmt(f),
-            Self::Inner(error) | Self::Refused(error, _) => error.fmt(f),
+        match &*self.0 {
+            Reason::Token(error) => error.fmt(f),
+            Reason::Below(_) => f.write_str("the service below the token layer failed"),
+            Reason::Refused(_, rejection) => rejection.fmt(f),
         }
     }
 }
 
-/// The error inside, boxed.
-impl<E: Into<Self>> From<Error<E>> for Box<dyn std::error::Error + Send + Sync> {
-    fn from(error: Error<E>) -> Self {
-        match error {
-            Error::Token(error) => error.into(),
-            Error::Inner(error) | Error::Refused(error, _) => error.into(),
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            Reason::Token(error) => error.source(),
+            Reason::Below(error) | Reason::Refused(error, _) => Some(&**error),
         }
-    }
-}
-
-/// The error inside, boxed: for a `main` that returns it.
-impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<Error<E>>
-    for Box<dyn std::error::Error>
-{
-    fn from(error: Error<E>) -> Self {
-        Box::<dyn std::error::Error + Send + Sync>::from(error)
     }
 }
 

@@ -11,49 +11,44 @@ use std::{
 use http::Response;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
+use tower_tds_outcome::{Outcome, ReadHead, ReadOutcome};
 
 use crate::{
-    error::{Error, TokenError},
-    judge::{Challenge, Judge, Judgement, Refresh, Rejection},
+    error::{BoxError, Error, TokenError},
+    rejection::{Refresh, Rejection},
     source::TokenSource,
 };
 
 pin_project! {
-    /// Resolves to the response of the inner service, or to an error. After [`Error::Token`]
-    /// nothing was sent.
+    /// Resolves to the response of the inner service, or to an error. If the error has a
+    /// [`token`](Error::token) error, nothing was sent.
     ///
     /// A refused call is held while its token is being replaced: until the token request has a result,
     /// for ten seconds at most, and not beyond its deadline
-    /// ([`deadline_from`](crate::BearerAuthLayer::deadline_from)). A resend then has the new token. An
+    /// ([`DeadlineAt`](tower_tds_outcome::DeadlineAt)). A resend then has the new token. An
     /// outer timeout that is shorter ends the call as a timeout.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops the call of the inner service. A token request continues.
-    pub struct ResponseFuture<F, J = Challenge>
-    where
-        F: Future,
-    {
+    pub struct ResponseFuture<F, T, J = ReadHead> {
         #[pin]
-        state: State<F, J>,
+        state: State<F, T, J>,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<F, J>
-    where
-        F: Future,
-    {
+    enum State<F, T, J> {
         Sent {
             #[pin]
             inner: F,
             sent: Sent,
-            judge: J,
+            reader: J,
         },
         // `None` once the call has ended.
         Held {
-            held: Option<Box<Held<F::Output>>>,
+            held: Option<Box<Held<T>>>,
         },
         Failed {
             error: TokenError,
@@ -71,19 +66,25 @@ pub(crate) struct Sent {
 }
 
 /// A refused call whose token is being replaced.
-struct Held<O> {
-    outcome: O,
+struct Held<T> {
+    result: Result<T, BoxError>,
     sent: Sent,
     /// Until the flight or the time for it has ended.
     wait: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
+type Ended<R> = Result<Response<R>, Error>;
+
 // === impl ResponseFuture ===
 
-impl<F: Future, J> ResponseFuture<F, J> {
-    pub(crate) fn sent(inner: F, sent: Sent, judge: J) -> Self {
+impl<F, T, J> ResponseFuture<F, T, J> {
+    pub(crate) fn sent(inner: F, sent: Sent, reader: J) -> Self {
         Self {
-            state: State::Sent { inner, sent, judge },
+            state: State::Sent {
+                inner,
+                sent,
+                reader,
+            },
         }
     }
 
@@ -94,12 +95,13 @@ impl<F: Future, J> ResponseFuture<F, J> {
     }
 }
 
-impl<F, J, R, E> Future for ResponseFuture<F, J>
+impl<F, J, R, E> Future for ResponseFuture<F, Response<R>, J>
 where
     F: Future<Output = Result<Response<R>, E>>,
-    J: Judge<Response<R>, E>,
+    J: ReadOutcome,
+    E: Into<BoxError>,
 {
-    type Output = Result<Response<R>, Error<E>>;
+    type Output = Result<Response<R>, Error>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -107,25 +109,26 @@ where
         loop {
             match this.state.as_mut().project() {
                 // ## Sent => (Held | done)
-                StateProj::Sent { inner, sent, judge } => {
+                StateProj::Sent {
+                    inner,
+                    sent,
+                    reader,
+                } => {
                     // `polled` is matched by reference, because each move of a response copies it.
                     let polled = inner.poll(cx);
-                    let Poll::Ready(outcome) = &polled else {
-                        return Poll::Pending;
-                    };
-                    match judge.judge(outcome.as_ref()) {
-                        Judgement::Accepted => sent.source.shared.accept(sent.generation),
-                        Judgement::Nothing => {}
-                        judgement => match sent.reject(ready!(polled), judgement) {
-                            Ok(held) => {
-                                let held = Some(held);
-                                this.state.set(State::Held { held });
-                                continue;
-                            }
-                            Err(rejected) => return Poll::Ready(rejected),
-                        },
+                    if let Poll::Ready(Ok(response)) = &polled
+                        && reader.read(Ok(response)) == Outcome::Accepted
+                    {
+                        sent.source.shared.accept(sent.generation);
+                        return polled.map_err(Error::below);
                     }
-                    return polled.map_err(Error::Inner);
+                    match sent.settle(ready!(polled).map_err(Into::into), reader) {
+                        Ok(held) => {
+                            let held = Some(held);
+                            this.state.set(State::Held { held });
+                        }
+                        Err(ended) => return Poll::Ready(ended),
+                    }
                 }
                 // ## Held => done
                 StateProj::Held { held } => {
@@ -137,19 +140,19 @@ where
                         return Poll::Pending;
                     };
                     let refresh = ended.sent.refresh();
-                    let rejection = Rejection::new(Judgement::Refused, refresh);
-                    return Poll::Ready(rejected(ended.outcome, rejection));
+                    let rejection = Rejection::new(Outcome::TokenRefused, refresh);
+                    return Poll::Ready(rejected(ended.result, rejection));
                 }
                 // ## Failed => done
                 StateProj::Failed { error } => {
-                    return Poll::Ready(Err(Error::Token(error.clone())));
+                    return Poll::Ready(Err(error.clone().into()));
                 }
             }
         }
     }
 }
 
-impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
+impl<F, T, J> fmt::Debug for ResponseFuture<F, T, J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ResponseFuture")
     }
@@ -158,34 +161,36 @@ impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
 // === impl Sent ===
 
 impl Sent {
-    /// Holds a refused call while its token is being replaced, or returns its outcome at once.
+    /// Holds a refused call while its token is being replaced, or returns the result at once.
     #[cold]
-    #[expect(
-        clippy::type_complexity,
-        reason = "the two forms of an outcome: held and returned"
-    )]
-    fn reject<R, E>(
+    fn settle<R>(
         &self,
-        outcome: Result<Response<R>, E>,
-        judgement: Judgement,
-    ) -> Result<Box<Held<Result<Response<R>, E>>>, Result<Response<R>, Error<E>>> {
-        let refresh = match judgement {
-            Judgement::Refused => match self.source.refuse(self.generation) {
-                Ok(flight) => return Ok(Box::new(self.hold(outcome, flight))),
+        result: Result<Response<R>, BoxError>,
+        reader: &impl ReadOutcome,
+    ) -> Result<Box<Held<Response<R>>>, Ended<R>> {
+        let outcome = match &result {
+            Ok(response) => reader.read(Ok(response)),
+            Err(error) => reader.read::<R>(Err(&**error)),
+        };
+        let refresh = match outcome {
+            Outcome::TokenRefused => match self.source.refuse(self.generation) {
+                Ok(flight) => return Ok(Box::new(self.hold(result, flight))),
                 Err(refresh) => refresh,
             },
-            _ => Refresh::None,
+            Outcome::RoleMissing | Outcome::NoHeader => Refresh::None,
+            // It shows nothing about the token.
+            _ => return Err(result.map_err(Error::below)),
         };
-        Err(rejected(outcome, Rejection::new(judgement, refresh)))
+        Err(rejected(result, Rejection::new(outcome, refresh)))
     }
 
-    fn hold<O>(&self, outcome: O, flight: u64) -> Held<O> {
+    fn hold<T>(&self, result: Result<T, BoxError>, flight: u64) -> Held<T> {
         let longest = self.source.shared.now() + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
         let until = deadline.map_or(longest, |it| it.min(longest));
         let source = self.source.clone();
         Held {
-            outcome,
+            result,
             sent: self.clone(),
             wait: Box::pin(
                 async move { drop(timeout_at(until, source.shared.ended(flight)).await) },
@@ -206,17 +211,14 @@ impl Sent {
     }
 }
 
-fn rejected<R, E>(
-    outcome: Result<Response<R>, E>,
-    rejection: Rejection,
-) -> Result<Response<R>, Error<E>> {
+fn rejected<R>(result: Result<Response<R>, BoxError>, rejection: Rejection) -> Ended<R> {
     tracing::debug!(?rejection, "the service refused a call");
-    match outcome {
+    match result {
         Ok(mut response) => {
             response.extensions_mut().insert(rejection);
             Ok(response)
         }
-        Err(error) => Err(Error::Refused(error, rejection)),
+        Err(error) => Err(Error::refused(error, rejection)),
     }
 }
 

@@ -105,14 +105,15 @@ pub use self::{
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
     health::Health,
-    judge::{Challenge, Judge, Judgement, Rejection},
     origin::Origin,
+    rejection::Rejection,
     reply::AccessToken,
     service::{BearerAuth, BearerAuthLayer},
     source::{TokenSource, TokenSourceBuilder},
     state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
+pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
 
 #[cfg(feature = "private-key-jwt")]
 mod assertion;
@@ -122,8 +123,8 @@ mod endpoint;
 mod error;
 pub mod future;
 mod health;
-mod judge;
 mod origin;
+mod rejection;
 mod reply;
 mod request;
 mod service;

@@ -7,15 +7,15 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{Extensions, HeaderMap, Request, Response, Uri, header::AUTHORIZATION};
+use http::{HeaderMap, Request, Response, Uri, header::AUTHORIZATION};
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_tds_outcome::{DeadlineAt, ReadHead, ReadOutcome};
 
 use crate::{
-    error::{Error, Kind, TokenError},
+    error::{BoxError, Error, Kind, TokenError},
     future::{ResponseFuture, Sent},
-    judge::{Challenge, Judge},
     origin::{Origin, Places},
     source::TokenSource,
     state::Bearer,
@@ -33,9 +33,9 @@ use crate::{
 ///
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
-pub struct BearerAuthLayer<J = Challenge> {
+pub struct BearerAuthLayer<J = ReadHead> {
     rules: Arc<Rules>,
-    judge: J,
+    reader: J,
 }
 
 /// Puts a bearer token on each request.
@@ -58,13 +58,11 @@ pub struct BearerAuthLayer<J = Challenge> {
 ///
 /// # Errors
 ///
-/// - [`Error::Token`]: there was no token, or the request must not carry it. The request was not sent.
-/// - [`Error::Inner`]: the inner service failed, in `poll_ready` or in its response.
-/// - [`Error::Refused`]: the inner service failed, and the [`Judge`] found a refusal in its error.
-pub struct BearerAuth<S, J = Challenge> {
+/// See [`Error`]: there was no token, or the request must not carry it, or the inner service failed.
+pub struct BearerAuth<S, J = ReadHead> {
     inner: S,
     rules: Arc<Rules>,
-    judge: J,
+    reader: J,
     readiness: Readiness,
 }
 
@@ -73,7 +71,6 @@ pub struct BearerAuth<S, J = Challenge> {
 struct Rules {
     source: TokenSource,
     places: Places,
-    deadline: Option<fn(&Extensions) -> Option<Instant>>,
 }
 
 /// The result of the wait for a token since the last call.
@@ -121,48 +118,23 @@ impl BearerAuthLayer {
                     origins,
                     default_origin,
                 },
-                deadline: None,
             }),
-            judge: Challenge,
+            reader: ReadHead,
         }
     }
 }
 
 impl<J> BearerAuthLayer<J> {
-    /// Replaces the [`Judge`] of outcomes; [`Challenge`] by default.
+    /// Sets how the outcome of a call is read; by [`ReadHead`] by default.
+    ///
+    /// You need it for a service that refuses tokens with a status of its own. An error of a layer below that carries an
+    /// [`Outcome`](tower_tds_outcome::Outcome) is read as it is.
     #[must_use]
-    pub fn judge<K>(self, judge: K) -> BearerAuthLayer<K> {
+    pub fn read_outcome<K: ReadOutcome>(self, reader: K) -> BearerAuthLayer<K> {
         BearerAuthLayer {
             rules: self.rules,
-            judge,
+            reader,
         }
-    }
-
-    /// Reads the deadline of a call from the extensions of its request; none by default.
-    ///
-    /// A refused call is held until the token request has a result, for ten seconds at most. Just
-    /// before the deadline it returns the refusal, so that the caller gets the refusal and not a
-    /// timeout.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tokio::time::Instant;
-    /// use tower_oidc_cc::{BearerAuthLayer, TokenSource};
-    ///
-    /// #[derive(Clone, Copy)]
-    /// struct DeadlineAt(Instant);
-    ///
-    /// fn layer(tokens: TokenSource) -> BearerAuthLayer {
-    ///     let layer = BearerAuthLayer::new(tokens, []);
-    ///     layer.deadline_from(|extensions| Some(extensions.get::<DeadlineAt>()?.0))
-    /// }
-    /// # let _ = layer;
-    /// ```
-    #[must_use]
-    pub fn deadline_from(mut self, deadline: fn(&Extensions) -> Option<Instant>) -> Self {
-        Arc::make_mut(&mut self.rules).deadline = Some(deadline);
-        self
     }
 }
 
@@ -173,7 +145,7 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
         BearerAuth {
             inner,
             rules: Arc::clone(&self.rules),
-            judge: self.judge.clone(),
+            reader: self.reader.clone(),
             readiness: Readiness::Unready,
         }
     }
@@ -230,8 +202,7 @@ impl<S, J> BearerAuth<S, J> {
             }
             readiness => self.authorize_slowly(readiness, uri, headers)?,
         };
-        let deadline = self.rules.deadline;
-        let deadline = deadline.and_then(|read| read(request.extensions()));
+        let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
@@ -264,24 +235,25 @@ impl<S, J> BearerAuth<S, J> {
 impl<S, J, B, R> Service<Request<B>> for BearerAuth<S, J>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    J: Judge<S::Response, S::Error> + Clone,
+    S::Error: Into<BoxError>,
+    J: ReadOutcome + Clone,
 {
     type Response = S::Response;
-    type Error = Error<S::Error>;
-    type Future = ResponseFuture<S::Future, J>;
+    type Error = Error;
+    type Future = ResponseFuture<S::Future, S::Response, J>;
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         if !ready!(self.poll_token(cx)) {
             return Poll::Ready(Ok(()));
         }
-        self.inner.poll_ready(cx).map_err(Error::Inner)
+        self.inner.poll_ready(cx).map_err(Error::below)
     }
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         match self.authorize(&mut request) {
-            Ok(sent) => ResponseFuture::sent(self.inner.call(request), sent, self.judge.clone()),
+            Ok(sent) => ResponseFuture::sent(self.inner.call(request), sent, self.reader.clone()),
             Err(error) => ResponseFuture::failed(error),
         }
     }
@@ -292,7 +264,7 @@ impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
         Self {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
-            judge: self.judge.clone(),
+            reader: self.reader.clone(),
             readiness: Readiness::Unready,
         }
     }

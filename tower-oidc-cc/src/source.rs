@@ -26,7 +26,7 @@ use crate::{
     endpoint::TokenEndpoint,
     error::{Kind, TokenError},
     health::Health,
-    judge::Refresh,
+    rejection::Refresh,
     reply::AccessToken,
     request::{Fetch, Grant, Settings, collect, longest_flight, transport},
     state::{Action, Bearer, Event, RefreshPolicy, State},

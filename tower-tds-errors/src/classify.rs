@@ -9,11 +9,10 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE,
-    RETRY_AFTER,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use tower_tds_outcome::{Secrets, retry_after};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tower_tds_outcome::{Outcome, Secrets, retry_after};
 
 use crate::clock;
 use crate::error::redact;
@@ -112,8 +111,14 @@ pub(crate) fn error_of(
     let said = text.map_or_else(Vec::new, message::candidates);
     // The header is complete, and the body may be cut, generic or translated.
     let challenges = message::challenges(headers);
+    let meant = match kind {
+        // A gRPC refusal has the status of a success.
+        Kind::Unauthorized => StatusCode::UNAUTHORIZED,
+        Kind::MissingRole if is_success(status) => StatusCode::FORBIDDEN,
+        _ => status,
+    };
     let refined = challenges.iter().chain(&said).find_map(|text| {
-        let kind = message::refine(grpc_refusal(headers).unwrap_or(status), text)?;
+        let kind = message::refine(meant, text)?;
         Some((kind, Some(text.clone())))
     });
     let (kind, message) =
@@ -140,39 +145,35 @@ pub(crate) fn error_of(
     Some(Error::build(facts, None))
 }
 
-/// The kind of a response head, or `None` for a success.
+/// The kind of a response head, or `None` for a success: the [`Outcome`], refined where it is `Other`.
 ///
 /// An unregistered status is read as the first of its class (RFC 9110, section 15).
 fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Option<Kind> {
-    if is_success(status) {
-        let page = is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
-        return page.or(grpc_refusal(headers).map(|refusal| match refusal {
-            StatusCode::UNAUTHORIZED => Kind::Unauthorized,
-            _ => Kind::MissingRole,
-        }));
-    }
-    let ranged = headers.contains_key(CONTENT_RANGE);
-    Some(match status.as_u16() {
-        // An upgrade is a non-goal.
-        101 | 300..=399 | 511 => Kind::UnexpectedAnswer,
-        401 => Kind::Unauthorized,
-        404 | 410 => Kind::NotFound,
-        408 | 425 => Kind::Unavailable,
-        // A hint means that the condition is temporary (RFC 9110, section 15.5.14).
-        413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
-        // The service gives 416 and 423 meanings of its own, unlike RFC 9110 and RFC 4918.
-        // A 416 with `Content-Range` is about a range, which a layer below may have requested.
-        416 if ranged => Kind::Rejected,
-        416 if expected.has_range => Kind::RangeUnclear,
-        416 => Kind::ConnectionLimit,
-        421 => Kind::Misdirected,
-        423 => Kind::RateExceeded,
-        429 => Kind::Throttled,
-        // The server cannot process the request, and a retry does not change that.
-        501 | 505..=508 | 510 => Kind::Rejected,
-        // Section 15 of RFC 9110: an invalid status is a server's error.
-        500..=999 => Kind::Unavailable,
-        _ => Kind::Rejected,
+    Some(match Outcome::of_head(status, headers, clock::wall) {
+        Outcome::TokenRefused => Kind::Unauthorized,
+        Outcome::RoleMissing => Kind::MissingRole,
+        Outcome::NoHeader => Kind::MissingCredentials,
+        Outcome::RateExceeded => Kind::RateExceeded,
+        Outcome::ConnectionsExceeded if expected.has_range => Kind::RangeUnclear,
+        Outcome::ConnectionsExceeded => Kind::ConnectionLimit,
+        Outcome::QuotaExceeded(_) => Kind::Throttled,
+        _ if is_success(status) => {
+            return is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
+        }
+        _ => match status.as_u16() {
+            // An upgrade is a non-goal.
+            101 | 300..=399 | 511 => Kind::UnexpectedAnswer,
+            404 | 410 => Kind::NotFound,
+            408 | 425 => Kind::Unavailable,
+            // A hint means that the condition is temporary (RFC 9110, section 15.5.14).
+            413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
+            421 => Kind::Misdirected,
+            // The server cannot process the request, and a retry does not change that.
+            501 | 505..=508 | 510 => Kind::Rejected,
+            // Section 15 of RFC 9110: an invalid status is a server's error.
+            500..=999 => Kind::Unavailable,
+            _ => Kind::Rejected,
+        },
     })
 }
 
@@ -188,22 +189,11 @@ pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expecte
     expected.is_data_only && status.is_success() && is_html(headers) && !is_empty(status, headers)
 }
 
-/// The HTTP status that a gRPC refusal of the token stands for. It is in the head only if the response
-/// has no messages (trailers-only), and its HTTP status is then 200.
+/// Whether the head refuses the token of a gRPC call, whose HTTP status is then a success.
 #[inline]
-pub(crate) fn grpc_refusal(headers: &HeaderMap) -> Option<StatusCode> {
-    // A scan of a few names is faster than a hash.
-    if !headers.keys().any(|name| *name == GRPC_STATUS) {
-        return None;
-    }
-    let status = match headers.get(&GRPC_STATUS)?.as_bytes() {
-        b"16" => StatusCode::UNAUTHORIZED,
-        b"7" => StatusCode::FORBIDDEN,
-        _ => return None,
-    };
-    let kind = headers.get(CONTENT_TYPE)?.as_bytes();
-    let start = kind.get(..GRPC.len())?;
-    start.eq_ignore_ascii_case(GRPC).then_some(status)
+pub(crate) fn is_grpc_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
+    let outcome = Outcome::of_head(status, headers, clock::wall);
+    matches!(outcome, Outcome::TokenRefused | Outcome::RoleMissing)
 }
 
 /// The advice if the head of the request was too large. The token is its largest part.
@@ -336,10 +326,6 @@ fn is_data(accepted: &[u8]) -> bool {
 /// The most bytes of an error body that are read. The largest known error page of a gateway has
 /// 4 KiB. Reading more costs more than a new connection.
 const MOST_BYTES: usize = 16 * 1024;
-
-static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-
-const GRPC: &[u8] = b"application/grpc";
 
 /// The longest window that is worth a wait. Kong's next longer window is an hour.
 const MINUTE: Duration = Duration::from_secs(60);

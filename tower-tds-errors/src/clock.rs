@@ -1,32 +1,12 @@
-//! The crate's clock, its timer, and the deadline of a call.
+//! The crate's clock, and its timer.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use http::Extensions;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
-
-/// The deadline of a call: an extension of its request, for the layers below a retry layer.
-///
-/// At the deadline, a layer that reads this extension returns an error with the cause of the wait
-/// or with the status of the response. A [`Retry`](crate::Retry) uses the earlier of the caller's
-/// deadline and its own, and sets it on each attempt.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tokio::time::Instant;
-/// use tower_tds_errors::DeadlineAt;
-///
-/// let mut request = http::Request::new(());
-/// request.extensions_mut().insert(DeadlineAt(Instant::now() + Duration::from_secs(5)));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeadlineAt(pub Instant);
 
 /// A timer that is created when a wait begins, so an immediate response needs none.
 ///
@@ -38,23 +18,22 @@ pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 /// that the layers above still return it. No attempt begins so late.
 pub(crate) const HEADROOM: Duration = Duration::from_millis(10);
 
-// === impl DeadlineAt ===
-
-impl DeadlineAt {
-    /// The deadline in a request's extensions, for `deadline_from` of layers below.
-    #[inline]
-    #[must_use]
-    pub fn of(extensions: &Extensions) -> Option<Instant> {
-        extensions.get::<Self>().map(|deadline| deadline.0)
-    }
-}
-
 // === impl Timer ===
 
 impl Timer {
     /// Whether there is a timer that wakes the polling task.
     pub(crate) const fn has_clock(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Sleeps until `at`. Returns false if no timer would wake the task, because there is no runtime.
+    pub(crate) async fn sleep_until(&mut self, at: Instant) -> bool {
+        poll_fn(|cx| match self.poll(Some(at), cx) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending if self.has_clock() => Poll::Pending,
+            Poll::Pending => Poll::Ready(false),
+        })
+        .await
     }
 
     /// Waits until `at`, or forever if it is `None`.

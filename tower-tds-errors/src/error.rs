@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Uri};
 use tower::BoxError;
-use tower_tds_outcome::Secrets;
+use tower_tds_outcome::{Cause, Outcome, Secrets, chain};
 
 use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 
-mod chain;
 mod display;
 pub(crate) mod redact;
 mod transport;
@@ -45,7 +45,8 @@ pub struct Error {
 
 struct Inner {
     facts: Facts,
-    source: Option<BoxError>,
+    /// Tells the layers above what the failure means for the token and the limits.
+    cause: Cause,
 }
 
 /// The facts of a failure, besides its cause.
@@ -93,7 +94,7 @@ impl Error {
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
-        let facts = match chain::find::<Self>(&*source) {
+        let facts = match find::<Self>(&*source) {
             Some(known) => {
                 let mut facts = known.facts().clone();
                 if facts.sent == Sent::Never {
@@ -112,6 +113,7 @@ impl Error {
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.facts_mut().retry_after = Some(wait);
+        self.settle();
         self
     }
 
@@ -150,6 +152,7 @@ impl Error {
     #[must_use]
     pub fn with_sent(mut self, sent: Sent) -> Self {
         self.facts_mut().sent = sent;
+        self.settle();
         self
     }
 
@@ -239,6 +242,7 @@ impl Error {
     /// ```
     pub fn set_kind(&mut self, kind: Kind) {
         self.facts_mut().set_kind(kind);
+        self.settle();
     }
 
     /// The kind of the failure.
@@ -296,13 +300,20 @@ impl Error {
         matches!(self.kind(), Kind::LimitTimeout | Kind::Timeout)
             || self.gave_up() == Some(GiveUp::Deadline)
             || self.status().is_some_and(|s| late.contains(&s.as_u16()))
-            || self.inner.source.as_deref().is_some_and(chain::is_late)
+            || self.causes().any(is_late)
     }
 
     /// Whether any attempt of the request can have reached the service.
     #[must_use]
     pub fn sent(&self) -> Sent {
         self.facts().sent
+    }
+
+    /// What the failure means for the token and the limits. The layers above read it from the chain
+    /// of sources.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.inner.cause.outcome()
     }
 
     /// The status, if the service responded.
@@ -390,8 +401,15 @@ impl Error {
     }
 
     pub(crate) fn build(facts: Facts, source: Option<BoxError>) -> Self {
-        let inner = Box::new(Inner { facts, source });
+        let cause = Cause::new(facts.outcome(), source);
+        let inner = Box::new(Inner { facts, cause });
         Self { inner }
+    }
+
+    /// Notes the outcome again, after a change of the facts that decide it.
+    fn settle(&mut self) {
+        let outcome = self.facts().outcome();
+        self.inner.cause.set_outcome(outcome);
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -412,6 +430,27 @@ impl Facts {
             sent: kind.row().sent,
             attempts: 1,
             ..Self::default()
+        }
+    }
+
+    /// What the failure means for the token and the limits.
+    fn outcome(&self) -> Outcome {
+        match self.kind {
+            Kind::MissingRole => Outcome::RoleMissing,
+            Kind::MissingCredentials => Outcome::NoHeader,
+            Kind::InvalidToken | Kind::Unauthorized => Outcome::TokenRefused,
+            Kind::RateExceeded => Outcome::RateExceeded,
+            Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.retry_after),
+            // A `RangeUnclear` may be about connections, so the limits count it.
+            Kind::ConnectionLimit | Kind::RangeUnclear => Outcome::ConnectionsExceeded,
+            // A 401 refuses the token, whatever its text.
+            _ if self.status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
+            _ if self.status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,
+            _ => match self.sent {
+                Sent::Answered => Outcome::Other,
+                Sent::Never => Outcome::Unsent,
+                Sent::Unknown => Outcome::Lost,
+            },
         }
     }
 
@@ -439,6 +478,19 @@ impl Facts {
             self.uri = Some(redact::uri(uri));
         }
     }
+}
+
+/// The first error of a type in the chain.
+fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    chain(error).find_map(|error| error.downcast_ref())
+}
+
+/// Whether an error is a timeout, for example of a connect or of a stalled body.
+fn is_late(error: &(dyn StdError + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        || error.is::<tower::timeout::error::Elapsed>()
+        || error.is::<tokio::time::error::Elapsed>()
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ mod times;
 use std::{cmp::Reverse, collections::BinaryHeap, mem, time::Duration};
 
 use tokio::time::Instant;
+use tower_tds_outcome::Outcome;
 
 use self::{
     ladder::{Crowd, Ladder, Rung},
-    reactions::{Begins, Key, Outcome, Reactions, Sockets, data_sockets},
+    reactions::{Begins, Key, Reactions, Sockets, data_sockets, is_within},
     times::ResponseTimes,
 };
 use crate::{
@@ -185,7 +186,7 @@ impl Account {
         whole: bool,
     ) -> ResponseEffect {
         let now = self.advance(now);
-        let returns = outcome == Outcome::Answered && self.ladder.accept(now);
+        let returns = is_within(outcome) && self.ladder.accept(now);
         if returns {
             self.keep(now);
         }

@@ -3,7 +3,6 @@
 mod io;
 
 use std::{
-    error::Error,
     fmt,
     future::{self, Future, poll_fn},
     io::{self as std_io, ErrorKind},
@@ -21,7 +20,7 @@ use tower_service::Service;
 pub use self::io::LimitedIo;
 use crate::{
     clock,
-    error::LimitError,
+    error::{BoxError, Error},
     limiter::Limiter,
     sockets::{ConnectionPermit, LINGERS},
     wait::{Terms, waiter::Waiter},
@@ -123,7 +122,7 @@ pub struct ConnectionLimitLayer {
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// Errors are boxed, as pools require. The future returns a [`LimitError`] when the wait reached
+/// Errors are boxed, as pools require. The future returns a [`Error`] when the wait reached
 /// [`Limits::max_wait`](crate::Limits::max_wait), 35 s by default, and otherwise the connector's
 /// own error.
 ///
@@ -137,15 +136,11 @@ pub struct ConnectionLimit<C> {
     limiter: Limiter,
     wait: Option<PendingPermit>,
     /// Set from the end of a wait until `call`.
-    ready: Option<Result<ConnectionPermit, LimitError>>,
+    ready: Option<Result<ConnectionPermit, Error>>,
 }
 
 /// One wait for a permit.
-type PendingPermit =
-    Pin<Box<dyn Future<Output = Result<ConnectionPermit, LimitError>> + Send + Sync>>;
-
-/// Error of a connector, in the form that pools require.
-type BoxError = Box<dyn Error + Send + Sync>;
+type PendingPermit = Pin<Box<dyn Future<Output = Result<ConnectionPermit, Error>> + Send + Sync>>;
 
 // === impl ConnectionLimitLayer ===
 
@@ -242,7 +237,7 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 ///
 /// # Errors
 /// When the longest wait is over.
-async fn permit(limiter: Limiter) -> Result<ConnectionPermit, LimitError> {
+async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
     let (credential, since) = (&limiter.credential, clock::now());
     let mut waiter = Waiter::new(&credential.connections, credential.line);
     let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Terms::NONE));
@@ -252,7 +247,7 @@ async fn permit(limiter: Limiter) -> Result<ConnectionPermit, LimitError> {
     }
     let now = clock::now();
     let waited = now.saturating_duration_since(since);
-    Err(LimitError::timed_out(waiter.wait(now).cause, waited))
+    Err(Error::timed_out(waiter.wait(now).cause, waited))
 }
 
 /// Connects with a permit, which stays with the socket.
@@ -311,7 +306,7 @@ where
 ///
 /// After a timeout the server may still accept one, and an error of another type proves nothing.
 fn is_over(error: &BoxError) -> bool {
-    let error: &(dyn Error + 'static) = &**error;
+    let error: &(dyn std::error::Error + 'static) = &**error;
     let mut causes = successors(Some(error), |error| (*error).source());
     let cause = causes.find_map(|error| error.downcast_ref::<std_io::Error>());
     cause.is_some_and(|error| error.kind() != ErrorKind::TimedOut)

@@ -9,11 +9,12 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tower_tds_outcome::Outcome;
 
 use crate::{
     account::{
         Account, Grant, Refused,
-        reactions::{Key, LONGEST, Outcome},
+        reactions::{Key, LONGEST},
     },
     error::{RemainingWait, WaitCause},
     limits::Limits,

@@ -2,29 +2,31 @@
 
 use std::{error, fmt, time::Duration};
 
-/// An error of a limit's `Service`: its own, or the inner service's unchanged.
+use tower_tds_outcome::{Cause, Outcome};
+
+/// The limiter did not let a request or a connection through, or ended a call at a bound; or the service below failed.
 ///
-/// It does not implement `std::error::Error`, so it converts into a boxed error even if the inner
-/// error is boxed already. Boxed, it is the [`LimitError`] or the inner error itself.
+/// | predicate | what happened | what to do |
+/// |---|---|---|
+/// | [`is_timeout`](Self::is_timeout) | the call reached [`max_wait`](crate::Limits::max_wait), its deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) | make fewer calls at once, or allow more time |
+/// | [`is_rejected`](Self::is_rejected) | the call would have to wait, but the queue is full, or the queue or the pause is too long | try again after [`retry_after`](Self::retry_after) |
+/// | [`is_deadline`](Self::is_deadline) | one of these two, because of the call's own deadline | another attempt within the same deadline is of no use |
+/// | none | the service below failed | handle the [source](error::Error::source) |
+///
+/// Layers above find the [`Outcome`] of the call in its chain of sources.
 #[derive(Debug)]
-pub enum Error<E> {
-    /// The limiter's error.
-    Limit(LimitError),
-    /// The inner service failed.
-    Inner(E),
+pub struct Error(Box<Reason>);
+
+#[derive(Debug)]
+enum Reason {
+    Limit(Limited, Cause),
+    /// The service below failed.
+    Below(BoxError),
 }
 
-/// The limiter did not let a request or a connection through, or ended a call at a bound.
-///
-/// # Errors
-/// - [`is_timeout`](Self::is_timeout): the call reached [`max_wait`](crate::Limits::max_wait), its
-///   deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout). Make fewer calls at
-///   once, or allow more time.
-/// - [`is_rejected`](Self::is_rejected): the call would have to wait, but the queue is full, or the
-///   queue or the pause is too long. Try again after [`retry_after`](Self::retry_after).
-/// - [`is_deadline`](Self::is_deadline): one of these two, because of the call's own deadline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LimitError {
+/// What the limiter did with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limited {
     kind: Kind,
     cause: WaitCause,
     /// The time that the call took. For a rejected call it is the time until the limit opens, if
@@ -81,11 +83,42 @@ pub(crate) struct RemainingWait {
     pub(crate) left: Option<Duration>,
 }
 
-// === impl LimitError ===
+// === impl Error ===
 
-impl LimitError {
+impl Error {
     fn new(kind: Kind, cause: WaitCause, time: Option<Duration>) -> Self {
-        Self { kind, cause, time }
+        let outcome = match cause {
+            WaitCause::Response => Outcome::Lost,
+            _ => Outcome::Unsent,
+        };
+        let limited = Limited { kind, cause, time };
+        Self(Box::new(Reason::Limit(limited, Cause::new(outcome, None))))
+    }
+
+    pub(crate) fn below(error: impl Into<BoxError>) -> Self {
+        Self(Box::new(Reason::Below(error.into())))
+    }
+
+    fn limited(&self) -> Option<&Limited> {
+        match &*self.0 {
+            Reason::Limit(limited, _) => Some(limited),
+            Reason::Below(_) => None,
+        }
+    }
+
+    fn is(&self, kinds: impl Fn(Kind) -> bool) -> bool {
+        self.limited().is_some_and(|limited| kinds(limited.kind))
+    }
+
+    /// Unwraps the error of the service below, or returns this one if it is the limiter's own.
+    ///
+    /// # Errors
+    /// The error itself, if the limiter is its source.
+    pub fn into_source(self) -> Result<BoxError, Self> {
+        match *self.0 {
+            Reason::Below(error) => Ok(error),
+            reason @ Reason::Limit(..) => Err(Self(Box::new(reason))),
+        }
     }
 
     /// A call that was rejected without a wait.
@@ -118,70 +151,64 @@ impl LimitError {
         Self::new(Kind::Deadline, cause, Some(waited))
     }
 
-    /// The cause of the wait.
+    /// What the call waited for, if the limiter ended it.
     #[must_use]
-    pub fn cause(&self) -> WaitCause {
-        self.cause
+    pub fn cause(&self) -> Option<WaitCause> {
+        self.limited().map(|limited| limited.cause)
     }
 
     /// Whether the call reached a bound: the longest wait, its deadline or the response timeout.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::TimedOut | Kind::Unanswered | Kind::Deadline
-        )
+        self.is(|kind| matches!(kind, Kind::TimedOut | Kind::Unanswered | Kind::Deadline))
     }
 
     /// Whether the call's deadline ended it: the deadline has passed, or it would have passed
     /// before the answer. Another attempt within the same deadline is of no use.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Deadline | Kind::Hopeless | Kind::Overload(_)
-        )
+        self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless | Kind::Overload(_)))
     }
 
     /// Whether the [response timeout](crate::RequestLimitLayer::answer_timeout) ended the call.
     #[must_use]
     pub fn is_answer_timeout(&self) -> bool {
-        self.kind == Kind::Unanswered
+        self.is(|kind| kind == Kind::Unanswered)
     }
 
     /// Whether the call was rejected without a wait: the queue is full, or the queue or the pause
     /// is too long.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Rejected | Kind::Hopeless | Kind::Overload(_)
-        )
+        self.is(|kind| matches!(kind, Kind::Rejected | Kind::Hopeless | Kind::Overload(_)))
     }
 
     /// Whether the request may have been sent. A call that was not sent can be made again, whatever
     /// its method.
     #[must_use]
     pub fn was_sent(&self) -> bool {
-        self.cause == WaitCause::Response
+        self.cause()
+            .is_none_or(|cause| cause == WaitCause::Response)
     }
 
     /// The least wait of a rejected call, if it was known, in whole milliseconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.time.filter(|_| self.is_rejected())
+        self.limited()?.time.filter(|_| self.is_rejected())
     }
 }
 
-impl fmt::Display for LimitError {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cause = self.cause;
+        let Some(Limited { kind, cause, time }) = self.limited() else {
+            return f.write_str("the service below the limit failed");
+        };
         let sent = if self.was_sent() {
             "request may have been sent"
         } else {
             "request not sent"
         };
-        match (self.kind, self.time) {
+        match (*kind, *time) {
             (Kind::TimedOut | Kind::Unanswered | Kind::Deadline, time) => {
                 let waited = Rough(time.unwrap_or_default());
                 write!(f, "timed out after {waited} waiting for {cause}; {sent}")
@@ -209,7 +236,14 @@ impl fmt::Display for LimitError {
     }
 }
 
-impl error::Error for LimitError {}
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &*self.0 {
+            Reason::Limit(_, cause) => Some(cause),
+            Reason::Below(error) => Some(&**error),
+        }
+    }
+}
 
 /// A duration rounded for a message.
 struct Rough(Duration);
@@ -266,26 +300,6 @@ impl fmt::Display for WaitCause {
     }
 }
 
-// === impl Error ===
-
-impl<E: fmt::Display> fmt::Display for Error<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limit(limit) => limit.fmt(f),
-            Self::Inner(inner) => inner.fmt(f),
-        }
-    }
-}
-
-impl<E: Into<Self>> From<Error<E>> for BoxError {
-    fn from(error: Error<E>) -> Self {
-        match error {
-            Error::Limit(limit) => limit.into(),
-            Error::Inner(inner) => inner.into(),
-        }
-    }
-}
-
 /// Rounds up to whole milliseconds, the resolution of timers.
 fn round_up(wait: Duration) -> Duration {
     let more = Duration::from_nanos(999_999);
@@ -294,4 +308,4 @@ fn round_up(wait: Duration) -> Duration {
 }
 
 /// The error of tower's own layers.
-type BoxError = Box<dyn error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn error::Error + Send + Sync>;

@@ -18,7 +18,7 @@
 //! use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> Result<(), tower_tds_limits::Error<Infallible>> {
+//! # async fn main() -> Result<(), tower_tds_limits::Error> {
 //! let limiter = Limiter::new(Limits::default()); // 50 in any second, 60 connections
 //! let service = ServiceBuilder::new()
 //!     .layer(RequestLimitLayer::new(limiter.clone()))
@@ -46,7 +46,7 @@
 //! - The requests in flight stay within their limit, from their sending to the end of the response
 //!   body. The open sockets stay within theirs, from before `connect` until the server must have
 //!   seen their end.
-//! - With [deadlines](RequestLimitLayer::deadline_from), what is sent under overload is answered:
+//! - With [deadlines](DeadlineAt), what is sent under overload is answered:
 //!   99.9 % of it at 1.0 to 2.2 times the quota, with deadlines of one and two seconds (`cargo run
 //!   --release -p tds-benches --bin report overload`). A call that cannot make its deadline is
 //!   rejected on arrival.
@@ -65,7 +65,7 @@
 //! 423 (too many requests) nothing is sent for a second. Several of them lead to a stricter
 //! [`Rung`], if that rung would have avoided them. After a 416 (too many connections) nothing is
 //! sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used up)
-//! pauses the calls of its credential. [`Feedback`] reads these from responses or from your errors;
+//! pauses the calls of its credential. [`ReadOutcome`] is how you change what counts as such;
 //! [`Limiter::snapshot`] and `tracing` events show them.
 //!
 //! # Features
@@ -106,18 +106,20 @@ mod sockets;
 mod wait;
 
 pub use self::{
-    account::{ladder::Rung, reactions::Outcome},
+    account::ladder::Rung,
     connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
-    error::{Error, LimitError, WaitCause},
+    error::{Error, WaitCause},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},
     request::{
         RequestLimit,
-        feedback::{Feedback, ReadResponse, ReadStatus},
         layer::{Detached, RequestLimitLayer},
+        outcome::ReadHyper,
         permit::PermitBody,
     },
 };
+
+pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
 
 /// The future of this crate's services.
 pub mod future {

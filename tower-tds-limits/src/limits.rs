@@ -233,7 +233,7 @@ impl Limits {
     /// connect for its permit. By default a request's wait has no bound, and a connect waits for 35 s
     /// at most.
     ///
-    /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) of the response
+    /// A wait that reaches the bound ends in a [limit error](crate::Error) of the response
     /// future. The request was not sent, so the call can be made again.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);

@@ -1,8 +1,8 @@
 //! The request limit: a permit from the sending of a request to the end of its response body.
 
-pub(crate) mod feedback;
 pub(crate) mod future;
 pub(crate) mod layer;
+pub(crate) mod outcome;
 pub(crate) mod permit;
 mod sent;
 
@@ -17,15 +17,16 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_tds_outcome::ReadOutcome;
 
 use self::{
-    feedback::{Feedback, ReadStatus},
     future::ResponseFuture,
     layer::{Detached, RequestLimitLayer, Settings},
+    outcome::ReadHyper,
     permit::PermitBody,
     sent::{Complete, SentCall},
 };
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 
 /// Keeps requests inside a [`Limiter`](crate::Limiter)'s limits.
 ///
@@ -48,6 +49,19 @@ use crate::error::Error;
 /// inner service, so a layer that reserves in `poll_ready` (`ConcurrencyLimit`, `Buffer`) belongs
 /// outside of this one.
 ///
+/// # Deadlines
+/// A call ends at the [`DeadlineAt`](tower_tds_outcome::DeadlineAt) in its request's extensions.
+/// Nothing is sent after it, and the error holds the cause of the wait.
+///
+/// Under overload the deadline also decides who is sent at all, so that what is sent is answered.
+/// The limiter knows how long responses usually take (the 95th percentile of the last 128). A call
+/// for which the queue and that time are too long together is [rejected](Error::is_rejected) on
+/// arrival. A call that has too little time left at its turn ends, if another waiting call can use
+/// the permit. Both are [deadline errors](Error::is_deadline).
+///
+/// Calls without a deadline wait for as long as it takes. If you queue a long batch of them, calls
+/// with a deadline behind it are rejected until the batch is done.
+///
 /// # Cancel safety
 /// Dropping a future that waits gives up its place. Once its permit is there, the request counts as
 /// sent, because nothing shows that it is not. If its response never comes, it stays counted for
@@ -64,9 +78,8 @@ use crate::error::Error;
 /// Clones share the limiter.
 ///
 /// # Errors
-/// - [`Error::Limit`]: the limiter did not let the call through, or ended it at a bound. The
-///   [`LimitError`](crate::LimitError) holds what was waited for and whether the request was sent.
-/// - [`Error::Inner`]: the inner service's own error.
+/// An [`Error`] that holds what was waited for and whether the request was sent, or whose source is
+/// the inner service's own error.
 ///
 /// # Panics
 /// The future panics outside a tokio runtime with timers if it has to wait.
@@ -74,7 +87,7 @@ use crate::error::Error;
 /// # Examples
 /// See the [crate's front page](crate).
 #[derive(Debug, Clone)]
-pub struct RequestLimit<S, F = ReadStatus, M = ()> {
+pub struct RequestLimit<S, F = ReadHyper, M = ()> {
     inner: S,
     settings: Arc<Settings<F>>,
     mode: PhantomData<M>,
@@ -97,11 +110,12 @@ impl<S, F: Clone, M> Layer<S> for RequestLimitLayer<F, M> {
 impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F>
 where
     S: Service<Request<R>, Response = Response<B>> + Clone,
-    F: Feedback<Response<B>, S::Error>,
+    S::Error: Into<BoxError>,
+    F: ReadOutcome,
     B: Body,
 {
     type Response = Response<PermitBody<B>>;
-    type Error = Error<S::Error>;
+    type Error = Error;
     type Future = ResponseFuture<S, Request<R>, F, S::Future>;
 
     #[inline]
@@ -117,13 +131,13 @@ where
 
 impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Detached>
 where
-    S: Service<Request<R>, Response = Response<B>, Error: Send + 'static> + Clone,
+    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + Send + 'static> + Clone,
     S::Future: Send + Unpin + 'static,
-    F: Feedback<Response<B>, S::Error> + Send + Sync + 'static,
+    F: ReadOutcome + Send + Sync + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
 {
     type Response = Response<PermitBody<B>>;
-    type Error = Error<S::Error>;
+    type Error = Error;
     type Future = ResponseFuture<S, Request<R>, F, S::Future>;
 
     #[inline]

@@ -158,19 +158,24 @@ impl Outcome {
         chain(error).find_map(|link| link.downcast_ref::<Cause>().map(Cause::outcome))
     }
 
-    /// Reads the text of a 401 or 403, which is in its body or in a parameter of its challenge: whether a role or the
-    /// header is missing.
+    /// Reads the text of a 401 or 403, which is in its body or in a parameter of its challenge: whether the token is
+    /// invalid, or a role or the header is missing.
     #[must_use]
     pub fn of_text(text: &str) -> Option<Self> {
-        let text = text.trim();
+        let text = text.trim().trim_end_matches('.');
         let starts = |known: &&str| {
             let start = text.get(..known.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(known))
         };
         if NO_HEADER.iter().any(starts) {
-            return Some(Self::NoHeader);
+            Some(Self::NoHeader)
+        } else if ROLE_MISSING.iter().any(starts) {
+            Some(Self::RoleMissing)
+        } else {
+            // Only the whole text counts, because one about a failed check may contain these words.
+            let is_dead = |known: &&str| text.eq_ignore_ascii_case(known);
+            DEAD.iter().any(is_dead).then_some(Self::TokenRefused)
         }
-        ROLE_MISSING.iter().any(starts).then_some(Self::RoleMissing)
     }
 
     /// Whether the service or its gateway answered, so that it counted the request.
@@ -205,6 +210,11 @@ impl Cause {
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         self.outcome
+    }
+
+    /// Changes the outcome.
+    pub const fn set_outcome(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
     }
 
     /// What caused it, if that is known.
@@ -293,20 +303,19 @@ fn of_refusal(
     }
 }
 
-/// Reads the parameters of a challenge for which a new token cannot help. Gateways quote them or not, and do not escape
-/// quotes.
+/// Reads the parameters of the challenges: the first one that is known decides. Gateways quote them or not, and do not
+/// escape quotes.
 fn challenged(headers: &HeaderMap) -> Option<Outcome> {
     let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
     let texts = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let found: Vec<_> = texts
-        .flat_map(|text| {
-            let values = text.split('=').skip(1);
-            let values = values.filter_map(|text| Outcome::of_text(text.trim_start_matches('"')));
-            values.collect::<Vec<_>>()
-        })
-        .collect();
-    let no_header = found.iter().find(|it| **it == Outcome::NoHeader);
-    no_header.or_else(|| found.first()).copied()
+    texts.into_iter().find_map(|text| {
+        let values = text.split('=').skip(1).map(str::trim_start);
+        let mut values = values.map(|value| match value.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next().unwrap_or_default(),
+            None => value.split([',', ' ']).next().unwrap_or_default(),
+        });
+        values.find_map(Outcome::of_text)
+    })
 }
 
 /// The wall clock, for a date without a `Date` header.
@@ -327,6 +336,15 @@ const NO_HEADER: [&str; 3] = [
     "no authorization header found",
     "no bearer authorization header value found",
     "no bearer access token value found",
+];
+
+/// Texts about a token that is invalid or has expired, of Kong's plugins, and the error of RFC 6750, section 3.1.
+const DEAD: [&str; 5] = [
+    "invalid token",
+    "invalid_token",
+    "invalid cached token",
+    "jwt expired",
+    "token expired",
 ];
 
 /// How texts about a missing role begin: of the service, as its contract has it, of a plugin of Kong, and the error of

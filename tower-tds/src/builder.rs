@@ -1,43 +1,42 @@
-//! The builder of a client, and a client over a service.
+//! The builder of a client.
 
 use std::{
     env::{self, VarError},
     fmt,
-    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{Request, Response, Uri, uri::Scheme};
-use http_body::Body;
-use http_body_util::Full;
+use http::{Uri, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
-use tower::{BoxError, Layer, ServiceBuilder, ServiceExt as _, service_fn};
+use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
-use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
+use tower_tds_limits::{Limits, RequestLimitLayer};
 
 use crate::{
-    client::base::Base,
-    client::body::{AnyBody, READ_TIMEOUT, boxed, marked},
-    client::request::{ReplayBytes, RequestBody},
-    client::tracker::CallTracker,
-    client::{Client, Deadline, Shared, Stack},
+    client::{
+        base::Base,
+        body::READ_TIMEOUT,
+        request::{Deadline, ReplayBytes},
+        sender::{CallTracker, Sender, stack},
+    },
     error::BuildError,
-    http::compression::Compression,
-    http::proxy::Proxies,
-    http::tls::Tls,
-    http::transport::{MakeClients, Schemes, clients, connector, make_clients},
+    http::{
+        compression::Compression,
+        proxy::Proxies,
+        tls::Tls,
+        transport::{MakeClients, Schemes, clients, connector, make_clients},
+    },
     limiters::{SharedLimits, longest_turn},
     stack::layer::{ANSWER_TIMEOUT, TdsLayer},
 };
 
-/// Builds a [`Client`]. [`Client::builder`] takes the required settings.
+/// Builds a [`Client`](crate::Client). [`Client::builder`](crate::Client::builder) takes the required settings.
 ///
 /// # Examples
 /// ```
@@ -70,7 +69,7 @@ pub struct Builder {
     name: Option<Arc<str>>,
 }
 
-/// Where a [`Client`] gets its tokens. Text and [`TokenEndpoint`]s convert into it.
+/// Where a [`Client`](crate::Client) gets its tokens. Text and [`TokenEndpoint`]s convert into it.
 ///
 /// | you give | token requests go to |
 /// |---|---|
@@ -108,88 +107,6 @@ impl From<&String> for AuthServer {
 impl From<TokenEndpoint> for AuthServer {
     fn from(endpoint: TokenEndpoint) -> Self {
         Self(Ok(endpoint))
-    }
-}
-
-// === impl Client ===
-
-impl Client {
-    /// Creates a builder for the service at `base_url`, with tokens from `auth`.
-    ///
-    /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any [`TokenEndpoint`].
-    /// `credentials` are fixed [`Credentials`], or a [`Provider`] that reads them again for each
-    /// token request. The token is sent only to the origin of `base_url`.
-    #[must_use]
-    pub fn builder(
-        auth: impl Into<AuthServer>,
-        base_url: &str,
-        credentials: impl Into<Provider>,
-    ) -> Builder {
-        Builder::new(auth.into(), base_url, credentials.into())
-    }
-
-    /// Builds a client from the environment: see [`Builder::from_env`].
-    ///
-    /// # Errors
-    /// See [`Builder::from_env`] and [`Builder::build`].
-    pub fn from_env() -> Result<Self, BuildError> {
-        Builder::from_env()?.build()
-    }
-
-    /// Creates a client over `service`, without sockets, for unit tests.
-    ///
-    /// `service` receives the requests with a fake token and the base URL `https://localhost`. Its
-    /// responses and errors are classified like those of the real service. Each call is one
-    /// attempt, without limits.
-    ///
-    /// # Examples
-    /// ```
-    /// use http::{Request, Response, StatusCode};
-    /// use http_body_util::Full;
-    /// use tower_tds::{Client, Kind, RequestBody};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let fake = tower::service_fn(async |request: Request<RequestBody>| {
-    ///     let mut response = Response::new(Full::<bytes::Bytes>::from("{}"));
-    ///     if request.uri().path() != "/v1/live/bus" {
-    ///         *response.status_mut() = StatusCode::NOT_FOUND;
-    ///     }
-    ///     Ok::<_, std::io::Error>(response)
-    /// });
-    /// let client = Client::from_service(fake);
-    /// assert_eq!(client.get("/v1/live/bus").await?.text().await?, "{}");
-    /// assert_eq!(client.get("/v1/none").await.unwrap_err().kind(), Kind::NotFound);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    #[expect(
-        clippy::expect_used,
-        clippy::missing_panics_doc,
-        reason = "its settings are constants"
-    )]
-    pub fn from_service<S, B>(service: S) -> Self
-    where
-        S: Service<
-                Request<RequestBody>,
-                Response = Response<B>,
-                Error: Into<BoxError>,
-                Future: Send + 'static,
-            > + Clone
-            + Send
-            + Sync
-            + 'static,
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
-    {
-        let called = service_fn(move |request| {
-            let service = service.clone();
-            Box::pin(async move {
-                let response = service.oneshot(request).await.map_err(Into::into)?;
-                Ok::<_, BoxError>(boxed(marked(response)))
-            })
-        });
-        fake(|layer| stack(layer, called)).expect("the addresses of a fake are valid")
     }
 }
 
@@ -435,12 +352,8 @@ impl Builder {
         self
     }
 
-    /// Builds the client. Nothing is sent, and no runtime is needed.
-    ///
-    /// # Errors
-    /// If an address is not https (or allowed loopback http), if a certificate or a proxy is not
-    /// usable, if there are no root certificates, or if two settings exclude each other.
-    pub fn build(self) -> Result<Client, BuildError> {
+    /// Puts the parts together.
+    pub(crate) fn sender(self) -> Result<Sender, BuildError> {
         let unusable = |error| BuildError::because("the base URL is not usable", error);
         let base_url = self.base_url.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
@@ -503,7 +416,7 @@ impl Builder {
             .retry(retry.replay(ReplayBytes))
             .answer_timeout(self.answer_timeout)
             .over_hyper_http1();
-        Ok(Client::new(Shared {
+        Ok(Sender {
             stack: stack(&layer, self.compression.around(clients.data)),
             name: self.name,
             base,
@@ -513,7 +426,7 @@ impl Builder {
             tokens,
             origin,
             limiter: data,
-        }))
+        })
     }
 
     /// The origin of an address, if the token may go there.
@@ -546,56 +459,8 @@ impl fmt::Debug for Builder {
 }
 
 /// Unwraps the inner error, whose type distinguishes a wrong certificate from a transient failure.
-fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
-    match error {
-        tower_tds_limits::Error::Inner(inner) => inner.into(),
-        tower_tds_limits::Error::Limit(limit) => limit.into(),
-    }
-}
-
-/// Puts the layers around an http client.
-fn stack<S>(layer: &TdsLayer<ReplayBytes>, http: S) -> Stack
-where
-    S: Service<
-            Request<RequestBody>,
-            Response = Response<AnyBody>,
-            Error: Into<BoxError>,
-            Future: Send + Unpin + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static,
-{
-    let stack = layer.layer(http);
-    Box::new(move |request| Box::pin((&stack).call(request)))
-}
-
-/// Builds a client with a fake token and without limits. `stack` puts its layers around a service.
-fn fake(stack: impl FnOnce(&TdsLayer<ReplayBytes>) -> Stack) -> Result<Client, BoxError> {
-    let url = Uri::from_static("https://localhost");
-    let origin = Origin::from_uri(&url)?;
-    let token = service_fn(async |_: Request<Full<Bytes>>| {
-        Ok::<_, BoxError>(Response::new(Full::<Bytes>::from(FAKE_TOKEN)))
-    });
-    let endpoint = TokenEndpoint::new(url.clone())?;
-    let tokens = TokenSource::builder(endpoint, Credentials::new("fake", "fake")?).build(token);
-    let quota = Quota::new(NonZeroU32::MAX, Duration::from_millis(1)).ok_or("no interval")?;
-    let limiter = Limiter::new(Limits::new(quota).in_flight(NonZeroU32::MAX));
-    let once = RetryLayer::new()
-        .attempts(NonZeroU32::MIN)
-        .replay(ReplayBytes);
-    let layer = TdsLayer::new(tokens.clone(), [origin.clone()], limiter.clone()).retry(once);
-    Ok(Client::new(Shared {
-        stack: stack(&layer),
-        name: None,
-        base: Base::new(url)?,
-        deadline: None,
-        read_timeout: READ_TIMEOUT,
-        calls: CallTracker::default(),
-        tokens,
-        origin,
-        limiter,
-    }))
+fn unwrapped(error: tower_tds_limits::Error) -> BoxError {
+    error.into_source().unwrap_or_else(BoxError::from)
 }
 
 fn required(name: &'static str) -> Result<String, BuildError> {
@@ -623,9 +488,6 @@ const TOKEN_ANSWER: Duration = Duration::from_secs(10);
 
 const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address, or \
     Builder::loopback_http for a server on this machine";
-
-/// The reply of the token endpoint of a fake.
-const FAKE_TOKEN: &str = r#"{"access_token":"fake","token_type":"Bearer","expires_in":86400}"#;
 
 /// The realm in the path of the token endpoint, as the service documents it.
 const REALM: &str = "ServiceConnect";

@@ -63,15 +63,16 @@ mod error;
 mod http;
 mod limiters;
 mod stack;
+mod testing;
 
 pub mod layers {
-    //! The layers, for a custom stack, and the adapters that join them.
+    //! The layers, for a custom stack, and the conversion that joins them.
     //!
-    //! Each layer works alone. Two adapters join them. With [`ReadError`], the token layer and the
-    //! limits read typed errors. [`into_error`] converts the errors of these two layers for the
-    //! retry layer. A stack without the adapters does not compile. One wrong order does compile: a
-    //! token layer outside of the retry layer. Then each attempt has the token of the first
-    //! attempt.
+    //! Each layer works alone. Where they stand over each other, token layer and limits read the
+    //! [`Outcome`](outcome::Outcome) that a typed error carries, so you only convert the errors of
+    //! these two for the retry layer, with [`into_error`]. A stack without it does not compile. A
+    //! wrong order does: with the token layer outside of the retry layer, each attempt has the token
+    //! of the first one, and with the limits outside of it, retries take no permit.
     //!
     //! ```
     //! use bytes::Bytes;
@@ -79,7 +80,6 @@ pub mod layers {
     //! use hyper_util::{client::legacy::{Client, connect::HttpConnector}, rt::TokioExecutor};
     //! use tower::{Layer, Service, ServiceBuilder};
     //! use tower_tds::layers::{
-    //!     ReadError,
     //!     errors::{ClassifyLayer, RetryLayer},
     //!     into_error,
     //!     limits::{ConnectionLimitLayer, Limiter, Limits, RequestLimitLayer},
@@ -102,12 +102,12 @@ pub mod layers {
     //! let stack = ServiceBuilder::new()
     //!     .layer(RetryLayer::new())
     //!     .map_err(into_error)
-    //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError).detached())
-    //!     .layer(BearerAuthLayer::new(tokens, [origin]).judge(ReadError))
+    //!     .layer(RequestLimitLayer::new(limiter).detached())
+    //!     .layer(BearerAuthLayer::new(tokens, [origin]))
     //!     .layer(ClassifyLayer::new())
     //!     .service(http);
     //!
-    //! // If an adapter is missing, the compile error here names it.
+    //! // If `into_error` is missing, the compile error here names it.
     //! fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
     //!     stack
     //! }
@@ -116,9 +116,12 @@ pub mod layers {
     //! # }
     //! ```
 
-    pub use {tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits};
+    pub use {
+        tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits,
+        tower_tds_outcome as outcome,
+    };
 
-    pub use crate::stack::translate::{IntoErrorFuture, ReadError, into_error};
+    pub use crate::stack::translate::{IntoErrorFuture, into_error};
 }
 
 pub use tower_oidc_cc::{Credentials, Provider};
@@ -127,16 +130,18 @@ pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{
     builder::{AuthServer, Builder},
-    client::body::ResponseBody,
-    client::call::Call,
-    client::request::RequestBody,
-    client::response::Response,
-    client::status::Status,
-    client::{Client, Deadline, ResponseFuture},
+    client::{
+        Client,
+        body::ResponseBody,
+        call::Call,
+        request::{Deadline, RequestBody},
+        response::Response,
+        sender::ResponseFuture,
+        status::Status,
+    },
     error::BuildError,
     limiters::SharedLimits,
-    stack::layer::TdsLayer,
-    stack::translate::IntoError,
+    stack::{layer::TdsLayer, translate::IntoError},
 };
 
 #[cfg(doctest)]

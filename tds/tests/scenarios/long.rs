@@ -42,8 +42,7 @@ async fn kept(requests: u32, per: Duration, calls: u32) {
     let requests_of = requests.try_into().expect("some");
     let limit = Limit::new(requests_of, per).expect("it can be kept");
     let limiter = Limiter::new(Limits::new(limit));
-    let service = ServiceExt::<Request<String>>::map_err(sim.clone(), tower::BoxError::from);
-    let service = RequestLimitLayer::new(limiter).layer(service);
+    let service = RequestLimitLayer::new(limiter).layer(sim.clone());
     let begun = Instant::now();
     let mut running = tokio::task::JoinSet::new();
     for n in 0..calls {

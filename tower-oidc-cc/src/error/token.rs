@@ -3,7 +3,7 @@
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 use http::{StatusCode, Uri};
-use tower_tds_outcome::Secrets;
+use tower_tds_outcome::{Cause, Outcome, Secrets};
 
 /// The reason why there is no token to send, and the next step.
 ///
@@ -28,7 +28,8 @@ struct Repr {
     cause: Option<String>,
     failing_for: Duration,
     retry_after: Option<Duration>,
-    source: Option<Arc<dyn Error + Send + Sync>>,
+    /// Tells the layers above that the call was not sent.
+    source: Arc<Cause>,
     secrets: Option<Secrets>,
 }
 
@@ -79,17 +80,17 @@ impl TokenError {
             cause: None,
             failing_for: Duration::ZERO,
             retry_after: None,
-            source: None,
+            source: Arc::new(Cause::new(Outcome::Unsent, None)),
             secrets: None,
         }))
     }
 
     pub(crate) fn with_source(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        let source: Arc<dyn Error + Send + Sync> = source.into().into();
+        let source = source.into();
         let cause = root(&*source, &Secrets::default());
         Self::new(kind).with(|repr| {
             repr.cause = Some(cause);
-            repr.source = Some(source);
+            repr.source = Arc::new(Cause::new(Outcome::Unsent, Some(source)));
         })
     }
 
@@ -103,7 +104,7 @@ impl TokenError {
     /// The same error, whose cause shows no value that is known to `secrets`.
     pub(crate) fn without(&self, secrets: &Secrets) -> Self {
         self.with(|repr| {
-            let source = repr.source.as_deref();
+            let source = repr.source.get_ref();
             repr.cause = source.map(|it| root(it, secrets)).or(repr.cause.take());
             repr.secrets = Some(secrets.clone());
         })
@@ -259,10 +260,7 @@ impl fmt::Debug for TokenError {
 
 impl Error for TokenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0.source {
-            Some(source) => Some(source.as_ref()),
-            None => None,
-        }
+        Some(&*self.0.source)
     }
 }
 

@@ -253,7 +253,9 @@ fn token_error_shows_no_text_of_the_server() {
     ] {
         let error = reply(status, body).unwrap_err();
         assert!(!format!("{error} {error:?} {error:#?}").contains("canary"));
-        assert!(std::error::Error::source(&error).is_none());
+        let below = std::error::Error::source(&error).unwrap();
+        assert_eq!(below.to_string(), "the request was not sent");
+        assert!(below.source().is_none());
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Data {
     last: Arc<Mutex<Option<HeaderValue>>>,
 }
 
-pub(crate) type Failed = Error<hyper_util::client::legacy::Error>;
+pub(crate) type Failed = Error;
 
 // === impl Data ===
 
@@ -68,7 +68,7 @@ impl Data {
     pub(crate) async fn call_nobody(&self) -> Result<(), Failed> {
         let below = service_fn(async |request: Request<Body>| {
             self.note(&request);
-            Ok(http::Response::new(()))
+            Ok::<_, std::convert::Infallible>(http::Response::new(()))
         });
         self.layer.layer(below).oneshot(self.request()).await?;
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_oidc_cc::{Credentials, Error, TokenError};
+use tower_oidc_cc::{Credentials, TokenError};
 
 use crate::{
     away::Away,
@@ -43,10 +43,10 @@ fn load_again(data: &Data) -> Load<String> {
 }
 
 fn token_error(failure: Failed) -> TokenError {
-    match failure {
-        Error::Token(error) => error,
-        Error::Inner(error) | Error::Refused(error, _) => panic!("{error}"),
-    }
+    failure
+        .token()
+        .cloned()
+        .unwrap_or_else(|| panic!("{failure}"))
 }
 
 async fn revoke(keycloak: &Keycloak, client: &str, token: &str) {

@@ -5,7 +5,6 @@ use crate::support;
 use std::{
     cell::Cell,
     convert::Infallible,
-    error::Error as _,
     future::{Ready, ready},
     io,
     marker::PhantomPinned,
@@ -17,8 +16,8 @@ use http::{Request, Response};
 use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
-    Assertion, BearerAuth, BearerAuthLayer, Challenge, ConfigError, Credentials, Error, Judgement,
-    Origin, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder, future::ResponseFuture,
+    Assertion, BearerAuth, BearerAuthLayer, ConfigError, Credentials, Error, Origin, Outcome,
+    ReadHead, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder, future::ResponseFuture,
 };
 
 #[test]
@@ -27,11 +26,11 @@ fn auto_traits_are_as_promised() {
     fn clone<T: Clone>() {}
     fn error<T: std::error::Error + Send + Sync + 'static>() {}
     all::<Assertion>();
-    all::<Challenge>();
+    all::<ReadHead>();
     all::<Credentials>();
-    all::<Judgement>();
+    all::<Outcome>();
     all::<Origin>();
-    all::<ResponseFuture<Ready<()>>>();
+    all::<ResponseFuture<Ready<()>, ()>>();
     all::<BearerAuth<()>>();
     all::<TokenEndpoint>();
     all::<BearerAuthLayer>();
@@ -41,12 +40,9 @@ fn auto_traits_are_as_promised() {
     clone::<BearerAuthLayer>();
     clone::<TokenSource>();
     error::<ConfigError>();
-    // Converted into a boxed error, which callers can use everywhere.
-    fn boxes<T: Into<tower::BoxError>>() {}
-    boxes::<Error<io::Error>>();
-    boxes::<Error<tower::BoxError>>();
-    boxes::<Error<Infallible>>();
+    error::<Error>();
     error::<TokenError>();
+    assert_eq!(size_of::<Error>(), size_of::<usize>());
     assert_eq!(size_of::<TokenError>(), size_of::<usize>());
 }
 
@@ -84,7 +80,7 @@ async fn layer_requires_no_auto_traits_of_services_and_bodies() {
 #[tokio::test(start_paused = true)]
 async fn layered_service_fits_box_clone_sync_service() {
     let service = layer(&tokens(&Endpoint::default())).layer(echo());
-    let boxed: BoxCloneSyncService<Request<Body>, Response<String>, Error<Infallible>> =
+    let boxed: BoxCloneSyncService<Request<Body>, Response<String>, Error> =
         BoxCloneSyncService::new(service);
     let task = tokio::spawn(boxed.oneshot(get(DATA)));
     assert_eq!(
@@ -93,12 +89,36 @@ async fn layered_service_fits_box_clone_sync_service() {
     );
 }
 
-#[test]
-fn inner_error_is_displayed_and_downcasts_when_boxed() {
-    let inner = Error::Inner(io::Error::other("below"));
-    assert_eq!(inner.to_string(), "below");
-    let boxed = tower::BoxError::from(Error::Inner(io::Error::other("below")));
-    assert!(boxed.downcast_ref::<io::Error>().is_some());
+#[tokio::test(start_paused = true)]
+async fn error_below_is_the_source_and_needs_no_type_parameter() {
+    let below = tower::service_fn(async |_: Request<Body>| {
+        Err::<Response<String>, _>(io::Error::other("below"))
+    });
+    let call = || {
+        layer(&tokens(&Endpoint::default()))
+            .layer(below)
+            .oneshot(get(DATA))
+    };
+    let error: Error = call().await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap();
+    assert_eq!(
+        source.downcast_ref::<io::Error>().unwrap().to_string(),
+        "below"
+    );
+    // `?` converts it wherever an error of the standard library is expected.
+    let boxed = async || -> Result<(), Box<dyn std::error::Error>> {
+        call().await?;
+        Ok(())
+    };
+    assert!(boxed().await.unwrap_err().is::<Error>());
+    assert!(
+        call()
+            .await
+            .unwrap_err()
+            .into_source()
+            .unwrap()
+            .is::<io::Error>()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,8 +137,9 @@ async fn transport_error_is_the_source_and_appears_in_the_text() {
         .ready()
         .await
         .unwrap_err();
-    let source = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
-    assert_eq!(source.kind(), io::ErrorKind::ConnectionReset);
+    let link = |link: &(dyn std::error::Error + 'static)| link.downcast_ref().map(io::Error::kind);
+    let kind = tower_tds_outcome::chain(&error).find_map(link);
+    assert_eq!(kind, Some(io::ErrorKind::ConnectionReset));
     let text = error.to_string();
     assert!(text.contains("connection reset"), "{text}");
     let place = "https://sso.example.com/auth/realms/ServiceConnect/protocol/openid-connect/token";

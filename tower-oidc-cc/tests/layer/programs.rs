@@ -10,7 +10,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
 };
 use tds_sim::{Config, Server};
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 use tonic::{Status, metadata::MetadataValue, service::interceptor::InterceptedService};
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource};
@@ -79,8 +82,17 @@ async fn connection(
     server: &Server,
 ) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error>
 {
-    let authority = data(server).authority().unwrap().to_string();
-    let stream = TcpStream::connect(&authority).await.unwrap();
+    connection_to(data(server).authority().unwrap().as_str()).await
+}
+
+async fn connection_to(
+    authority: &str,
+) -> impl Service<
+    Request<Empty<Bytes>>,
+    Response = Response<hyper::body::Incoming>,
+    Error = hyper::Error,
+> + use<> {
+    let stream = TcpStream::connect(authority).await.unwrap();
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
     let (sender, connection) = handshake.await.unwrap();
     drop(tokio::spawn(connection.with_upgrades()));
@@ -125,25 +137,51 @@ async fn layer_for_an_origin_wraps_a_plain_hyper_connection() {
     served(&server);
 }
 
+/// A server that upgrades a request with the token, and echoes what it then gets.
 #[tokio::test]
-async fn websocket_handshake_carries_the_token() {
+async fn an_upgraded_connection_began_with_the_token() {
     let (server, source) = started().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let echo = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(socket.read_u8().await.unwrap());
+        }
+        let switch =
+            b"HTTP/1.1 101 Switching Protocols\r\nupgrade: echo\r\nconnection: upgrade\r\n\r\n";
+        socket.write_all(switch).await.unwrap();
+        let mut word = [0; 4];
+        socket.read_exact(&mut word).await.unwrap();
+        socket.write_all(&word).await.unwrap();
+        String::from_utf8(head).unwrap()
+    });
+    let uri: Uri = format!("http://{address}/socket").parse().unwrap();
     let token = source.token().await.unwrap();
-    let uri = data(&server);
-    // The upgrade request of any such library; the simulated service has no upgrades, and answers
-    // the GET.
-    let request = Request::get(uri.path())
-        .header("host", uri.authority().unwrap().as_str())
-        .header("connection", "Upgrade")
-        .header("upgrade", "websocket")
-        .header("sec-websocket-version", "13")
-        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
-        .header("authorization", token.header())
-        .body(Empty::new())
+    let layer = BearerAuthLayer::for_origin(source, Origin::loopback(&uri).unwrap());
+    let request = Request::get("/socket")
+        .header("host", address.to_string())
+        .header("connection", "upgrade")
+        .header("upgrade", "echo");
+    let service = layer.layer(connection_to(&address.to_string()).await);
+    let answer = service
+        .oneshot(request.body(Empty::new()).unwrap())
+        .await
         .unwrap();
-    let answer = connection(&server).await.oneshot(request).await.unwrap();
-    assert_eq!(answer.status(), 200);
-    served(&server);
+    assert_eq!(answer.status(), 101);
+    let mut upgraded = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    upgraded.write_all(b"ping").await.unwrap();
+    let mut word = [0; 4];
+    upgraded.read_exact(&mut word).await.unwrap();
+    assert_eq!(&word, b"ping");
+    let head = echo.await.unwrap().to_ascii_lowercase();
+    let bearer = token.header().to_str().unwrap().to_ascii_lowercase();
+    assert!(
+        head.contains(&format!("authorization: {bearer}\r\n")),
+        "{head}"
+    );
+    assert_eq!(server.ledger().summary().token_posts, 1);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use crate::support;
 
 use std::{
     convert::Infallible,
+    error::Error,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -23,8 +24,11 @@ use tokio::{
     task::JoinSet,
     time::{Instant, advance, sleep},
 };
-use tower::{Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
-use tower_oidc_cc::{BearerAuthLayer, Judge, Judgement, Origin, RefreshPolicy, Rejection};
+use tower::{BoxError, Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+use tower_oidc_cc::{
+    BearerAuthLayer, DeadlineAt, Origin, Outcome, ReadHead, ReadOutcome, RefreshPolicy, Rejection,
+};
+use tower_tds_outcome::Cause;
 
 /// The 401 of a service with this body.
 fn bare(body: &str) -> Response<String> {
@@ -311,10 +315,6 @@ async fn revoked_token_is_replaced_within_one_backoff_after_an_outage() {
     assert!(failed <= 31, "{failed}");
 }
 
-/// The deadline of a call, as a layer above would write it.
-#[derive(Clone, Copy)]
-struct DeadlineAt(Instant);
-
 #[tokio::test(start_paused = true)]
 async fn refusal_is_held_until_refresh_deadline_or_ten_seconds() {
     for (delay, deadline, held, replaced) in [
@@ -329,13 +329,12 @@ async fn refusal_is_held_until_refresh_deadline_or_ten_seconds() {
         let tokens = builder().timeout(secs(100)).build(endpoint);
         tokens.ready().await.unwrap();
         let (below, _) = revoking(1);
-        let read = |extensions: &http::Extensions| extensions.get().map(|it: &DeadlineAt| it.0);
-        let service = layer(&tokens).deadline_from(read).layer(below);
+        let service = layer(&tokens).layer(below);
         let (start, mut request) = (Instant::now(), get(DATA));
         if let Some(deadline) = deadline {
             request
                 .extensions_mut()
-                .insert(DeadlineAt(start + secs(deadline)));
+                .insert(DeadlineAt((start + secs(deadline)).into_std()));
         }
         let response = service.oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
@@ -357,10 +356,9 @@ async fn held_refusal_returns_before_the_outer_timeout() {
     let tokens = tokens(&endpoint);
     tokens.ready().await.unwrap();
     let (below, _) = revoking(1);
-    let read = |extensions: &http::Extensions| extensions.get().map(|it: &DeadlineAt| it.0);
-    let service = layer(&tokens).deadline_from(read).layer(below);
+    let service = layer(&tokens).layer(below);
     let mut request = get(DATA);
-    let deadline = DeadlineAt(Instant::now() + secs(2));
+    let deadline = DeadlineAt((Instant::now() + secs(2)).into_std());
     request.extensions_mut().insert(deadline);
     let call = tokio::time::timeout(secs(2), service.oneshot(request));
     assert_eq!(call.await.unwrap().unwrap().status(), 401);
@@ -404,37 +402,67 @@ async fn a_doubted_token_delays_other_calls_by_one_second_at_most() {
     }
 }
 
-/// Takes an error of the inner service for a refusal.
+/// Reads a status and an error of the service's own.
 #[derive(Clone)]
-struct ByError;
+struct ReadOwn;
 
-impl Judge<Response<String>, &'static str> for ByError {
-    fn judge(&self, outcome: Result<&Response<String>, &&'static str>) -> Judgement {
-        match outcome {
-            Err(&"dead") => Judgement::Refused,
-            _ => Judgement::Accepted,
+impl ReadOutcome for ReadOwn {
+    fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
+        match result {
+            Ok(response) if response.status().as_u16() == 498 => Outcome::TokenRefused,
+            Err(error) if error.to_string() == "dead" => Outcome::TokenRefused,
+            result => ReadHead.read(result),
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_judge_reads_typed_errors() {
-    let endpoint = Endpoint::default();
-    let service = layer(&tokens(&endpoint)).judge(ByError).layer(service_fn(
-        |request: Request<Body>| async move {
-            match &*seen(&request) {
-                "Bearer canary-token-1" => Err("dead"),
-                token => Ok(Response::new(token.to_owned())),
+async fn reader_of_your_own_reads_statuses_and_errors() {
+    for by_status in [true, false] {
+        let endpoint = Endpoint::default();
+        let service = layer(&tokens(&endpoint)).read_outcome(ReadOwn);
+        let service = service.layer(service_fn(move |request: Request<Body>| async move {
+            let token = seen(&request);
+            let mut response = Response::new(token);
+            if response.body() == "Bearer canary-token-1" {
+                if !by_status {
+                    return Err(BoxError::from("dead"));
+                }
+                *response.status_mut() = StatusCode::from_u16(498).unwrap();
             }
-        },
-    ));
-    let error = service.clone().oneshot(get(DATA)).await.unwrap_err();
-    let tower_oidc_cc::Error::Refused("dead", rejection) = error else {
-        panic!("{error:?}");
-    };
-    assert!(names_newer_token(&rejection));
-    let body = service.oneshot(get(DATA)).await.unwrap().into_body();
-    assert_eq!(body, "Bearer canary-token-2");
+            Ok(response)
+        }));
+        match service.clone().oneshot(get(DATA)).await {
+            Ok(response) => assert!(names_newer_token(found(&response))),
+            Err(error) => {
+                assert!(names_newer_token(error.rejection().unwrap()));
+                assert_eq!(error.source().unwrap().to_string(), "dead");
+            }
+        }
+        let body = service.oneshot(get(DATA)).await.unwrap().into_body();
+        assert_eq!(body, "Bearer canary-token-2");
+    }
+}
+
+/// A layer below that turns responses into errors needs no line of the user: its errors carry their outcome.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_carries_its_outcome_is_read_at_any_depth() {
+    for depth in 0..3 {
+        let endpoint = Endpoint::default();
+        let service =
+            layer(&tokens(&endpoint)).layer(service_fn(move |request: Request<Body>| async move {
+                if seen(&request) != "Bearer canary-token-1" {
+                    return Ok(Response::new(String::new()));
+                }
+                let refused: BoxError = Cause::new(Outcome::TokenRefused, None).into();
+                let wrap = |error, _| BoxError::from(std::io::Error::other::<BoxError>(error));
+                Err((0..depth).fold(refused, wrap))
+            }));
+        let error = service.clone().oneshot(get(DATA)).await.unwrap_err();
+        assert!(names_newer_token(error.rejection().unwrap()), "{error:?}");
+        assert!(service.oneshot(get(DATA)).await.is_ok());
+        assert_eq!(endpoint.count(), 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -503,7 +531,7 @@ async fn a_missing_role_is_found_and_costs_no_request() {
     for _ in 0..100 {
         let response = service.clone().oneshot(get(DATA)).await.unwrap();
         let finding = found(&response);
-        assert_eq!(finding.judgement(), Judgement::MissingRole);
+        assert_eq!(finding.outcome(), Outcome::RoleMissing);
         assert!(!names_newer_token(finding));
         assert!(finding.to_string().contains("administrator"), "{finding}");
         advance(secs(60)).await;
@@ -519,7 +547,7 @@ async fn missing_authorization_header_is_reported_without_a_refresh() {
     for _ in 0..100 {
         let response = service.clone().oneshot(get(DATA)).await.unwrap();
         let finding = found(&response);
-        assert_eq!(finding.judgement(), Judgement::NoHeader);
+        assert_eq!(finding.outcome(), Outcome::NoHeader);
         assert!(finding.to_string().contains("proxy"), "{finding}");
         advance(secs(60)).await;
     }

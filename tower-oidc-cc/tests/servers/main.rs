@@ -40,7 +40,7 @@ use self::{
     wire::{Body, skip},
 };
 
-type Failed = Error<hyper_util::client::legacy::Error>;
+type Failed = Error;
 
 /// A client of the data route, with tokens of the same server.
 #[derive(Clone)]
@@ -76,13 +76,14 @@ impl Data {
 
     /// One call that is answered without the server.
     async fn call_nobody(&self) -> Result<(), TokenError> {
-        let below = service_fn(async |_: Request<Body>| Ok::<_, ()>(Response::new(())));
+        let below = service_fn(async |_: Request<Body>| {
+            Ok::<_, std::convert::Infallible>(Response::new(()))
+        });
         let request = Request::get(&self.address).body(Body::default()).unwrap();
-        match self.layer.layer(below).oneshot(request).await {
-            Ok(_) => Ok(()),
-            Err(Error::Token(error)) => Err(error),
-            Err(Error::Inner(()) | Error::Refused((), _)) => panic!("it does not fail"),
-        }
+        let called = self.layer.layer(below).oneshot(request).await;
+        called
+            .map(drop)
+            .map_err(|error| error.token().expect("it does not fail").clone())
     }
 
     /// The results of so many calls at once.
@@ -126,10 +127,8 @@ async fn a_wrong_secret_costs_one_request_and_names_the_next_step() {
     for server in Server::all("wrong", 86_400).await {
         let data = Data::new(&server, credentials("wrong"));
         for call in data.calls(100).await {
-            let error = match call {
-                Err(Error::Token(error)) => error,
-                other => panic!("{other:?}"),
-            };
+            let error = call.expect_err("the secret is wrong");
+            let error = error.token().expect("an error of the token");
             assert_eq!(error.oauth_error(), Some("invalid_client"));
             assert!(error.to_string().contains("check the client id"), "{error}");
         }

@@ -149,13 +149,11 @@ where
 }
 
 /// The error of a call without a token.
-pub(crate) fn token_error<E: std::fmt::Debug>(error: tower_oidc_cc::Error<E>) -> TokenError {
-    match error {
-        tower_oidc_cc::Error::Token(error) => error,
-        tower_oidc_cc::Error::Inner(error) | tower_oidc_cc::Error::Refused(error, _) => {
-            panic!("{error:?}")
-        }
-    }
+pub(crate) fn token_error(error: tower_oidc_cc::Error) -> TokenError {
+    error
+        .token()
+        .cloned()
+        .unwrap_or_else(|| panic!("{error:?}"))
 }
 
 pub(crate) const fn secs(secs: u64) -> Duration {

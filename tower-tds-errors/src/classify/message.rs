@@ -9,6 +9,7 @@ use std::str;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
+use tower_tds_outcome::Outcome;
 
 use crate::kind::Kind;
 
@@ -195,26 +196,25 @@ fn names(text: &str) -> bool {
 
 /// The kind that `text` refines `status` to, if it is known.
 pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
+    let outcome = Outcome::of_text(text);
     let text = normal(text);
-    let is = |known: &[&str]| known.contains(&&*text);
-    let starts = |known: &[&str]| known.iter().any(|known| text.starts_with(known));
-    match status {
+    let is_unauthorized = status == StatusCode::UNAUTHORIZED;
+    if CREDENTIALS.contains(&&*text) {
+        let is_refused = is_unauthorized || status == StatusCode::BAD_REQUEST;
+        return is_refused.then_some(Kind::TokenRefused);
+    }
+    // The gateway could not check the token. A new token would not help, and would put load on
+    // an identity server that is down.
+    if IDENTITY.iter().any(|known| text.starts_with(known)) || is_unreachable(&text) {
+        return is_unauthorized.then_some(Kind::Unavailable);
+    }
+    match outcome? {
         // The role plugin's default status is 403; this service configures 401.
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if starts(&ROLE) => {
+        Outcome::RoleMissing if is_unauthorized || status == StatusCode::FORBIDDEN => {
             Some(Kind::MissingRole)
         }
-        StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST if is(&CREDENTIALS) => {
-            Some(Kind::TokenRefused)
-        }
-        // The gateway could not check the token. A new token would not help, and would put load on
-        // an identity server that is down.
-        StatusCode::UNAUTHORIZED if starts(&IDENTITY) || is_unreachable(&text) => {
-            Some(Kind::Unavailable)
-        }
-        StatusCode::UNAUTHORIZED if is(&NO_TOKEN) => Some(Kind::MissingCredentials),
-        // Only the exact text counts, because the text about a failed check may contain these
-        // words.
-        StatusCode::UNAUTHORIZED if is(&DEAD_TOKEN) => Some(Kind::InvalidToken),
+        Outcome::NoHeader if is_unauthorized => Some(Kind::MissingCredentials),
+        Outcome::TokenRefused if is_unauthorized => Some(Kind::InvalidToken),
         _ => None,
     }
 }
@@ -248,30 +248,10 @@ const TOO_LARGE: [&str; 5] = [
 /// and of RFC 9457.
 const KEYS: &str = "message error_description error Message exp detail title";
 
-const ROLE: [&str; 3] = [
-    "access token does not have the required scope/role",
-    "missing required ",
-    "insufficient_scope",
-];
-
 const CREDENTIALS: [&str; 3] = ["invalid_client", "unauthorized_client", "invalid_grant"];
 
 /// Texts for a response of the identity server that the gateway cannot use.
 const IDENTITY: [&str; 2] = ["response indicates failure", "json decoding failed"];
-
-const NO_TOKEN: [&str; 3] = [
-    "no authorization header found",
-    "no bearer authorization header value found",
-    "no bearer access token value found",
-];
-
-const DEAD_TOKEN: [&str; 5] = [
-    "invalid token",
-    "invalid cached token",
-    "jwt expired",
-    "token expired",
-    "invalid_token",
-];
 
 #[cfg(test)]
 mod tests;

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::Secrets;
+use tower_tds_outcome::{DeadlineAt, Secrets};
 
-use super::{MOST_BYTES, RequestFacts, error_of, grpc_refusal, is_page, is_success};
-use crate::clock::{self, DeadlineAt, HEADROOM, Timer};
+use super::{MOST_BYTES, RequestFacts, error_of, is_grpc_refusal, is_page, is_success};
+use crate::clock::{self, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
 
@@ -57,7 +57,7 @@ pub struct ClassifyLayer {
 ///
 /// The body of every other response is read, up to 16 KiB and for at most a second, so that the
 /// connection can be reused. The read also ends 10 ms before the call's
-/// [`DeadlineAt`](crate::DeadlineAt), so that the layers above still return the error.
+/// [`DeadlineAt`], so that the layers above still return the error.
 /// The error is then made from the head and the bytes read so far.
 ///
 /// A compressed body yields no message, and the status alone decides. If responses may be
@@ -200,7 +200,7 @@ where
             method: request.method().clone(),
             uri: request.uri().clone(),
             deadline: DeadlineAt::of(request.extensions())
-                .map(|end| end.checked_sub(HEADROOM).unwrap_or(end)),
+                .map(|end| Instant::from_std(end.checked_sub(HEADROOM).unwrap_or(end))),
         };
         let state = State::Calling {
             inner: self.inner.call(request),
@@ -353,7 +353,7 @@ impl Noted {
         let (status, headers) = (head.status(), head.headers());
         is_success(status)
             && !is_page(status, headers, self.request.expected)
-            && grpc_refusal(headers).is_none()
+            && !is_grpc_refusal(status, headers)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -12,8 +13,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, interval};
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-use super::DeadlineAt;
-use crate::{Attempt, ClassifyLayer, Error, GiveUp, RetryLayer};
+use crate::{Attempt, ClassifyLayer, DeadlineAt, Error, GiveUp, RetryLayer};
 
 type Body = BoxBody<Bytes, BoxError>;
 
@@ -77,26 +77,27 @@ fn answer(
 async fn every_wait() -> (Vec<Duration>, Error, Duration) {
     fastrand::seed(7);
     let start = Instant::now();
-    let seen = &Cell::new(Vec::new());
-    let service = service_fn(async |request: Request<()>| {
-        let mut times = seen.take();
-        times.push(start.elapsed());
-        seen.set(times);
-        match Attempt::of(request.extensions()) {
-            // Without a `Date`, the date in `Retry-After` counts from the wall clock.
-            1 => {
-                let date = httpdate::fmt_http_date(super::wall() + secs(20));
-                answer(503, Some(date), Full::default().map_err(Into::into).boxed())
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::clone(&seen);
+    let service = service_fn(move |request: Request<()>| {
+        times.lock().unwrap().push(start.elapsed());
+        async move {
+            match Attempt::of(request.extensions()) {
+                // Without a `Date`, the date in `Retry-After` counts from the wall clock.
+                1 => {
+                    let date = httpdate::fmt_http_date(super::wall() + secs(20));
+                    answer(503, Some(date), Full::default().map_err(Into::into).boxed())
+                }
+                2 => answer(
+                    429,
+                    Some("7".to_owned()),
+                    Full::default().map_err(Into::into).boxed(),
+                ),
+                // The read of the error body ends at its bound.
+                3 => answer(503, None, silent()),
+                // Ends at the deadline.
+                _ => std::future::pending().await,
             }
-            2 => answer(
-                429,
-                Some("7".to_owned()),
-                Full::default().map_err(Into::into).boxed(),
-            ),
-            // The read of the error body ends at its bound.
-            3 => answer(503, None, silent()),
-            // Ends at the deadline.
-            _ => std::future::pending().await,
         }
     });
     let stack = ServiceBuilder::new()
@@ -108,7 +109,8 @@ async fn every_wait() -> (Vec<Duration>, Error, Duration) {
         .layer(ClassifyLayer::new())
         .service(service);
     let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
-    (seen.take(), error, start.elapsed())
+    let seen = seen.lock().unwrap().clone();
+    (seen, error, start.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +138,9 @@ async fn wall_clock_jump_changes_no_request_deadline() {
         .service(hangs);
     let mut request = Request::new(());
     let start = Instant::now();
-    request.extensions_mut().insert(DeadlineAt(start + secs(4)));
+    request
+        .extensions_mut()
+        .insert(DeadlineAt((start + secs(4)).into_std()));
     let call = under(&JUMPS, stack.oneshot(request)).await;
     assert_eq!(call.unwrap_err().gave_up(), Some(GiveUp::Deadline));
     assert_eq!(start.elapsed(), secs(4));

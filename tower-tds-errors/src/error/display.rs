@@ -5,8 +5,8 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use http::StatusCode;
+use tower_tds_outcome::{Cause, chain};
 
-use super::chain::chain;
 use super::redact::cut;
 use super::transport::NO_PROXY_CREDENTIALS;
 use super::{Error, Facts};
@@ -56,8 +56,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.inner.source.as_ref()?;
-        Some(&**source)
+        Some(&self.inner.cause)
     }
 }
 
@@ -66,8 +65,9 @@ impl StdError for Error {
 impl Error {
     /// The chain of causes.
     pub(super) fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-        let source = self.inner.source.iter();
-        source.flat_map(|source| chain(&**source))
+        let source = self.inner.cause.get_ref().into_iter();
+        let links = source.flat_map(|source| chain(source));
+        links.filter(|link| !link.is::<Cause>())
     }
 
     /// The line. It has no cause if the chain of causes follows.

@@ -1,4 +1,3 @@
-use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
@@ -6,7 +5,7 @@ use http::{Method, Uri};
 use tower::BoxError;
 
 use super::Error;
-use super::chain::find;
+use super::find;
 use crate::{GiveUp, Kind, Sent};
 
 #[test]
@@ -27,7 +26,7 @@ fn boxed_error_converts_back_unchanged() {
     let back = Error::from(BoxError::from(error));
     assert_eq!(back.gave_up(), Some(GiveUp::Attempts));
     assert_eq!(
-        back.source().map(ToString::to_string).as_deref(),
+        back.causes().map(ToString::to_string).next().as_deref(),
         Some("no")
     );
 }
@@ -40,7 +39,11 @@ fn a_wrapped_error_keeps_its_facts_and_its_chain() {
     assert_eq!(back.kind(), Kind::LimitTimeout);
     assert_eq!(back.sent(), Sent::Never);
     assert_eq!(back.gave_up(), Some(GiveUp::Attempts));
-    assert!(back.source().is_some_and(|source| source.is::<io::Error>()));
+    assert!(
+        back.causes()
+            .next()
+            .is_some_and(|cause| cause.is::<io::Error>())
+    );
 }
 
 #[test]

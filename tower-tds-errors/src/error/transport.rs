@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 
 use hyper_util::client::legacy;
 use tower::BoxError;
+use tower_tds_outcome::chain;
 
-use super::chain::{chain, find};
-use super::{Error, Facts};
+use super::{Error, Facts, find};
 use crate::kind::{Kind, Sent};
 
 /// The stage of the exchange at the error.

@@ -1,31 +1,48 @@
-//! The state of one call between its attempts.
+//! One call: its attempts, one after the other, within one deadline.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::mem;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Poll, ready};
 
 use http::request::Parts;
 use http::{Request, Response};
 use tokio::time::Instant;
+use tower_service::Service;
+use tower_tds_outcome::DeadlineAt;
+use tracing::Instrument as _;
 
+use super::policy::{Policy, Repeats, RetryState};
 use super::request::{Attempt, Replay};
-use super::settings::Shared;
-use super::state::{Repeats, RetryState};
+use super::trace::{Name, Record};
 use crate::classify::{RequestFacts, error_of, is_success};
-use crate::clock::{self, DeadlineAt};
+use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind, Sent};
 
-/// One call: the request that its attempts send, its start, and its failures so far.
-pub(super) struct Call<B, P> {
+/// One call: the service below, the request that its attempts send, and its failures so far.
+pub(super) struct Call<S, B, P> {
+    service: S,
     shared: Arc<Shared<P>>,
     began: Instant,
     /// The head of the request, for the next attempt and for errors.
     head: Parts,
     /// The body of the next attempt. Without one there is no further attempt.
     body: Option<B>,
-    /// Created at the first failure, because most calls have none.
-    history: Option<Box<History>>,
+    deadline: Option<Instant>,
+    /// Set by the first failure, because most calls have none.
+    history: Option<History>,
+}
+
+/// The settings of a layer, which its services and their calls share.
+#[derive(Clone)]
+pub(super) struct Shared<P> {
+    pub(super) policy: Policy,
+    pub(super) replay: P,
+    pub(super) name: Name,
 }
 
 struct History {
@@ -36,78 +53,127 @@ struct History {
     answer: Option<Error>,
 }
 
-/// The stage of a call at its deadline.
+/// What a call waits for, if no layer below has recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+enum Stage {
     Readying,
     Calling,
 }
 
 // === impl Call ===
 
-impl<B, P> Call<B, P> {
-    #[inline]
-    pub(super) fn new(shared: Arc<Shared<P>>, began: Instant, (head, body): (Parts, B)) -> Self {
+impl<S, B, P> Call<S, B, P> {
+    pub(super) fn new(
+        service: S,
+        shared: Arc<Shared<P>>,
+        began: Instant,
+        request: Request<B>,
+    ) -> Self {
+        let (head, body) = request.into_parts();
+        let deadline = shared.policy.deadline(&head.extensions, began);
         Self {
+            service,
             shared,
             began,
             head,
             body: Some(body),
+            deadline,
             history: None,
         }
     }
 
-    /// The deadline for the response head. It is not kept, because callers move the future.
-    #[inline]
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let settings = &self.shared.settings;
-        settings.deadline(&self.head.extensions, self.began)
-    }
-
-    /// The body of the next attempt, if there is one.
-    #[inline]
-    pub(super) const fn body(&mut self) -> Option<B> {
-        self.body.take()
+    /// Makes attempts until one succeeds, no other may follow, or the deadline passes.
+    pub(super) async fn run<R>(&mut self) -> Result<Response<R>, Error>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        S::Error: Into<Error>,
+        P: Replay<B>,
+    {
+        let deadline = self.deadline;
+        let mut timer = Timer::default();
+        loop {
+            let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
+            match within(ready, deadline, &mut timer).await {
+                Some(Err(error)) => {
+                    let error = Some(error.into());
+                    return Err(self.give_up(GiveUp::NotReady, error));
+                }
+                Some(Ok(())) if !self.is_over() => {}
+                // Nothing is sent after the deadline.
+                Some(Ok(())) | None => return Err(self.late(Stage::Readying)),
+            }
+            let Some(request) = self.request() else {
+                return Err(self.give_up(GiveUp::NotReplayable, None));
+            };
+            // A block, so that the wait for the next attempt holds nothing of this one.
+            let error = {
+                let record = Record::attempt(&request, &self.shared.name);
+                let ended = if record.span.is_disabled() {
+                    within(pin!(self.service.call(request)), deadline, &mut timer).await
+                } else {
+                    let attempt = record.span.in_scope(|| self.service.call(request));
+                    let attempt = pin!(attempt.instrument(record.span.clone()));
+                    within(attempt, deadline, &mut timer).await
+                };
+                match ended {
+                    None => return Err(self.late(Stage::Calling)),
+                    Some(Ok(response)) => {
+                        record.end(Ok(&response));
+                        match self.answered(response) {
+                            Ok(response) => return Ok(response),
+                            Err(error) => error,
+                        }
+                    }
+                    Some(Err(error)) => {
+                        let error = error.into();
+                        record.end::<R>(Err(&error));
+                        error
+                    }
+                }
+            };
+            let next = self.failed(error)?;
+            if let Some(next) = next
+                && !timer.sleep_until(next).await
+            {
+                return Err(self.give_up(GiveUp::NotReady, None));
+            }
+        }
     }
 
     /// Makes the request of the next attempt, and a copy of its body for one more.
-    #[inline]
-    pub(super) fn request(&mut self, body: B) -> Request<B>
+    fn request(&mut self) -> Option<Request<B>>
     where
         P: Replay<B>,
     {
-        let number = self
-            .history
-            .as_ref()
-            .map_or(1, |history| history.state.attempts);
-        let most = self.shared.settings.attempts.get();
+        let body = self.body.take()?;
+        let number = self.attempts();
+        let most = self.shared.policy.attempts.get();
         // One more than the attempts, because one is not counted.
         if most > 1 && number <= most {
             self.body = self.shared.replay.replay(&body);
         }
-        let deadline = self.deadline();
         let mut request = Request::from_parts(self.head.clone(), body);
         // Layers below add headers, and the caller's map may have room for them.
         mem::swap(request.headers_mut(), &mut self.head.headers);
         let extensions = request.extensions_mut();
-        if let Some(deadline) = deadline {
-            extensions.insert(DeadlineAt(deadline));
+        if let Some(deadline) = self.deadline {
+            extensions.insert(DeadlineAt(deadline.into_std()));
         }
         if number > 1 {
             extensions.insert(Attempt(number));
         }
-        request
+        Some(request)
     }
 
-    /// Whether the response is a success of the first attempt: the short path of most calls.
-    #[inline]
-    pub(super) fn is_first_success<R>(&self, response: &Response<R>) -> bool {
-        self.history.is_none() && is_success(response.status())
+    /// The number of the current attempt.
+    fn attempts(&self) -> u32 {
+        let history = self.history.as_ref();
+        history.map_or(1, |history| history.state.attempts)
     }
 
     /// Returns a success with the number of its attempt. A response that no layer below has
     /// classified becomes an error by its head.
-    pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
+    fn answered<R>(&self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
             let request = RequestFacts::of(&self.head.headers, None);
             let error = error_of(&request, response.status(), response.headers(), b"");
@@ -115,8 +181,8 @@ impl<B, P> Call<B, P> {
                 return Err(error);
             }
         }
-        if let Some(history) = &self.history {
-            let attempts = history.state.attempts;
+        let attempts = self.attempts();
+        if attempts > 1 {
             tracing::debug!(attempts, "request succeeded");
             response.extensions_mut().insert(Attempt(attempts));
         }
@@ -124,15 +190,15 @@ impl<B, P> Call<B, P> {
     }
 
     /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
-    pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
+    #[cold]
+    fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
         // An error that a retry layer below gave up is final, so nested retry layers do not
         // multiply attempts. If another layer settled it, the totals of the call are recorded below.
         let settled = error.gave_up();
         if settled.is_some() && error.elapsed().is_some() {
             return Err(error);
         }
-        let now = clock::now();
-        match self.after(&error, now) {
+        match self.after(&error) {
             Ok(end) => {
                 if let Some(history) = &mut self.history {
                     let before = history.failure.replace(error);
@@ -148,32 +214,30 @@ impl<B, P> Call<B, P> {
         }
     }
 
-    fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
-        let left = self.deadline();
-        let left = left.map(|end| end.saturating_duration_since(now));
-        let settings = &self.shared.settings;
-        let history = self
-            .history
-            .get_or_insert_with(|| Box::new(History::new(&self.head)));
-        let wait = history
-            .state
-            .begin_retry(error, settings, self.body.is_some(), left)?;
+    fn after(&mut self, error: &Error) -> Result<Option<Instant>, GiveUp> {
+        let now = clock::now();
+        let left = self.deadline.map(|end| end.saturating_duration_since(now));
+        let history = self.history.get_or_insert_with(|| History::new(&self.head));
+        let policy = &self.shared.policy;
+        let state = &mut history.state;
+        let wait = state.begin_retry(error, policy, self.body.is_some(), left)?;
         let end = now.checked_add(wait).ok_or(GiveUp::HintTooLong)?;
         tracing::debug!(
             kind = %error.kind(),
-            attempt = history.state.attempts.saturating_sub(1),
+            attempt = state.attempts.saturating_sub(1),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             "attempt failed, trying again",
         );
         Ok((!wait.is_zero()).then_some(end))
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.deadline().is_some_and(|end| end <= clock::now())
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|end| end <= clock::now())
     }
 
     /// The error of a call at its deadline, if no layer below returned one.
-    pub(super) fn late(&mut self, stage: Stage) -> Error {
+    #[cold]
+    fn late(&mut self, stage: Stage) -> Error {
         let mut error = Error::from_kind(Kind::Timeout);
         let facts = error.facts_mut();
         if stage == Stage::Readying {
@@ -219,7 +283,8 @@ impl<B, P> Call<B, P> {
     }
 
     /// The error of an attempt that cannot begin: the failure before it, or the service's own.
-    pub(super) fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
+    #[cold]
+    fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
         let failure = self.history.as_mut().and_then(|past| {
             past.state.take_back();
             past.failure.take()
@@ -267,12 +332,19 @@ impl<B, P> Call<B, P> {
 // === impl Stage ===
 
 impl Stage {
-    /// The cause of the wait, if no layer below has recorded one.
     fn waits_for(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Readying => "the service below to be ready",
             Self::Calling => "a response",
         })
+    }
+}
+
+// === impl Shared ===
+
+impl<P> fmt::Debug for Shared<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.policy, f)
     }
 }
 
@@ -287,4 +359,24 @@ impl History {
             answer: None,
         }
     }
+}
+
+/// Waits for `inner` until the deadline, and then polls it once more: a layer below that reads the
+/// deadline now returns its own error, with the cause of its wait or with a status.
+async fn within<F: Future>(
+    mut inner: Pin<&mut F>,
+    deadline: Option<Instant>,
+    timer: &mut Timer,
+) -> Option<F::Output> {
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = inner.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        ready!(timer.poll(deadline, cx));
+        match inner.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        }
+    })
+    .await
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tracing::field::Empty;
-use tracing::span::EnteredSpan;
 use tracing::{Span, info_span};
 
 use super::request::Attempt;
@@ -14,26 +13,21 @@ use crate::error::Error;
 /// The name of a client.
 pub(super) type Name = Option<Arc<str>>;
 
-/// The record of a call, or `None` without a subscriber and without metrics.
-pub(super) struct Trace(Option<Box<Open>>);
-
-/// A call that has not ended. Its drop records that it was cancelled.
-struct Open {
-    call: Span,
-    /// `Some` while an attempt is in flight.
-    attempt: Option<Span>,
-    began: Instant,
+/// The record of a call, or of one of its attempts. Its drop before the end records a cancellation.
+pub(super) struct Record {
+    pub(super) span: Span,
     name: Name,
+    /// When the call began; `None` for an attempt.
+    began: Option<Instant>,
     is_over: bool,
 }
 
-// === impl Trace ===
+// === impl Record ===
 
-impl Trace {
+impl Record {
     /// Begins the record of a call.
-    #[inline]
-    pub(super) fn begin<B>(request: &Request<B>, name: &Name, began: Instant) -> Self {
-        let call = info_span!(
+    pub(super) fn call<B>(request: &Request<B>, name: &Name, began: Instant) -> Self {
+        let span = info_span!(
             "tds.call",
             otel.kind = "client",
             tds.client = name.as_deref(),
@@ -45,27 +39,14 @@ impl Trace {
             http.response.status_code = Empty,
             error.type = Empty,
         );
-        if call.is_disabled() && !cfg!(feature = "metrics") {
-            return Self(None);
-        }
-        Self(Some(Box::new(Open {
-            call,
-            attempt: None,
-            began,
-            name: name.clone(),
-            is_over: false,
-        })))
+        Self::new(span, name, Some(began))
     }
 
-    /// Begins the record of an attempt, inside the call's span. The layers below record their waits
-    /// in the attempt's span: `tds.wait.cause` and `tds.wait.seconds`.
-    #[inline]
-    pub(super) fn attempt<B>(&mut self, request: &Request<B>) {
-        let Some(open) = &mut self.0 else {
-            return;
-        };
+    /// Begins the record of an attempt. The layers below record their waits in its span:
+    /// `tds.wait.cause` and `tds.wait.seconds`.
+    pub(super) fn attempt<B>(request: &Request<B>, name: &Name) -> Self {
         let before = Attempt::of(request.extensions()).saturating_sub(1);
-        let attempt = info_span!(
+        let span = info_span!(
             "tds.attempt",
             otel.kind = "client",
             http.request.method = %request.method(),
@@ -78,76 +59,45 @@ impl Trace {
             tds.wait.cause = Empty,
             tds.wait.seconds = Empty,
         );
-        open.attempt = Some(attempt);
+        Self::new(span, name, None)
     }
 
-    /// Whether something is recorded.
-    pub(super) const fn is_open(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Enters the span of the call, if it is enabled.
-    #[inline]
-    pub(super) fn enter_call(&self) -> Option<EnteredSpan> {
-        self.0.as_ref().map(|open| open.call.clone().entered())
-    }
-
-    /// Enters the span of the attempt, if it is enabled.
-    #[inline]
-    pub(super) fn enter_attempt(&self) -> Option<EnteredSpan> {
-        let attempt = self.0.as_ref()?.attempt.as_ref()?;
-        Some(attempt.clone().entered())
-    }
-
-    /// Records the end of an attempt: a response, an error, or neither if it was dropped.
-    #[inline]
-    pub(super) fn attempt_ended<R>(&mut self, ended: Option<Result<&Response<R>, &Error>>) {
-        if let Some(open) = &mut self.0 {
-            open.attempt_ended(ended);
+    fn new(span: Span, name: &Name, began: Option<Instant>) -> Self {
+        Self {
+            span,
+            name: name.clone(),
+            began,
+            is_over: false,
         }
     }
 
-    /// Records the end of the call.
-    #[inline]
-    pub(super) fn call_ended<R>(&mut self, ended: Result<&Response<R>, &Error>) {
-        if let Some(open) = &mut self.0 {
-            open.call_ended(ended);
-            self.0 = None;
-        }
-    }
-}
-
-// === impl Open ===
-
-impl Open {
-    #[cold]
-    fn attempt_ended<R>(&mut self, ended: Option<Result<&Response<R>, &Error>>) {
-        if let Some(attempt) = self.attempt.take() {
-            let kind = ended.map_or_else(|| cancelled(&attempt), |ended| record(&attempt, ended));
-            count_attempt(&self.name, kind);
-        }
-    }
-
-    #[cold]
-    fn call_ended<R>(&mut self, ended: Result<&Response<R>, &Error>) {
+    /// Records the end.
+    pub(super) fn end<R>(mut self, ended: Result<&Response<R>, &Error>) {
+        self.is_over = true;
         let attempts = match ended {
             Ok(response) => Attempt::of(response.extensions()),
             Err(error) => error.attempts(),
         };
-        if attempts > 1 {
+        if self.began.is_some() && attempts > 1 {
             let before = attempts.saturating_sub(1);
-            self.call.record("http.request.resend_count", before);
+            self.span.record("http.request.resend_count", before);
         }
-        self.is_over = true;
-        count_call(&self.name, record(&self.call, ended), self.began);
+        self.count(record(&self.span, ended));
+    }
+
+    fn count(&self, kind: &'static str) {
+        match self.began {
+            Some(began) => count_call(&self.name, kind, began),
+            None => count_attempt(&self.name, kind),
+        }
     }
 }
 
-impl Drop for Open {
+impl Drop for Record {
     fn drop(&mut self) {
-        self.attempt_ended::<()>(None);
         if !self.is_over {
-            count_call(&self.name, cancelled(&self.call), self.began);
+            self.span.record("error.type", CANCELLED);
+            self.count(CANCELLED);
         }
     }
 }
@@ -166,11 +116,6 @@ fn record<R>(span: &Span, ended: Result<&Response<R>, &Error>) -> &'static str {
         span.record("http.response.status_code", status.as_u16());
     }
     kind
-}
-
-fn cancelled(span: &Span) -> &'static str {
-    span.record("error.type", CANCELLED);
-    CANCELLED
 }
 
 #[cfg(feature = "metrics")]

@@ -1,6 +1,7 @@
 //! The table on the crate's front page, row by row: the code does what each row promises.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -102,9 +103,10 @@ fn each_response_in_the_table_gives_its_kind() {
 /// The number of times a request is sent that always fails with `kind`, and the average wait
 /// between.
 async fn sent(kind: Kind, method: Method) -> (u32, Duration) {
-    let (sent, start) = (AtomicU32::new(0), Instant::now());
-    let fails = tower::service_fn(|_: Request<()>| {
-        sent.fetch_add(1, SeqCst);
+    let (sent, start) = (Arc::new(AtomicU32::new(0)), Instant::now());
+    let count = Arc::clone(&sent);
+    let fails = tower::service_fn(move |_: Request<()>| {
+        count.fetch_add(1, SeqCst);
         std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
     });
     let request = Request::builder().method(method).body(());

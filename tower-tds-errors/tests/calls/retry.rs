@@ -270,7 +270,7 @@ async fn retries_after_io_errors_depend_on_the_method() {
 
 /// The number of attempts of a request whose attempts all fail with `kind`.
 async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
-    let service = tower::service_fn(|_: Request<()>| {
+    let service = tower::service_fn(move |_: Request<()>| {
         std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
     });
     let request = Request::builder().method(method).body(()).unwrap();

@@ -12,7 +12,7 @@ use crate::probe::{Probe, get, status_of};
 async fn tried(
     probe: &Probe,
     request: Request<http_body_util::Full<bytes::Bytes>>,
-    rule: impl Fn(&mut Error) + Clone,
+    rule: impl Fn(&mut Error) + Clone + Send + 'static,
 ) -> Error {
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())

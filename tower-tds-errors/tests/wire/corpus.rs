@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
@@ -233,25 +236,40 @@ async fn decompressed_response_is_classified_by_its_text() {
     }
 }
 
+/// Each attempt is answered with these bytes, by a server in memory whose clock is the test's.
 #[tokio::test(start_paused = true)]
 async fn every_corpus_response_is_retried_as_listed() {
-    for (name, kind, again, ..) in TABLE {
-        let Some(kind) = *kind else { continue };
-        let sent = AtomicUsize::new(0);
-        let fails = tower::service_fn(|_: Request<()>| {
-            sent.fetch_add(1, SeqCst);
-            std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
+    for (name, kind, again, _, wait) in TABLE {
+        let arrived = Arc::new(Mutex::new(Vec::new()));
+        let arrivals = Arc::clone(&arrived);
+        let server = tower::service_fn(move |request| {
+            arrivals.lock().unwrap().push(Instant::now());
+            answer_in_memory(request, raw(name))
         });
-        let start = Instant::now();
-        let service = RetryLayer::new().layer(fails);
-        service.oneshot(Request::new(())).await.unwrap_err();
-        let took = match start.elapsed() {
-            Duration::ZERO => Once,
-            took if took < Duration::from_secs(1) => Backoff,
-            _ => Silence,
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(server);
+        let mut request = get("/v2/rail");
+        *request.headers_mut() = request_headers(name);
+        let ended = stack.oneshot(request).await;
+        assert_eq!(ended.err().map(|error| error.kind()), *kind, "{name}");
+        let arrived = arrived.lock().unwrap();
+        let waits = arrived.windows(2).map(|two| two[1] - two[0]);
+        let waits: Vec<_> = waits.collect();
+        let hint = Duration::from_secs(wait.unwrap_or(0));
+        let second = Duration::from_secs(1);
+        let is_as_listed = match again {
+            No => waits.is_empty(),
+            // The default bound of a wait is 30 s.
+            Silence if hint > 30 * second => waits.is_empty(),
+            Once => waits.len() == 1 && waits[0] < second,
+            Backoff => {
+                (1..=2).contains(&waits.len()) && waits[0] >= hint && waits[0] < 2 * hint + second
+            }
+            Silence => waits.len() == 2 && waits.iter().all(|wait| *wait >= hint.max(second)),
         };
-        let seen = if sent.load(SeqCst) == 1 { No } else { took };
-        assert_eq!(seen, *again, "{name}");
+        assert!(is_as_listed, "{name}: {again:?}, {waits:?}");
     }
 }
 
@@ -281,6 +299,21 @@ async fn ask_in_memory(name: &str, raw: &[u8]) -> Result<StatusCode, Error> {
     far.write_all(raw).await.unwrap();
     drop(far);
     asking.await.unwrap().map(|response| response.status())
+}
+
+/// Answers a request with these bytes, and closes.
+async fn answer_in_memory(
+    request: Request<Full<Bytes>>,
+    raw: Vec<u8>,
+) -> hyper::Result<Response<Incoming>> {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let (mut send, connection) = http1::handshake(TokioIo::new(near)).await?;
+    tokio::spawn(connection);
+    tokio::spawn(async move {
+        read_head(&mut far).await;
+        far.write_all(&raw).await.unwrap();
+    });
+    send.send_request(request).await
 }
 
 #[tokio::test]

@@ -211,9 +211,9 @@ async fn buffer_does_not_change_the_kind_of_a_failure() {
     let error = buffered.service(Broken).oneshot(get("/")).await;
     let error = error.map(drop).unwrap_err();
     assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
-    let source = std::error::Error::source(&error).unwrap();
+    let cause = tower_tds_outcome::chain(&error).nth(2).unwrap();
     assert!(
-        source.is::<tower::buffer::error::ServiceError>(),
+        cause.is::<tower::buffer::error::ServiceError>(),
         "{error:?}"
     );
 }

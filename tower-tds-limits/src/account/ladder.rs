@@ -23,8 +23,8 @@ use crate::{
 /// Nothing tests whether a rung helps. Beside another client of the quota, the rate therefore stays
 /// lower for as long as both are busy. The same happens if your service uses 423 for something else
 /// and often, for example more than once in a hundred responses: give the
-/// [`RequestLimitLayer`](crate::RequestLimitLayer::feedback) a [`Feedback`](crate::Feedback) that
-/// reads such responses as [`Answered`](crate::Outcome::Answered).
+/// [`RequestLimitLayer`](crate::RequestLimitLayer::read_outcome) a reader that takes such responses
+/// for [`Other`](tower_tds_outcome::Outcome::Other).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {

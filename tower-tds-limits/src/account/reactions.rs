@@ -15,33 +15,26 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tower_tds_outcome::Outcome;
 
 use crate::{
     clock::{Tick, nanos},
     error::WaitCause,
 };
 
-/// The meaning of a response or an error for the limits. An error that was made from a response
-/// counts as that response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The service responded, so it has counted the request.
-    Answered,
-    /// A gateway's 504. The service behind it may still begin the request within the next second.
-    GatewayTimedOut,
-    /// The service refused the request because of the rate (by default: 423).
-    RateExceeded,
-    /// The service refused the request because the credential's quota is used up (by default: 429).
-    /// The duration is the wait that it announced.
-    QuotaExceeded(Option<Duration>),
-    /// The service refused the request because there are too many connections (by default: 416).
-    ConnectionsExceeded,
-    /// Nothing reached the wire, so the permit comes back at once.
-    Unsent,
-    /// No response will come. The service may still count the request for
-    /// [`Limits::lost_after`](crate::Limits::lost_after).
-    Lost,
+/// Whether the service answered the request within its limits. After a gateway's 504 that is not known: the service behind
+/// it may begin the request within the next second.
+#[inline]
+pub(crate) const fn is_within(outcome: Outcome) -> bool {
+    !matches!(
+        outcome,
+        Outcome::RateExceeded
+            | Outcome::ConnectionsExceeded
+            | Outcome::QuotaExceeded(_)
+            | Outcome::GatewayTimedOut
+            | Outcome::Unsent
+            | Outcome::Lost
+    )
 }
 
 /// Everything that is closed for a time.
@@ -138,13 +131,13 @@ impl Reactions {
                 Begins::FewerSockets
             }
             Outcome::QuotaExceeded(hint) => self.pause(now, key, hint),
-            Outcome::Answered => {
+            outcome if is_within(outcome) => {
                 // The pause goes on for requests that were sent before it.
                 self.pauses
                     .retain(|(of, pause)| *of != key || now < pause.until);
                 Begins::Nothing
             }
-            Outcome::GatewayTimedOut | Outcome::Unsent | Outcome::Lost => Begins::Nothing,
+            _ => Begins::Nothing,
         }
     }
 

@@ -46,7 +46,7 @@ fn front_waiter_waits_for_the_quota_only() {
     let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
     let mut account = Account::new(&limits.in_flight(count(1)));
     let grant = granted(&mut account, now);
-    account.prove_by_head(now, grant, Outcome::Answered, false);
+    account.prove_by_head(now, grant, Outcome::Accepted, false);
     assert_eq!(account.opens(Line::Back, now), Opens::OnReturn);
     assert_eq!(account.opens(Line::Front, now), Opens::Now);
     let grant = granted(&mut account, now);
@@ -74,7 +74,7 @@ fn tightest_of_several_quotas_decides() {
     let second = start + ms(1_002);
     assert_eq!(account.opens(Line::Back, start), Opens::At(second));
     let grant = granted(&mut account, second);
-    account.prove_by_head(second, grant, Outcome::Answered, false);
+    account.prove_by_head(second, grant, Outcome::Accepted, false);
     let minute = start + Duration::from_micros(60_031_500);
     assert_eq!(account.opens(Line::Back, second), Opens::At(minute));
 }
@@ -156,7 +156,7 @@ fn response_head_proves_nothing_with_proof_end() {
     let grant = granted(&mut account, start);
     assert!(
         !account
-            .prove_by_head(start, grant, Outcome::Answered, false)
+            .prove_by_head(start, grant, Outcome::Accepted, false)
             .proven
     );
     assert_eq!(account.opens(Line::Back, start), Opens::OnReturn);
@@ -182,7 +182,7 @@ fn step_down_keeps_counting_requests_in_flight() {
         let later = refused + ms(5_000);
         assert_eq!(account.opens(Line::Back, later), Opens::OnReturn);
         for grant in [grants[0]].iter().chain(&grants[4..]) {
-            account.prove_by_head(later, *grant, Outcome::Answered, true);
+            account.prove_by_head(later, *grant, Outcome::Accepted, true);
         }
         assert!(matches!(account.opens(Line::Back, later), Opens::At(_)));
     }
@@ -194,9 +194,9 @@ fn response_with_an_older_time_counts_at_the_newest_time() {
     let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
     let mut account = Account::new(&limits);
     let grants = [granted(&mut account, start), granted(&mut account, start)];
-    account.prove_by_head(start + ms(100), grants[0], Outcome::Answered, true);
+    account.prove_by_head(start + ms(100), grants[0], Outcome::Accepted, true);
     // It read the clock before it took the lock.
-    account.prove_by_head(start + ms(99), grants[1], Outcome::Answered, true);
+    account.prove_by_head(start + ms(99), grants[1], Outcome::Accepted, true);
     let back = start + ms(100 + 1_002);
     assert_eq!(account.opens(Line::Back, start + ms(101)), Opens::At(back));
     assert_eq!(account.in_flight, 0);
@@ -251,7 +251,7 @@ fn counted_of(
                     break;
                 }
                 answers.pop();
-                account.prove_by_head(start + answer, grants[granted], Outcome::Answered, true);
+                account.prove_by_head(start + answer, grants[granted], Outcome::Accepted, true);
             }
             let next_answer = answers.peek().map(|Reverse((answer, _))| *answer);
             now = match account.opens(Line::Back, start + now) {

@@ -1,15 +1,18 @@
 use super::*;
 
+/// Another clock's interval may be shorter than this one's, by half a thousandth and the resolution of a timer.
 #[test]
-fn guard_of_a_one_second_quota_is_two_milliseconds() {
-    let quota = Quota::per_second(NonZeroU32::MIN);
-    assert_eq!(quota.hold(), Duration::from_millis(1_002));
-}
-
-#[test]
-fn the_guard_grows_with_the_interval() {
-    let quota = Quota::per_minute(NonZeroU32::MIN);
-    assert_eq!(quota.hold(), Duration::from_micros(60_031_500));
+fn a_request_is_held_longer_than_the_interval_of_a_slow_clock() {
+    for seconds in [1, 7, 60, 3_600, 86_400] {
+        let per = Duration::from_secs(seconds);
+        let quota = Quota::new(NonZeroU32::MIN, per).expect("an interval");
+        let slow = per + per / 2_000 + Duration::from_millis(1);
+        assert!(quota.hold() >= slow, "{seconds} s: {:?}", quota.hold());
+        assert!(
+            quota.hold() <= slow + Duration::from_millis(2),
+            "{seconds} s"
+        );
+    }
 }
 
 #[test]

@@ -15,9 +15,9 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
+use tower_tds_outcome::{DeadlineAt, ReadOutcome};
 
 use super::{
-    feedback::Feedback,
     layer::Settings,
     permit::{PermitBody, RequestPermit},
     sent::{Complete, SentCall, Watch},
@@ -26,7 +26,7 @@ use crate::{
     account::Account,
     clock,
     credential::Credential,
-    error::{Error, LimitError, RemainingWait, WaitCause},
+    error::{BoxError, Error, RemainingWait, WaitCause},
     events,
     wait::{Deadline, Denial, Terms, waiter::Waiter},
 };
@@ -141,10 +141,11 @@ impl<S, R, F, C> ResponseFuture<S, R, F, C> {
 impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, S::Future>
 where
     S: Service<Request<R>, Response = Response<B>>,
-    F: Feedback<Response<B>, S::Error>,
+    S::Error: Into<BoxError>,
+    F: ReadOutcome,
     B: Body,
 {
-    type Output = Result<Response<PermitBody<B>>, Error<S::Error>>;
+    type Output = Result<Response<PermitBody<B>>, Error>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -154,7 +155,7 @@ where
             match this.state.as_mut().project() {
                 StateProjection::Waiting { call } if call.request.is_some() => {
                     let now = clock::now();
-                    let deadline = call.deadline(settings);
+                    let deadline = call.deadline();
                     match call.poll(cx, now, settings, deadline) {
                         Poll::Ready(Ok(permit)) => {
                             if let Some(sent) = call.send(permit, now, settings, deadline) {
@@ -180,7 +181,7 @@ where
                         && call.is_held()
                         && call.deadline.is_some_and(|ends| ends <= clock::now());
                     if !is_late {
-                        let polled = call.as_mut().poll(cx, &settings.feedback);
+                        let polled = call.as_mut().poll(cx, &settings.reader);
                         if polled.is_ready() {
                             return polled;
                         }
@@ -208,11 +209,11 @@ where
                         WaitCause::Response
                     };
                     let error = if deadline.is_some_and(|deadline| deadline <= now) {
-                        LimitError::deadline(cause, waited)
+                        Error::deadline(cause, waited)
                     } else {
-                        LimitError::unanswered(cause, waited)
+                        Error::unanswered(cause, waited)
                     };
-                    return Poll::Ready(Err(Error::Limit(error)));
+                    return Poll::Ready(Err(error));
                 }
                 // A call whose sending panicked has no request left.
                 StateProjection::Waiting { .. } | StateProjection::Done => return Poll::Pending,
@@ -238,17 +239,18 @@ impl<S, R> Waiting<S, Request<R>> {
         now: Instant,
         settings: &Settings<F>,
         deadline: Option<Instant>,
-    ) -> Poll<Result<RequestPermit, Error<S::Error>>>
+    ) -> Poll<Result<RequestPermit, Error>>
     where
         S: Service<Request<R>>,
+        S::Error: Into<BoxError>,
     {
         let credential = &settings.limiter.credential;
         if deadline.is_some_and(|deadline| deadline <= now) {
             let obstacle = self.wait.0.as_ref().map(|wait| wait.obstacle);
             let obstacle = obstacle.unwrap_or(Obstacle::Readiness);
             let cause = self.reason(obstacle, credential, now).cause;
-            let error = LimitError::deadline(cause, self.wait.length(now));
-            return Poll::Ready(Err(Error::Limit(error)));
+            let error = Error::deadline(cause, self.wait.length(now));
+            return Poll::Ready(Err(error));
         }
         let terms = Terms {
             most_waiting: settings.max_waiting,
@@ -261,16 +263,16 @@ impl<S, R> Waiting<S, Request<R>> {
             Poll::Ready(Ok(())) => match credential.pause_at(now) {
                 None => Obstacle::Permit,
                 Some(pause) if pause.is_long(now) => {
-                    let error = LimitError::rejected(pause.wait(now));
-                    return Poll::Ready(Err(Error::Limit(error)));
+                    let error = Error::rejected(pause.wait(now));
+                    return Poll::Ready(Err(error));
                 }
                 Some(pause) if self.is_hopeless(pause.until, &terms, now) => {
-                    let error = LimitError::hopeless(pause.wait(now));
-                    return Poll::Ready(Err(Error::Limit(error)));
+                    let error = Error::hopeless(pause.wait(now));
+                    return Poll::Ready(Err(error));
                 }
                 Some(pause) => Obstacle::Pause(pause.until),
             },
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Inner(error))),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::below(error))),
             Poll::Pending => Obstacle::Readiness,
         };
         let passed = match obstacle {
@@ -287,16 +289,16 @@ impl<S, R> Waiting<S, Request<R>> {
             }
             Poll::Ready(Err(denial)) => {
                 let error = match denial {
-                    Denial::Full => LimitError::rejected(self.reason(obstacle, credential, now)),
+                    Denial::Full => Error::rejected(self.reason(obstacle, credential, now)),
                     Denial::Overload(outlook) => {
-                        LimitError::overload(outlook.cause, outlook.ahead, outlook.wait)
+                        Error::overload(outlook.cause, outlook.ahead, outlook.wait)
                     }
                     Denial::Late => {
                         let cause = self.reason(obstacle, credential, now).cause;
-                        LimitError::deadline(cause, self.wait.length(now))
+                        Error::deadline(cause, self.wait.length(now))
                     }
                 };
-                return Poll::Ready(Err(Error::Limit(error)));
+                return Poll::Ready(Err(error));
             }
             Poll::Pending => {}
         }
@@ -311,8 +313,8 @@ impl<S, R> Waiting<S, Request<R>> {
         }
         if self.wait.longest(settings).is_some_and(|ends| ends <= now) {
             let cause = self.reason(obstacle, credential, now).cause;
-            let error = LimitError::timed_out(cause, self.wait.length(now));
-            return Poll::Ready(Err(Error::Limit(error)));
+            let error = Error::timed_out(cause, self.wait.length(now));
+            return Poll::Ready(Err(error));
         }
         Poll::Pending
     }
@@ -362,9 +364,9 @@ impl<S, R> Waiting<S, Request<R>> {
 
     /// The deadline in the request's extensions.
     #[inline]
-    fn deadline<F>(&self, settings: &Settings<F>) -> Option<Instant> {
+    fn deadline(&self) -> Option<Instant> {
         let extensions = self.request.as_ref()?.extensions();
-        settings.deadline.and_then(|from| from(extensions))
+        DeadlineAt::of(extensions).map(Instant::from_std)
     }
 
     /// The cause of the wait, and the time until it ends.

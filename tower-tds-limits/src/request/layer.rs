@@ -1,9 +1,8 @@
 use std::{marker::PhantomData, time::Duration};
 
-use http::Extensions;
-use tokio::time::Instant;
+use tower_tds_outcome::ReadOutcome;
 
-use super::feedback::ReadStatus;
+use super::outcome::ReadHyper;
 use crate::limiter::Limiter;
 
 /// Puts [`RequestLimit`](crate::RequestLimit) around a service.
@@ -23,7 +22,7 @@ use crate::limiter::Limiter;
 /// ```
 #[must_use]
 #[derive(Debug, Clone)]
-pub struct RequestLimitLayer<F = ReadStatus, M = ()> {
+pub struct RequestLimitLayer<F = ReadHyper, M = ()> {
     pub(super) settings: Settings<F>,
     mode: PhantomData<M>,
 }
@@ -36,9 +35,8 @@ pub enum Detached {}
 #[derive(Debug, Clone)]
 pub(crate) struct Settings<F> {
     pub(super) limiter: Limiter,
-    pub(super) feedback: F,
+    pub(super) reader: F,
     pub(super) max_waiting: usize,
-    pub(super) deadline: Option<fn(&Extensions) -> Option<Instant>>,
     pub(super) answer: Option<Duration>,
     /// Whether hyper's HTTP/1 client drops the extensions of a request when it has sent it.
     pub(super) over_hyper_http1: bool,
@@ -47,14 +45,13 @@ pub(crate) struct Settings<F> {
 // === impl RequestLimitLayer ===
 
 impl RequestLimitLayer {
-    /// Limits requests by `limiter`, and reads responses with [`ReadStatus`].
+    /// Limits requests by `limiter`, and reads responses with [`ReadHyper`].
     pub fn new(limiter: Limiter) -> Self {
         Self {
             settings: Settings {
                 limiter,
-                feedback: ReadStatus,
+                reader: ReadHyper,
                 max_waiting: usize::MAX,
-                deadline: None,
                 answer: None,
                 over_hyper_http1: false,
             },
@@ -64,15 +61,17 @@ impl RequestLimitLayer {
 }
 
 impl<F, M> RequestLimitLayer<F, M> {
-    /// Reads outcomes with `feedback`. Use it if the inner service has an error type of its own.
-    pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G, M> {
+    /// Sets how the outcome of a call is read; by [`ReadHyper`] by default.
+    ///
+    /// You need it for a service that refuses with statuses of its own, or whose errors show more than those of hyper.
+    /// An error of a layer below that carries an [`Outcome`](tower_tds_outcome::Outcome) is read as it is.
+    pub fn read_outcome<G: ReadOutcome>(self, reader: G) -> RequestLimitLayer<G, M> {
         let settings = self.settings;
         RequestLimitLayer {
             settings: Settings {
                 limiter: settings.limiter,
-                feedback,
+                reader,
                 max_waiting: settings.max_waiting,
-                deadline: settings.deadline,
                 answer: settings.answer,
                 over_hyper_http1: settings.over_hyper_http1,
             },
@@ -127,7 +126,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     }
 
     /// Rejects calls while `calls` others wait. By default any number waits. With zero, a call that
-    /// would have to wait is [rejected](crate::LimitError::is_rejected).
+    /// would have to wait is [rejected](crate::Error::is_rejected).
     ///
     /// # Examples
     /// ```
@@ -137,7 +136,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// use tower_tds_limits::{Error, Limiter, Limits, Quota, RequestLimitLayer};
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Error<Infallible>> {
+    /// # async fn main() -> Result<(), Error> {
     /// let limiter = Limiter::new(Limits::new(Quota::per_second(NonZeroU32::MIN)));
     /// let service = ServiceBuilder::new()
     ///     .layer(RequestLimitLayer::new(limiter).max_waiting(0))
@@ -146,47 +145,13 @@ impl<F, M> RequestLimitLayer<F, M> {
     ///     }));
     ///
     /// service.clone().oneshot(Request::new(String::new())).await?;
-    /// let Err(Error::Limit(error)) = service.oneshot(Request::new(String::new())).await else {
-    ///     panic!("one a second");
-    /// };
+    /// let error = service.oneshot(Request::new(String::new())).await.expect_err("one a second");
     /// assert!(error.is_rejected());
     /// # Ok(())
     /// # }
     /// ```
     pub fn max_waiting(mut self, calls: usize) -> Self {
         self.settings.max_waiting = calls;
-        self
-    }
-
-    /// Ends a call at the instant that `deadline` reads from the request's extensions.
-    ///
-    /// Nothing is sent after it. The error holds the cause of the wait.
-    ///
-    /// Under overload the deadline also decides who is sent at all, so that what is sent is
-    /// answered. The limiter knows how long responses usually take (the 95th percentile of the last
-    /// 128). A call for which the queue and that time are too long together is
-    /// [rejected](crate::LimitError::is_rejected) on arrival. A call that has too little time left
-    /// at its turn ends, if another waiting call can use the permit. Both are
-    /// [deadline errors](crate::LimitError::is_deadline), and another attempt within the same
-    /// deadline is of no use.
-    ///
-    /// Calls without a deadline wait for as long as it takes. If you queue a long batch of them,
-    /// calls with a deadline behind it are rejected until the batch is done.
-    ///
-    /// # Examples
-    /// ```
-    /// use tokio::time::Instant;
-    /// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
-    ///
-    /// #[derive(Clone, Copy)]
-    /// struct Deadline(Instant);
-    ///
-    /// let layer = RequestLimitLayer::new(Limiter::new(Limits::default()))
-    ///     .deadline_from(|extensions| extensions.get::<Deadline>().map(|deadline| deadline.0));
-    /// # drop(layer);
-    /// ```
-    pub fn deadline_from(mut self, deadline: fn(&Extensions) -> Option<Instant>) -> Self {
-        self.settings.deadline = Some(deadline);
         self
     }
 

@@ -9,11 +9,12 @@ use std::{
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
+use tower_tds_outcome::Outcome;
 
 use crate::{
     account::{
         Account, Grant, Refused,
-        reactions::{Begins, Outcome},
+        reactions::{Begins, is_within},
     },
     clock,
     credential::Credential,
@@ -109,7 +110,7 @@ impl RequestPermit {
         let grant = self.grant;
         // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
-        if outcome != Outcome::Answered || self.credential.is_paused() {
+        if !is_within(outcome) || self.credential.is_paused() {
             self.react(now, outcome);
         }
         let account = &self.credential.account;

@@ -18,13 +18,16 @@ use tokio::{
     runtime::Handle,
     time::{Instant, timeout},
 };
+use tower_tds_outcome::ReadOutcome;
 
 use super::{
-    feedback::Feedback,
     layer::Settings,
     permit::{PermitBody, RequestPermit},
 };
-use crate::{clock, error::Error};
+use crate::{
+    clock,
+    error::{BoxError, Error},
+};
 
 pin_project! {
     /// A call from its sending to its response head.
@@ -73,36 +76,37 @@ pub(super) type Complete<S, F> = fn(Pin<&mut SentCall<S>>, &Arc<Settings<F>>);
 // === impl SentCall ===
 
 impl<S> SentCall<S> {
-    /// Waits for the response head, and reads the outcome with `feedback`.
+    /// Waits for the response head, and reads its outcome.
     #[inline]
     pub(super) fn poll<F, B, E>(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        feedback: &F,
-    ) -> Poll<Result<Response<PermitBody<B>>, Error<E>>>
+        reader: &F,
+    ) -> Poll<Result<Response<PermitBody<B>>, Error>>
     where
         S: Future<Output = Result<Response<B>, E>>,
-        F: Feedback<Response<B>, E>,
+        E: Into<BoxError>,
+        F: ReadOutcome,
         B: Body,
     {
         let this = self.project();
         let Some(response) = this.response.as_pin_mut() else {
             return Poll::Pending;
         };
-        let response = ready!(response.poll(cx));
-        let outcome = feedback.read(response.as_ref());
-        let is_whole = match &response {
-            Ok(response) => response.body().is_end_stream(),
-            Err(_) => true,
+        let response: Result<_, BoxError> = ready!(response.poll(cx)).map_err(Into::into);
+        let (outcome, is_whole) = match &response {
+            Ok(response) => (reader.read(Ok(response)), response.body().is_end_stream()),
+            Err(error) => (reader.read::<B>(Err(&**error)), true),
         };
         let permit = this
             .permit
             .take_if(|permit| permit.record(outcome, is_whole));
         // Drops a permit that the body does not hold.
         *this.permit = None;
+        let held = |body| PermitBody::new(body, permit);
         Poll::Ready(match response {
-            Ok(response) => Ok(response.map(|body| PermitBody::new(body, permit))),
-            Err(error) => Err(Error::Inner(error)),
+            Ok(response) => Ok(response.map(held)),
+            Err(error) => Err(Error::below(error)),
         })
     }
 
@@ -144,9 +148,9 @@ impl<S> SentCall<S> {
     pub(super) fn complete<F, B, E>(mut self: Pin<&mut Self>, settings: &Arc<Settings<F>>)
     where
         S: Future<Output = Result<Response<B>, E>> + Send + Unpin + 'static,
-        F: Feedback<Response<B>, E> + Send + Sync + 'static,
+        F: ReadOutcome + Send + Sync + 'static,
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
-        E: Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         if self.permit.is_none() || self.watch.as_ref().is_some_and(Watch::is_held) {
             return self.abandon();
@@ -249,10 +253,11 @@ impl Drop for Guard {
 async fn read_to_end<S, F, B, E>(mut call: SentCall<S>, settings: Arc<Settings<F>>)
 where
     S: Future<Output = Result<Response<B>, E>> + Unpin,
-    F: Feedback<Response<B>, E>,
+    E: Into<BoxError>,
+    F: ReadOutcome,
     B: Body<Data: Buf>,
 {
-    let response = poll_fn(|cx| Pin::new(&mut call).poll(cx, &settings.feedback));
+    let response = poll_fn(|cx| Pin::new(&mut call).poll(cx, &settings.reader));
     let Ok(response) = response.await else {
         return;
     };

@@ -14,7 +14,7 @@ use crate::{clock::tests::READS, limiter::Limiter, limits::Limits, wait::tests::
 /// The locks and the readings of the clock in one call, while none waits.
 fn costs<S>(service: &mut S) -> [(usize, usize); 3]
 where
-    S: Service<Request<String>, Response = Response<PermitBody<String>>, Error = Error<Infallible>>,
+    S: Service<Request<String>, Response = Response<PermitBody<String>>, Error = Error>,
     S::Future: Unpin,
 {
     let mut cx = Context::from_waker(Waker::noop());
@@ -51,7 +51,7 @@ fn a_call_takes_three_locks_and_reads_the_clock_twice() {
 /// A move of more than 256 bytes costs a call of memcpy, and each body keeps its permit.
 #[test]
 fn a_waiting_call_adds_64_bytes_and_its_response_32() {
-    type Call = ResponseFuture<(), Request<()>, ReadStatus, ()>;
+    type Call = ResponseFuture<(), Request<()>, ReadHyper, ()>;
     assert_eq!(size_of::<Call>() - size_of::<Request<()>>(), 64);
     assert_eq!(size_of::<PermitBody<()>>(), 32);
 }

@@ -36,8 +36,7 @@ use tokio::{
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    ConnectionLimit, ConnectionLimitLayer, LimitError, Limiter, Limits, Quota, RequestLimitLayer,
-    Rules,
+    ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimitLayer, Rules,
 };
 
 use self::{
@@ -208,7 +207,7 @@ async fn connect_wait_beyond_max_wait_is_a_timeout() {
     tokio::task::yield_now().await;
     let second = connector.oneshot(Uri::from_static("http://b")).await;
     let error = second.expect_err("the one permit is held");
-    let error = error.downcast_ref::<LimitError>().expect("the limit's own");
+    let error = error.downcast_ref::<Error>().expect("the limit's own");
     assert!(error.is_timeout());
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());

@@ -8,10 +8,13 @@ use hyper_util::{
     rt::TokioIo,
 };
 use tokio::net::TcpStream;
-use tower::{BoxError, Service, ServiceBuilder, service_fn, util::BoxCloneSyncService};
+use tower::{
+    BoxError, Layer, Service, ServiceBuilder, ServiceExt as _, service_fn,
+    util::BoxCloneSyncService,
+};
 use tower_tds_limits::{
-    ConnectionLimit, Detached, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota,
-    ReadStatus, RequestLimit, RequestLimitLayer, future,
+    ConnectionLimit, Detached, Error, LimitedIo, Limiter, Limits, PermitBody, Quota, ReadHyper,
+    RequestLimit, RequestLimitLayer, future,
 };
 
 fn assert_send_sync<T: Send + Sync>() {}
@@ -29,7 +32,7 @@ fn public_types_have_the_required_auto_traits() {
     assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
     type Legacy = Client<HttpConnector, String>;
     type Response =
-        future::ResponseFuture<Legacy, Request<String>, ReadStatus, legacy::ResponseFuture>;
+        future::ResponseFuture<Legacy, Request<String>, ReadHyper, legacy::ResponseFuture>;
     assert_send::<Response>();
     assert_unpin::<Response>();
     type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;
@@ -37,13 +40,13 @@ fn public_types_have_the_required_auto_traits() {
     // The hyper-util client requires that a connector's future is Unpin.
     assert_unpin::<Connecting>();
     assert_unpin::<LimitedIo<TokioIo<TcpStream>>>();
-    assert_static_error::<LimitError>();
+    assert_static_error::<Error>();
 }
 
 #[test]
 fn detached_stack_is_clone_send_and_sync() {
     type Legacy = Client<ConnectionLimit<HttpConnector>, String>;
-    assert_a_stack::<_, RequestLimit<Legacy, ReadStatus, Detached>>(Request::new(String::new()));
+    assert_a_stack::<_, RequestLimit<Legacy, ReadHyper, Detached>>(Request::new(String::new()));
 }
 
 fn assert_a_stack<R, S>(_: R)
@@ -71,15 +74,27 @@ fn limiter_is_created_and_formatted_outside_a_runtime() {
     assert!(shown.contains("in_flight: 0"), "{shown}");
 }
 
-#[test]
-fn inner_error_is_displayed_and_boxed_unwrapped() {
-    let error = Error::Inner(io::Error::other("the cable is out"));
-    assert_eq!(error.to_string(), "the cable is out");
-    let boxed = BoxError::from(error);
-    assert!(boxed.is::<io::Error>(), "it is itself");
-    // A boxed error is not boxed again.
-    let boxed = BoxError::from(Error::Inner(boxed));
-    assert!(boxed.is::<io::Error>());
+#[tokio::test(start_paused = true)]
+async fn error_below_is_the_source_and_needs_no_type_parameter() {
+    let below = service_fn(async |_: Request<String>| {
+        Err::<Response<String>, _>(io::Error::other("the cable is out"))
+    });
+    let limiter = Limiter::new(Limits::default());
+    let service = RequestLimitLayer::new(limiter).layer(below);
+    let call = || service.clone().oneshot(Request::new(String::new()));
+    let error: Error = call().await.expect_err("it fails below");
+    assert_eq!(error.cause(), None);
+    assert!(error.was_sent() && !error.is_timeout() && !error.is_rejected());
+    let source = std::error::Error::source(&error).expect("the error below");
+    assert_eq!(source.to_string(), "the cable is out");
+    // `?` converts it wherever an error of the standard library is expected.
+    let boxed = async || -> Result<(), Box<dyn std::error::Error>> {
+        call().await?;
+        Ok(())
+    };
+    assert!(boxed().await.expect_err("it fails").is::<Error>());
+    let below = call().await.expect_err("it fails").into_source();
+    assert!(below.expect("the error below").is::<io::Error>());
 }
 
 #[test]

@@ -14,12 +14,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Extensions, Request, Response};
+use http::{Request, Response};
 use http_body_util::Empty;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
-use tower_tds_limits::{Error, LimitError, Limiter, Limits, Quota, RequestLimitLayer, WaitCause};
+use tower_tds_limits::{DeadlineAt, Error, Limiter, Limits, Quota, RequestLimitLayer, WaitCause};
 
 use crate::{
     limited::{Limited, unsent},
@@ -27,29 +27,22 @@ use crate::{
     service::{Answer, Scripted, request},
 };
 
-#[derive(Debug, Clone, Copy)]
-struct Deadline(Instant);
-
-pub(crate) fn deadline(extensions: &Extensions) -> Option<Instant> {
-    extensions.get::<Deadline>().map(|deadline| deadline.0)
-}
-
 pub(crate) fn request_until(deadline: Instant) -> Request<Empty<Bytes>> {
     let mut request = request();
-    request.extensions_mut().insert(Deadline(deadline));
+    request
+        .extensions_mut()
+        .insert(DeadlineAt(deadline.into_std()));
     request
 }
 
 fn layer(limiter: &Limiter) -> RequestLimitLayer {
-    RequestLimitLayer::new(limiter.clone())
-        .deadline_from(deadline)
-        .over_hyper_http1()
+    RequestLimitLayer::new(limiter.clone()).over_hyper_http1()
 }
 
 /// The error of a call that ends exactly at its deadline of two seconds.
 async fn at_its_deadline<T>(
-    call: impl AsyncFnOnce(Request<Empty<Bytes>>) -> Result<T, Error<Infallible>>,
-) -> LimitError {
+    call: impl AsyncFnOnce(Request<Empty<Bytes>>) -> Result<T, Error>,
+) -> Error {
     let begin = Instant::now();
     let error = unsent(call(request_until(begin + secs(2))).await).expect("a deadline");
     assert_eq!(begin.elapsed(), secs(2));
@@ -67,7 +60,7 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
     let error = at_its_deadline(async |request| full.oneshot(request).await).await;
     assert_eq!(
         (error.cause(), error.was_sent()),
-        (WaitCause::Readiness, false)
+        (Some(WaitCause::Readiness), false)
     );
 
     // The quota is used up.
@@ -93,7 +86,10 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
     sleep(secs(11)).await;
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let error = at_its_deadline(async |request| service.oneshot(request).await).await;
-    assert_eq!((error.cause(), error.was_sent()), (WaitCause::Pause, false));
+    assert_eq!(
+        (error.cause(), error.was_sent()),
+        (Some(WaitCause::Pause), false)
+    );
     assert_eq!(limited.service.arrivals().len(), 1);
     assert_eq!(limited.limiter.snapshot().waiting, 0);
 }
@@ -112,7 +108,7 @@ async fn a_deadline_after_sending_is_about_the_response() {
         };
         assert_eq!(
             (error.cause(), error.was_sent()),
-            (WaitCause::Response, true)
+            (Some(WaitCause::Response), true)
         );
         assert_eq!(limited.service.arrivals().len(), 1);
         sleep(secs(5)).await;
@@ -138,7 +134,7 @@ async fn a_deadline_while_the_client_connects_sends_nothing() {
     let error = at_its_deadline(async |request| service.oneshot(request).await).await;
     assert_eq!(
         (error.cause(), error.was_sent()),
-        (WaitCause::Connection, false)
+        (Some(WaitCause::Connection), false)
     );
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
@@ -194,7 +190,7 @@ async fn answer_timeout_starts_when_the_request_is_sent() {
         let error = unsent(service.oneshot(request()).await).expect("no response");
         assert_eq!(begin.elapsed(), connects_for + secs(1));
         assert!(error.is_timeout() && error.was_sent());
-        assert_eq!(error.cause(), WaitCause::Response);
+        assert_eq!(error.cause(), Some(WaitCause::Response));
     }
 }
 
@@ -225,7 +221,7 @@ async fn calls_beyond_max_waiting_are_rejected_unsent() {
     assert_eq!(errors.len(), 2, "one is sent, and two wait");
     for error in errors {
         assert!(error.is_rejected() && !error.was_sent());
-        assert_eq!(error.cause(), WaitCause::InFlight);
+        assert_eq!(error.cause(), Some(WaitCause::InFlight));
     }
     assert_eq!(limited.service.arrivals().len(), 3);
 }
@@ -239,7 +235,7 @@ async fn waits_for_readiness_count_toward_max_waiting() {
     tokio::task::yield_now().await;
     let error = unsent(layer.layer(full).oneshot(request()).await).expect("one waits");
     assert!(error.is_rejected());
-    assert_eq!(error.cause(), WaitCause::Readiness);
+    assert_eq!(error.cause(), Some(WaitCause::Readiness));
     drop(timeout(ms(1), waits).await);
 }
 

@@ -14,8 +14,7 @@ use tokio::time::{Instant, sleep};
 use tokio_test::{assert_pending, task};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, ReadResponse, RequestLimit,
-    RequestLimitLayer, Rules,
+    Limiter, Limits, Outcome, Proof, Quota, ReadOutcome, RequestLimit, RequestLimitLayer, Rules,
 };
 
 use self::probe::{Probe, ProbeError};
@@ -35,9 +34,9 @@ fn limiter(permits: u32) -> Limiter {
     Limiter::new(limits.connections(count(permits)))
 }
 
-fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe, ReadResponse> {
+fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe> {
     ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse))
+        .layer(RequestLimitLayer::new(limiter.clone()))
         .service(probe.clone())
 }
 
@@ -71,7 +70,12 @@ async fn inner_readiness_error_is_returned_and_takes_no_permit() {
         .oneshot(request())
         .await
         .expect_err("the probe fails");
-    assert!(matches!(error, Error::Inner(ProbeError)));
+    assert!(
+        error
+            .into_source()
+            .expect("the error below")
+            .is::<ProbeError>()
+    );
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
@@ -89,7 +93,7 @@ async fn max_wait_error_is_returned_by_the_response_future() {
             .expect("`poll_ready` errors are final, and this one is not")
             .call(request())
             .await;
-        let Err(Error::Limit(error)) = outcome else {
+        let Err(error) = outcome else {
             panic!("the wait is over its bound");
         };
         assert!(error.is_timeout());
@@ -108,7 +112,7 @@ async fn waiter_behind_unread_responses_times_out() {
         unread.push(service.clone().oneshot(request()).await.expect("a head"));
     }
     let refused = service.clone().oneshot(request()).await;
-    assert!(matches!(refused, Err(Error::Limit(error)) if error.is_timeout()));
+    assert!(matches!(refused, Err(error) if error.is_timeout()));
     assert_eq!(limiter.snapshot().in_flight, 3);
     unread.pop();
     service.oneshot(request()).await.expect("there is a place");
@@ -159,7 +163,7 @@ async fn load_shed_rejection_is_an_inner_error() {
         .service(Probe::new());
     // The probe is never ready at its first poll.
     let error = service.oneshot(request()).await.expect_err("it is shed");
-    let Error::Inner(inner) = error else {
+    let Ok(inner) = error.into_source() else {
         panic!("the inner service's");
     };
     assert!(inner.is::<tower::load_shed::error::Overloaded>());
@@ -259,10 +263,13 @@ async fn held_when_cancelled(limits: Limits) -> Duration {
 #[derive(Debug, Clone)]
 struct NeverSent;
 
-impl<T, E> Feedback<T, E> for NeverSent {
-    fn read(&self, outcome: Result<&T, &E>) -> Outcome {
+impl ReadOutcome for NeverSent {
+    fn read<B>(
+        &self,
+        outcome: Result<&Response<B>, &(dyn std::error::Error + 'static)>,
+    ) -> Outcome {
         match outcome {
-            Ok(_) => Outcome::Answered,
+            Ok(_) => Outcome::Accepted,
             Err(_) => Outcome::Unsent,
         }
     }
@@ -273,7 +280,7 @@ async fn unsent_requests_take_no_permit() {
     let probe = Probe::new();
     probe.fail_calls();
     let limiter = limiter(1);
-    let layer = RequestLimitLayer::new(limiter.clone()).feedback(NeverSent);
+    let layer = RequestLimitLayer::new(limiter.clone()).read_outcome(NeverSent);
     let service = ServiceBuilder::new().layer(layer).service(probe.clone());
     let start = Instant::now();
     for _ in 0..10 {
@@ -282,7 +289,12 @@ async fn unsent_requests_take_no_permit() {
             .oneshot(request())
             .await
             .expect_err("the probe fails");
-        assert!(matches!(error, Error::Inner(ProbeError)));
+        assert!(
+            error
+                .into_source()
+                .expect("the error below")
+                .is::<ProbeError>()
+        );
     }
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert_eq!(limiter.snapshot().live, 0);
@@ -386,7 +398,7 @@ async fn calls_without_inner_readiness_keep_their_place() {
     use tower::limit::ConcurrencyLimit;
     let probe = Probe::new();
     let limiter = limiter(1);
-    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
+    let layer = RequestLimitLayer::new(limiter.clone());
     let mut full = ConcurrencyLimit::new(probe.clone(), 1);
     full.ready().await.expect("the only place");
     let waits = layer.layer(full.clone()).oneshot(request());

@@ -1,11 +1,9 @@
 //! A limiter in front of a scripted service, and its callers.
 
-use std::convert::Infallible;
-
 use http::StatusCode;
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt};
-use tower_tds_limits::{Error, LimitError, Limiter, Limits, RequestLimit, RequestLimitLayer};
+use tower_tds_limits::{Error, Limiter, Limits, RequestLimit, RequestLimitLayer};
 
 use crate::service::{Scripted, request};
 
@@ -58,9 +56,6 @@ impl Limited {
 }
 
 /// The limit's own error, of a call that was not sent.
-pub(crate) fn unsent<T>(answer: Result<T, Error<Infallible>>) -> Option<LimitError> {
-    match answer {
-        Err(Error::Limit(error)) => Some(error),
-        Ok(_) | Err(Error::Inner(_)) => None,
-    }
+pub(crate) fn unsent<T>(answer: Result<T, Error>) -> Option<Error> {
+    answer.err().filter(|error| error.cause().is_some())
 }

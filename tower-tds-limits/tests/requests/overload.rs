@@ -23,7 +23,7 @@ use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{Error, Limiter, Limits, PermitBody, Quota, RequestLimitLayer, WaitCause};
 
 use crate::{
-    bounds::{self, request_until},
+    bounds::request_until,
     limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},
@@ -33,11 +33,7 @@ fn request_within(left: Duration) -> Request<Empty<Bytes>> {
     request_until(Instant::now() + left)
 }
 
-type Caller = BoxCloneSyncService<
-    Request<Empty<Bytes>>,
-    Response<PermitBody<Empty<Bytes>>>,
-    Error<Infallible>,
->;
+type Caller = BoxCloneSyncService<Request<Empty<Bytes>>, Response<PermitBody<Empty<Bytes>>>, Error>;
 
 /// What a service saw of one kind of calls, and their callers.
 #[derive(Debug, Default)]
@@ -80,7 +76,7 @@ impl Load {
                 Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
             })
         });
-        let layer = RequestLimitLayer::new(limiter.clone()).deadline_from(bounds::deadline);
+        let layer = RequestLimitLayer::new(limiter.clone());
         let caller = if detaches {
             Caller::new(layer.detached().layer(service))
         } else {
@@ -111,7 +107,7 @@ impl Load {
                 let kind = Self::kind(&self.quick, &self.slow, takes);
                 kind.answered.fetch_add(1, Ordering::Relaxed);
             }
-            Err(Error::Limit(error)) if error.is_rejected() => {
+            Err(error) if error.is_rejected() => {
                 self.rejected.fetch_add(1, Ordering::Relaxed);
                 self.late
                     .fetch_add((begin.elapsed() > Duration::ZERO).into(), Ordering::Relaxed);
@@ -306,13 +302,13 @@ async fn rejection_says_how_long_the_queue_is() {
 async fn pause_beyond_the_deadline_rejects_at_once() {
     let limited = Limited::before(Scripted::pausing(30));
     limited.calls(1).await;
-    let layer = RequestLimitLayer::new(limited.limiter.clone()).deadline_from(bounds::deadline);
+    let layer = RequestLimitLayer::new(limited.limiter.clone());
     let service = layer.layer(limited.service.clone());
     let begin = Instant::now();
     let error = unsent(service.clone().oneshot(request_within(secs(5))).await).expect("a pause");
     assert_eq!(
         (error.cause(), error.is_rejected()),
-        (WaitCause::Pause, true)
+        (Some(WaitCause::Pause), true)
     );
     assert!(error.is_deadline());
     assert_eq!(error.retry_after(), Some(secs(30)));
@@ -329,7 +325,7 @@ async fn long_interval_rejects_short_deadlines_at_once() {
     let limits = Limits::new(Quota::per_minute(NonZeroU32::MIN));
     let limited = Limited::new(limits, Scripted::new(ms(20), |_| Answer::ok()));
     limited.calls(1).await;
-    let layer = RequestLimitLayer::new(limited.limiter.clone()).deadline_from(bounds::deadline);
+    let layer = RequestLimitLayer::new(limited.limiter.clone());
     let mut service = layer.layer(limited.service.clone());
     let begin = Instant::now();
     let service = service.ready().await.expect("always ready");

@@ -5,7 +5,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
-use tower_tds_limits::{LimitError, Rung};
+use tower_tds_limits::{Error, Rung};
 
 use crate::{
     limited::{Limited, unsent},
@@ -78,7 +78,7 @@ async fn waiting_calls_are_rejected_when_a_long_pause_begins() {
     let told = waiting.join_all().await;
     assert!(begin.elapsed() < secs(2));
     let told = told.into_iter().filter_map(unsent);
-    let rejected = told.filter(LimitError::is_rejected);
+    let rejected = told.filter(Error::is_rejected);
     // Before the first of them is answered, ten are sent: as many as the bucket takes.
     assert_eq!(rejected.count(), 20);
     assert_eq!(limited.service.arrivals().len(), 1 + 10);

@@ -29,11 +29,23 @@ async fn one_423_silences_all_calls_and_keeps_the_rung() {
     assert!(after >= secs(1), "{after:?}");
 }
 
+/// Eight refusals that were in flight together are one event: one change to one request at a time, and one second of
+/// silence, not eight.
 #[tokio::test(start_paused = true)]
-async fn several_423_in_flight_cause_one_step_down() {
+async fn several_423_in_flight_are_one_refusal() {
     let limited = Limited::before(Scripted::refusing(ms(500), 8, Answer::status(423)));
     limited.calls(8).await;
+    let refused = Instant::now();
     assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
+    limited.calls(3).await;
+    let arrivals = limited.service.arrivals();
+    let after = arrivals[8] - refused;
+    assert!(after >= secs(1) && after < ms(1_600), "{after:?}");
+    // Each one waits for the answer to the one before.
+    let apart = arrivals[8..]
+        .windows(2)
+        .all(|two| two[1] - two[0] >= ms(500));
+    assert!(apart, "{arrivals:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
-use tower_tds_limits::{LimitError, Limits, Quota};
+use tower_tds_limits::{Error, Limits, Quota};
 
 use crate::{
     limited::{Limited, unsent},
@@ -28,7 +28,7 @@ async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
     }
     let answers = tasks.join_all().await;
     let told = answers.into_iter().filter_map(unsent);
-    let late = told.filter(LimitError::is_timeout).count();
+    let late = told.filter(Error::is_timeout).count();
     // One is sent after 4 s; at most one more finds a permit in the second that is left.
     assert!(late >= 3, "{late}");
     assert!(begin.elapsed() <= ms(5_100));

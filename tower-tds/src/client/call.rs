@@ -1,22 +1,19 @@
 //! One call of a client.
 
-use std::{
-    fmt::{self, Display},
-    future::IntoFuture,
-};
+use std::{fmt, future::IntoFuture, sync::Arc};
 
 use http::{HeaderName, HeaderValue, Request};
 use tower::BoxError;
 use tower_tds_errors::{Error, Kind};
 
-use crate::{
-    client::base::Base,
-    client::request::RequestBody,
-    client::response::Response,
-    client::{Client, Deadline, ResponseFuture},
+use crate::client::{
+    request::{Deadline, RequestBody},
+    response::Response,
+    sender::{ResponseFuture, Sender},
 };
 
-/// A call that is sent when it is awaited, from [`Client::get`] or [`Client::request`].
+/// A call that is sent when it is awaited, from [`Client::get`](crate::Client::get) or
+/// [`Client::request`](crate::Client::request).
 ///
 /// An invalid target or header is also an error only when the call is awaited.
 ///
@@ -33,63 +30,18 @@ use crate::{
 /// ```
 #[must_use = "a call is sent when it is awaited"]
 pub struct Call {
-    client: Client,
+    sender: Arc<Sender>,
     request: Result<Request<RequestBody>, Error>,
-}
-
-// === impl Client ===
-
-impl Client {
-    /// Creates a GET call. `target` is a path, which is appended to the base URL byte for byte, or
-    /// an absolute URI of the service.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
-    /// let bus = client.get("/v1/live/bus?$filter=line%20eq%20'307'").await?;
-    /// println!("{}", bus.text().await?);
-    ///
-    /// let line = 307;
-    /// let stops = client.get(format!("/v1/stops/{line}")).await?;
-    /// # drop(stops);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn get(&self, target: impl Display) -> Call {
-        let request = Base::parse(target.to_string()).map(|uri| {
-            let mut request = Request::new(RequestBody::default());
-            *request.uri_mut() = uri;
-            request
-        });
-        Call {
-            client: self.clone(),
-            request,
-        }
-    }
-
-    /// Creates a call with any request. The URI of the request is a path, which is appended to the
-    /// base URL, or an absolute URI of the service.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn run(client: tower_tds::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let search = http::Request::post("/v1/search").body(r#"{"line":307}"#)?;
-    /// let found = client.request(search).await?;
-    /// # drop(found);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn request<B: Into<RequestBody>>(&self, request: Request<B>) -> Call {
-        Call {
-            client: self.clone(),
-            request: Ok(request.map(Into::into)),
-        }
-    }
 }
 
 // === impl Call ===
 
 impl Call {
+    pub(crate) fn new(sender: &Arc<Sender>, request: Result<Request<RequestBody>, Error>) -> Self {
+        let sender = Arc::clone(sender);
+        Self { sender, request }
+    }
+
     /// Sets the deadline of the call with all its waits and its body, or only of its response head
     /// with [`Deadline::head_only`].
     ///
@@ -137,7 +89,7 @@ impl IntoFuture for Call {
     type IntoFuture = ResponseFuture<Response>;
 
     fn into_future(self) -> ResponseFuture<Response> {
-        self.client.begin(self.request)
+        self.sender.send(self.request)
     }
 }
 

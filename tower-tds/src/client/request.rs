@@ -1,9 +1,10 @@
-//! The body of a request: bytes, or a stream that is sent once.
+//! What a caller gives with a request: its body, and its deadline.
 
 use std::{
     fmt,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,6 +28,27 @@ use tower_tds_errors::Replay;
 /// # drop((nothing, text));
 /// ```
 pub struct RequestBody(Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>);
+
+/// The deadline of a call: of [`Call::deadline`](crate::Call::deadline) and
+/// [`Builder::deadline`](crate::Builder::deadline), or an extension of a request.
+///
+/// It counts from the start of the call, and covers the waits for a token, a permit and a
+/// connection, each attempt, each backoff, and the body. Nothing is sent after it.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tower_tds::Deadline;
+///
+/// // A large download: the head must arrive within five seconds, and the body has no deadline.
+/// let deadline = Deadline::head_only(Duration::from_secs(5));
+/// assert_ne!(deadline, Duration::from_secs(5).into());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    pub(crate) after: Duration,
+    pub(crate) is_head_only: bool,
+}
 
 /// Replays bytes, and sends streams once.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +150,30 @@ impl Replay<RequestBody> for ReplayBytes {
         match &body.0 {
             Either::Left(bytes) => Some(RequestBody(Either::Left(bytes.clone()))),
             Either::Right(_) => None,
+        }
+    }
+}
+
+// === impl Deadline ===
+
+impl Deadline {
+    /// Creates a deadline for the response head only. The body is bounded by
+    /// [`Builder::read_timeout`](crate::Builder::read_timeout).
+    #[must_use]
+    pub const fn head_only(after: Duration) -> Self {
+        Self {
+            after,
+            is_head_only: true,
+        }
+    }
+}
+
+/// Creates a deadline at this time after the start of the call, and at most a century after it.
+impl From<Duration> for Deadline {
+    fn from(after: Duration) -> Self {
+        Self {
+            after,
+            is_head_only: false,
         }
     }
 }

@@ -9,7 +9,7 @@ use tower_oidc_cc::{Health, TokenSource};
 use tower_tds_limits::Rung;
 use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
-use crate::client::tracker::CallTracker;
+use crate::client::sender::CallTracker;
 
 /// The condition of a client at one instant: for a health endpoint, a log or an operator.
 ///

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
-use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, DeadlineAt, Retry, RetryLayer};
-use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
+use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, Retry, RetryLayer};
+use tower_tds_limits::{Detached, Limiter, ReadHyper, RequestLimit, RequestLimitLayer};
 
-use crate::stack::translate::{IntoError, ReadError};
+use crate::stack::translate::IntoError;
 
 /// Puts retry, limits, token and classification around any HTTP client, in the right order.
 ///
@@ -139,21 +139,16 @@ impl<P> TdsLayer<P> {
 }
 
 impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
-    type Service =
-        Retry<IntoError<RequestLimit<BearerAuth<Classify<S>, ReadError>, ReadError, Detached>>, P>;
+    type Service = Retry<IntoError<RequestLimit<BearerAuth<Classify<S>>, ReadHyper, Detached>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
         let mut limit = RequestLimitLayer::new(self.limiter.clone())
-            .feedback(ReadError)
-            .deadline_from(DeadlineAt::of)
             .answer_timeout(self.answer_timeout)
             .detached();
         if self.over_hyper_http1 {
             limit = limit.over_hyper_http1();
         }
-        let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned())
-            .judge(ReadError)
-            .deadline_from(DeadlineAt::of);
+        let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned());
         ServiceBuilder::new()
             .layer(self.retry.clone())
             .layer_fn(|limited| IntoError::new(limited, self.tokens.clone()))

@@ -1,31 +1,20 @@
-//! Adapters: the token layer and the limits read typed errors, and their own errors become typed.
+//! The errors of the limits and of the token layer, as errors of the retry layer.
 
 use std::{
-    error::Error as _,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
-use http::{Method, Response, StatusCode};
+use http::Method;
 use pin_project_lite::pin_project;
 use tower::BoxError;
-use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError, TokenSource};
+use tower_oidc_cc::{Rejection, TokenError, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
-use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
-
-/// Reads typed errors for the token layer and the limits.
-///
-/// By default, the token layer and the limits read only responses. Above a
-/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer), refusals are errors: with this value the two
-/// layers read the kind of these errors.
-///
-/// # Examples
-/// See [`layers`](crate::layers).
-#[derive(Debug, Clone, Copy)]
-pub struct ReadError;
+use tower_tds_limits::WaitCause;
+use tower_tds_outcome::{Outcome, chain};
 
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
@@ -50,73 +39,6 @@ pin_project! {
     }
 }
 
-/// The error of the token layer, over classified responses.
-type BearerError = tower_oidc_cc::Error<Error>;
-
-/// The error of the limits, over the token layer.
-type LayersError = tower_tds_limits::Error<BearerError>;
-
-// === impl ReadError ===
-
-impl<B> Feedback<Response<B>, BearerError> for ReadError {
-    fn read(&self, outcome: Result<&Response<B>, &BearerError>) -> Outcome {
-        let error = match outcome {
-            Ok(_) => return Outcome::Answered,
-            Err(BearerError::Inner(error) | BearerError::Refused(error, _)) => error,
-            // Without a token nothing is sent.
-            Err(BearerError::Token(_)) => return Outcome::Unsent,
-        };
-        if let Some(refused) = refused(error) {
-            return refused;
-        }
-        match error.sent() {
-            Sent::Answered => match error.status() {
-                Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,
-                Some(_) | None => Outcome::Answered,
-            },
-            Sent::Never => Outcome::Unsent,
-            // The request may still be counted.
-            Sent::Unknown | _ => Outcome::Lost,
-        }
-    }
-}
-
-impl<B> Judge<Response<B>, Error> for ReadError {
-    fn judge(&self, outcome: Result<&Response<B>, &Error>) -> Judgement {
-        let Err(error) = outcome else {
-            return Judgement::Accepted;
-        };
-        let kind = error.kind();
-        if kind == Kind::MissingRole {
-            Judgement::MissingRole
-        } else if kind == Kind::MissingCredentials {
-            Judgement::NoHeader
-        } else if matches!(kind, Kind::InvalidToken | Kind::Unauthorized)
-            || error.status() == Some(StatusCode::UNAUTHORIZED)
-        {
-            Judgement::Refused
-        } else {
-            // A gateway may respond 404 before it checks a token.
-            Judgement::Nothing
-        }
-    }
-}
-
-/// The outcome of a refusal for the limits.
-fn refused(error: &Error) -> Option<Outcome> {
-    let kind = error.kind();
-    if kind == Kind::RateExceeded {
-        Some(Outcome::RateExceeded)
-    } else if kind == Kind::Throttled || kind == Kind::QuotaExhausted {
-        Some(Outcome::QuotaExceeded(error.retry_after()))
-    } else if kind == Kind::ConnectionLimit || kind == Kind::RangeUnclear {
-        // A `RangeUnclear` may be about connections, so the limits count it.
-        Some(Outcome::ConnectionsExceeded)
-    } else {
-        None
-    }
-}
-
 // === impl IntoError ===
 
 impl<S> IntoError<S> {
@@ -127,7 +49,7 @@ impl<S> IntoError<S> {
 
 impl<S, R> Service<R> for IntoError<S>
 where
-    S: Service<R, Error = LayersError>,
+    S: Service<R, Error = tower_tds_limits::Error>,
 {
     type Response = S::Response;
     type Error = Error;
@@ -151,7 +73,7 @@ where
 
 impl<F, R> Future for IntoErrorFuture<F>
 where
-    F: Future<Output = Result<R, LayersError>>,
+    F: Future<Output = Result<R, tower_tds_limits::Error>>,
 {
     type Output = Result<R, Error>;
 
@@ -165,11 +87,8 @@ where
 
 /// Converts an error. A wait for a token names the endpoint and its last error.
 #[cold]
-fn named(error: LayersError, tokens: &TokenSource) -> Error {
-    let waited_for_token = matches!(
-        &error,
-        LayersError::Limit(limit) if limit.cause() == WaitCause::Readiness
-    );
+fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
+    let waited_for_token = error.cause() == Some(WaitCause::Readiness);
     let error = into_error(error);
     if !waited_for_token {
         return error;
@@ -192,18 +111,42 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
 /// See [`layers`](crate::layers).
 #[must_use]
 #[cold]
-pub fn into_error(error: LayersError) -> Error {
-    match error {
-        LayersError::Limit(error) => from_limits(error),
-        LayersError::Inner(BearerError::Inner(error)) => match limit_error(&error) {
-            Some(limit) => from_limits(limit),
-            None if refused(&error).is_some() => error.with_paced_retries(),
-            None => error,
+pub fn into_error(error: tower_tds_limits::Error) -> Error {
+    let below = match error.into_source() {
+        Ok(below) => below,
+        Err(limit) => return from_limits(&limit)(limit.into()),
+    };
+    match below.downcast::<tower_oidc_cc::Error>() {
+        Ok(error) => from_bearer(*error),
+        Err(error) => from_service(error),
+    }
+}
+
+fn from_bearer(error: tower_oidc_cc::Error) -> Error {
+    let rejection = error.rejection().cloned();
+    match error.into_source() {
+        Ok(below) => match rejection {
+            Some(rejection) => from_refused(from_service(below), &rejection),
+            None => from_service(below),
         },
-        LayersError::Inner(BearerError::Refused(error, rejection)) => {
-            from_refused(error, &rejection)
-        }
-        LayersError::Inner(BearerError::Token(error)) => from_token(error),
+        Err(error) => match error.token() {
+            Some(token) => from_token(token.clone()),
+            None => from_service(error.into()),
+        },
+    }
+}
+
+/// An error of the service below. There may have been no permit for a socket in time.
+fn from_service(error: BoxError) -> Error {
+    let error = Error::from(error);
+    let limited = chain(&error).find_map(|link| link.downcast_ref().map(from_limits));
+    match (limited, error.outcome()) {
+        (Some(limited), _) => limited(error.into()),
+        (
+            None,
+            Outcome::RateExceeded | Outcome::ConnectionsExceeded | Outcome::QuotaExceeded(_),
+        ) => error.with_paced_retries(),
+        (None, _) => error,
     }
 }
 
@@ -221,24 +164,13 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     error
 }
 
-/// Finds the limit's error inside a connector's: there was no permit for a socket in time.
-fn limit_error(error: &Error) -> Option<LimitError> {
-    let mut next = error.source();
-    while let Some(link) = next {
-        if let Some(limit) = link.downcast_ref::<LimitError>() {
-            return Some(limit.clone());
-        }
-        next = link.source();
-    }
-    None
-}
-
-fn from_limits(error: LimitError) -> Error {
+/// Reads what the limits did with a call. The result makes the error of its source.
+fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Error + use<> {
     let (wait, cause) = (error.retry_after(), error.cause());
     let is_final = error.is_deadline();
     let kind = if error.is_answer_timeout() || (is_final && !error.is_rejected()) {
         Kind::Timeout
-    } else if !(error.is_rejected() && cause == WaitCause::Pause) {
+    } else if !(error.is_rejected() && cause == Some(WaitCause::Pause)) {
         Kind::LimitTimeout
     } else if wait > Some(SHORT_QUOTA) {
         Kind::QuotaExhausted
@@ -250,23 +182,25 @@ fn from_limits(error: LimitError) -> Error {
     } else {
         Sent::Never
     };
-    let waited_for = match cause {
+    let waited_for = cause.map(|cause| match cause {
         WaitCause::Readiness => "a token".to_owned(),
         cause => cause.to_string(),
-    };
+    });
     // A rejected call has not waited.
-    let waited = !(is_final && error.is_rejected());
-    let mut error = Error::new(kind, error).with_sent(sent);
-    if waited {
-        error = error.with_waited_for(waited_for);
-    }
-    if is_final {
-        // Another attempt would have even less time.
-        error.set_gave_up(GiveUp::Deadline);
-    }
-    match wait {
-        Some(wait) => error.with_retry_after(wait),
-        None => error,
+    let waited_for = waited_for.filter(|_| !(is_final && error.is_rejected()));
+    move |source| {
+        let mut error = Error::new(kind, source).with_sent(sent);
+        if let Some(waited_for) = waited_for {
+            error = error.with_waited_for(waited_for);
+        }
+        if is_final {
+            // Another attempt would have even less time.
+            error.set_gave_up(GiveUp::Deadline);
+        }
+        match wait {
+            Some(wait) => error.with_retry_after(wait),
+            None => error,
+        }
     }
 }
 

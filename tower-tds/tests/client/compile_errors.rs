@@ -8,43 +8,11 @@ use std::{
 };
 
 /// The mistake, its layers from the outside in, and the compiler's output.
-const WRONG: [(&str, &str, &[&str]); 8] = [
-    (
-        "the token layer outside of the limits: its header could be stale when it is sent",
-        "[token][limit].service(typed)",
-        &[
-            "`ReadError` cannot judge what the service below the token layer answers",
-            IN_ORDER,
-        ],
-    ),
-    (
-        "limits outside of retry: only the first attempt would take a permit",
-        "[limit].layer(RetryLayer::new()).service(typed)",
-        &[
-            "`ReadError` cannot read the responses and errors of the service below the limit",
-            IN_ORDER,
-        ],
-    ),
-    (
-        "no word on how the limits read errors",
-        ".layer(RequestLimitLayer::new(limiter))[token].service(typed)",
-        &[
-            "cannot read the responses and errors of the service below the limit",
-            ".feedback(ReadError)",
-        ],
-    ),
+const WRONG: [(&str, &str, &[&str]); 4] = [
     (
         "errors of token and limits that retry cannot read",
         ".layer(RetryLayer::new())[limit][token].service(typed)",
-        &["`Error: From<Error<Error<Error>>>` is not satisfied"],
-    ),
-    (
-        "nothing classifies below the limits",
-        ".layer(RetryLayer::new()).map_err(into_error)[limit][token].service(http)",
-        &[
-            "cannot read the responses and errors of the service below the limit",
-            "`ClassifyLayer`",
-        ],
+        &["Error: From<tower_tds::layers::tower_tds_limits::Error>` is not satisfied"],
     ),
     (
         "nothing classifies below retry",
@@ -66,11 +34,9 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
     ),
 ];
 
-const IN_ORDER: &str =
-    "or check the order of the layers: `ReadError` reads what the layer right below returns";
-
 /// The corrected stacks.
-const RIGHT: [&str; 3] = [
+const RIGHT: [&str; 4] = [
+    ".layer(RetryLayer::new()).map_err(into_error)[limit][token].service(http)",
     ".layer(RetryLayer::new()).map_err(into_error)[limit][token].layer(ClassifyLayer::new()).service(http)",
     ".layer(tds.retry(RetryLayer::new().replay(|_: &RequestBody| None))).service(uploads)",
     ".layer(tds).map_future(Box::pin).service(pinned)",
@@ -165,13 +131,10 @@ fn candidates(built: &Path, name: &str) -> Vec<PathBuf> {
 /// A function that puts the layers together.
 fn program(layers: &str) -> String {
     let layers = layers
-        .replace(
-            "[token]",
-            ".layer(BearerAuthLayer::new(tokens, []).judge(ReadError))",
-        )
+        .replace("[token]", ".layer(BearerAuthLayer::new(tokens, []))")
         .replace(
             "[limit]",
-            ".layer(RequestLimitLayer::new(limiter).feedback(ReadError).detached())",
+            ".layer(RequestLimitLayer::new(limiter).detached())",
         );
     let body = if layers.contains("uploads") {
         "RequestBody"
@@ -181,7 +144,7 @@ fn program(layers: &str) -> String {
     format!(
         "use tower::{{Service, ServiceBuilder}};
         use tower_tds::{{Error, Limiter, RequestBody, TdsLayer, layers::{{
-            ReadError, into_error,
+            into_error,
             errors::{{ClassifyLayer, RetryLayer}},
             limits::RequestLimitLayer,
             token::{{BearerAuthLayer, TokenSource}},

@@ -15,7 +15,6 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use tower_tds::{
     Client, Credentials, Deadline, Kind, RequestBody, TdsLayer,
     layers::{
-        ReadError,
         errors::{ClassifyLayer, DeadlineAt, Error, GiveUp, RetryLayer, Sent},
         into_error,
         limits::{Limiter, Limits, Quota, RequestLimitLayer},
@@ -36,20 +35,11 @@ macro_rules! stack {
         ServiceBuilder::new()
             .layer($retry)
             .map_err(into_error)
-            .layer(
-                RequestLimitLayer::new(Limiter::new($limits))
-                    .feedback(ReadError)
-                    .deadline_from(DeadlineAt::of)
-                    .detached(),
-            )
-            .layer(
-                BearerAuthLayer::new(
-                    tokens.build(tower::util::MapRequest::new(sim.clone(), same)),
-                    [Origin::from_uri(&origin).expect("an origin")],
-                )
-                .judge(ReadError)
-                .deadline_from(DeadlineAt::of),
-            )
+            .layer(RequestLimitLayer::new(Limiter::new($limits)).detached())
+            .layer(BearerAuthLayer::new(
+                tokens.build(tower::util::MapRequest::new(sim.clone(), same)),
+                [Origin::from_uri(&origin).expect("an origin")],
+            ))
             .layer(ClassifyLayer::new())
             .map_future(Box::pin)
             .map_err(BoxError::from)
@@ -106,7 +96,7 @@ async fn each_call_is_answered_or_fails_at_its_deadline() {
             if place == "request" {
                 request
                     .extensions_mut()
-                    .insert(DeadlineAt(Instant::now() + TWO));
+                    .insert(DeadlineAt((Instant::now() + TWO).into_std()));
             }
             request
         });

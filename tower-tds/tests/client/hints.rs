@@ -1,5 +1,4 @@
-//! Errors and limits wait alike after a `Retry-After`, and two crates read `WWW-Authenticate`. One list of examples tests
-//! each pair.
+//! A typed error and the outcome of its response agree about `Retry-After` and `WWW-Authenticate`, example by example.
 
 use std::time::Duration;
 
@@ -8,8 +7,7 @@ use tower_tds::{
     Kind,
     layers::{
         errors::classify,
-        limits::{Feedback, Outcome, ReadStatus},
-        token::{Challenge, Judge, Judgement},
+        outcome::{Outcome, ReadHead, ReadOutcome},
     },
 };
 
@@ -51,7 +49,7 @@ fn errors_and_limits_read_retry_after_as_listed() {
         let error = classify(&HeaderMap::new(), status, &headers, "").expect_err("a 429");
         assert_eq!(told(error.retry_after()), expected, "errors: {row:?}");
         let answer = response(status, &headers);
-        let read = ReadStatus.read(Ok::<_, &std::io::Error>(&answer));
+        let read = ReadHead.read(Ok(&answer));
         let Outcome::QuotaExceeded(read) = read else {
             unreachable!("a 429 is about the quota")
         };
@@ -65,12 +63,12 @@ fn errors_and_token_layer_read_challenges_as_listed() {
         let [challenge, meaning] = row[..] else {
             unreachable!("two cells in {row:?}")
         };
-        let (kind, judgement) = match meaning.trim() {
-            "no header" => (Kind::MissingCredentials, Judgement::NoHeader),
-            "dead token" => (Kind::InvalidToken, Judgement::Refused),
-            "missing role" => (Kind::MissingRole, Judgement::MissingRole),
-            "outage" => (Kind::Unavailable, Judgement::Refused),
-            _ => (Kind::Unauthorized, Judgement::Refused),
+        let (kind, outcome) = match meaning.trim() {
+            "no header" => (Kind::MissingCredentials, Outcome::NoHeader),
+            "dead token" => (Kind::InvalidToken, Outcome::TokenRefused),
+            "missing role" => (Kind::MissingRole, Outcome::RoleMissing),
+            "outage" => (Kind::Unavailable, Outcome::TokenRefused),
+            _ => (Kind::Unauthorized, Outcome::TokenRefused),
         };
         let mut headers = HeaderMap::new();
         headers.insert("www-authenticate", value(challenge.trim()));
@@ -78,7 +76,7 @@ fn errors_and_token_layer_read_challenges_as_listed() {
             classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
         assert_eq!(error.kind(), kind, "errors: {row:?}");
         let answer = response(StatusCode::UNAUTHORIZED, &headers);
-        let read = Challenge::default().judge(Ok::<_, &std::io::Error>(&answer));
-        assert_eq!(read, judgement, "token: {row:?}");
+        let read = ReadHead.read(Ok(&answer));
+        assert_eq!(read, outcome, "token: {row:?}");
     }
 }

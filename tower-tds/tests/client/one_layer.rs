@@ -138,7 +138,9 @@ async fn refused_call_releases_its_socket_for_the_token_request() {
         let mut request = get(&server, "/v1/live/bus");
         // Each closed socket keeps the only permit for a second.
         let deadline = Instant::now() + Duration::from_secs(10);
-        request.extensions_mut().insert(DeadlineAt(deadline));
+        request
+            .extensions_mut()
+            .insert(DeadlineAt(deadline.into_std()));
         service.clone().oneshot(request)
     };
     let first = call().await.expect("data").into_body().collect().await;

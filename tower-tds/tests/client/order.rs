@@ -20,7 +20,7 @@ use tower_tds::{
     Kind, Limiter, Limits,
     layers::{
         errors::{ClassifyLayer, RetryLayer},
-        limits::{ReadResponse, RequestLimitLayer},
+        limits::RequestLimitLayer,
         token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
     },
 };
@@ -39,8 +39,8 @@ fn service() -> (Sim, BearerAuthLayer) {
 }
 
 /// Limits that read heads.
-fn limit() -> RequestLimitLayer<ReadResponse> {
-    RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadResponse)
+fn limit() -> RequestLimitLayer {
+    RequestLimitLayer::new(Limiter::new(Limits::default()))
 }
 
 fn get() -> Request<Full<Bytes>> {

@@ -22,7 +22,7 @@ use tower::{Layer, ServiceExt};
 use tower_tds::{
     Client, Credentials, Kind, Limiter, Limits,
     layers::limits::{
-        ConnectionLimit, ConnectionLimitLayer, Error as LayerError, RequestLimit, RequestLimitLayer,
+        ConnectionLimit, ConnectionLimitLayer, DeadlineAt, RequestLimit, RequestLimitLayer,
     },
 };
 
@@ -33,9 +33,6 @@ const LOADS: [(f64, u64, u64); 4] = [
     (60.0, 600, 1),
     (110.0, 600, 2),
 ];
-
-#[derive(Debug, Clone, Copy)]
-struct EndsAt(Instant);
 
 /// What became of a load.
 #[derive(Debug, Default)]
@@ -105,8 +102,7 @@ impl Bare {
         let limiter = Limiter::new(Limits::default());
         let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
         let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
-        let layer = RequestLimitLayer::new(limiter)
-            .deadline_from(|extensions| extensions.get::<EndsAt>().map(|end| end.0));
+        let layer = RequestLimitLayer::new(limiter);
         Self {
             service: layer.layer(http),
             url: format!("{}/v1/live/bus", server.base_url()),
@@ -124,7 +120,7 @@ impl Bare {
             .body(String::new())
             .expect("a request");
         if let Some(allowed) = allowed {
-            let ends = EndsAt(Instant::now() + allowed);
+            let ends = DeadlineAt((Instant::now() + allowed).into_std());
             request.extensions_mut().insert(ends);
         }
         let call = self.service.clone().oneshot(request);
@@ -134,7 +130,7 @@ impl Bare {
                     Ok(_) => End::Answered,
                     Err(_) => End::Late,
                 },
-                Err(LayerError::Limit(error)) if error.is_rejected() => End::Rejected,
+                Err(error) if error.is_rejected() => End::Rejected,
                 Err(_) => End::Late,
             }
         }

@@ -23,7 +23,7 @@ use tower_tds::{
     Client, Credentials, Error, Kind, Limiter, Limits, RequestBody, TdsLayer,
     layers::{
         errors::{ClassifyLayer, GiveUp, RetryLayer},
-        token::{self, BearerAuthLayer, Judge, Judgement, Origin, TokenEndpoint, TokenSource},
+        token::{self, BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
     },
 };
 
@@ -124,10 +124,7 @@ async fn a_401_about_role_or_header_requests_no_token() {
 
 /// Whether a call succeeds after the token was revoked and another call found that out, and how
 /// many tokens were requested. A layer below has read the responses into errors.
-async fn after_a_revocation<J>(judge: impl Fn(BearerAuthLayer) -> BearerAuthLayer<J>) -> (bool, u64)
-where
-    J: Judge<Response<tds_sim::Body>, Error> + Clone + Send + Unpin,
-{
+async fn after_a_revocation() -> (bool, u64) {
     let sim = Sim::new(Config::default());
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
@@ -137,14 +134,11 @@ where
     let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
-        .map_err(|error| match error {
-            token::Error::Inner(error) | token::Error::Refused(error, _) => error,
-            token::Error::Token(error) => Error::new(Kind::TokenUnavailable, error),
+        .map_err(|error: token::Error| match error.into_source() {
+            Ok(below) => Error::from(below),
+            Err(token) => Error::new(Kind::TokenUnavailable, token),
         })
-        .layer(judge(BearerAuthLayer::new(
-            tokens,
-            [origin.expect("an origin")],
-        )))
+        .layer(BearerAuthLayer::new(tokens, [origin.expect("an origin")]))
         .layer(ClassifyLayer::new())
         .map_err(BoxError::from)
         .service(sim.clone());
@@ -163,27 +157,10 @@ where
     (healed, sim.ledger().summary().token_posts)
 }
 
-/// Reads each error with a 401 as a refusal.
-#[derive(Clone)]
-struct ByStatus;
-
-impl<B> Judge<Response<B>, Error> for ByStatus {
-    fn judge(&self, outcome: Result<&Response<B>, &Error>) -> Judgement {
-        match outcome {
-            Err(error) if error.status() == Some(http::StatusCode::UNAUTHORIZED) => {
-                Judgement::Refused
-            }
-            _ => Judgement::Nothing,
-        }
-    }
-}
-
+/// A stack without a line about outcomes: the typed error carries what it means for the token.
 #[tokio::test(start_paused = true)]
-async fn hand_built_layers_replace_a_revoked_token_only_by_status() {
-    let judged = after_a_revocation(|layer| layer.judge(ByStatus)).await;
-    assert_eq!(judged, (true, 2));
-    // The default reads responses alone.
-    assert_eq!(after_a_revocation(|layer| layer).await, (false, 1));
+async fn hand_built_layers_replace_a_revoked_token_without_a_line_of_the_user() {
+    assert_eq!(after_a_revocation().await, (true, 2));
 }
 
 /// The whole layer over this, whose token client reads answers as the data calls do.

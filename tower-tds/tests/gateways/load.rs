@@ -25,7 +25,7 @@ use tower_tds::{
     Client, Credentials, Kind, Limiter, Limits, RequestBody,
     layers::{
         errors,
-        limits::{self, ConnectionLimitLayer, Feedback, Outcome, RequestLimitLayer},
+        limits::{self, ConnectionLimitLayer, Outcome, ReadOutcome, RequestLimitLayer},
     },
 };
 
@@ -191,11 +191,11 @@ pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
     let empty = |body: &RequestBody| body.is_end_stream().then(RequestBody::default);
     ServiceBuilder::new()
         .layer(errors::RetryLayer::new().replay(empty))
-        .map_err(|error: limits::Error<errors::Error>| match error {
-            limits::Error::Inner(error) => error,
-            limits::Error::Limit(error) => errors::Error::new(Kind::LimitTimeout, error),
+        .map_err(|error: limits::Error| match error.into_source() {
+            Ok(below) => errors::Error::from(below),
+            Err(limit) => errors::Error::new(Kind::LimitTimeout, limit),
         })
-        .layer(RequestLimitLayer::new(limiter).feedback(Deaf))
+        .layer(RequestLimitLayer::new(limiter).read_outcome(Deaf))
         .layer(errors::ClassifyLayer::new())
         .map_request(move |mut request: Request<RequestBody>| {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
@@ -204,16 +204,16 @@ pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
         .service(http)
 }
 
-/// Feedback that reads refusals for the rate alone.
+/// Reads refusals for the rate alone.
 #[derive(Debug, Clone, Copy)]
 struct Deaf;
 
-impl<B> Feedback<Response<B>, errors::Error> for Deaf {
-    fn read(&self, outcome: Result<&Response<B>, &errors::Error>) -> Outcome {
-        match outcome {
-            Err(error) if error.kind() == Kind::RateExceeded => Outcome::RateExceeded,
-            Ok(_) | Err(_) => Outcome::Answered,
-        }
+impl ReadOutcome for Deaf {
+    fn read<B>(&self, result: Result<&Response<B>, &(dyn std::error::Error + 'static)>) -> Outcome {
+        let outcome = result.map_or_else(Outcome::of_error, |_| None);
+        outcome
+            .filter(|it| *it == Outcome::RateExceeded)
+            .unwrap_or(Outcome::Other)
     }
 }
 

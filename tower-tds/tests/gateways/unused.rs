@@ -85,10 +85,7 @@ fn pooled(service: &Server, _: SocketAddr) -> impl Caller + use<> {
         .pool_idle_timeout(Duration::from_secs(2))
         .build(connector);
     ServiceBuilder::new()
-        .map_err(|error: limits::Error<legacy::Error>| match error {
-            limits::Error::Inner(error) => error.to_string(),
-            limits::Error::Limit(error) => error.to_string(),
-        })
+        .map_err(|error: limits::Error| format!("{error}: {:?}", std::error::Error::source(&error)))
         .layer(RequestLimitLayer::new(limiter))
         .map_request(move |mut request: Request<RequestBody>| {
             request.headers_mut().insert(AUTHORIZATION, token.clone());

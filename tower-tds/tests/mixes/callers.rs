@@ -50,10 +50,6 @@ pub(crate) struct Called {
     answered: Arc<AtomicU64>,
 }
 
-/// For the bare layers, which take a deadline from wherever the program keeps it.
-#[derive(Clone, Copy)]
-struct EndsAt(Instant);
-
 // === impl Called ===
 
 impl Called {
@@ -127,7 +123,7 @@ impl Called {
     async fn head(&self, deadline: Option<Duration>) -> Result<Response<Body>, BoxError> {
         let mut request = Request::get(&*self.url).body(RequestBody::default())?;
         if let Some(after) = deadline {
-            let ends = EndsAt(Instant::now() + after);
+            let ends = tower_tds::layers::outcome::DeadlineAt((Instant::now() + after).into_std());
             request.extensions_mut().insert(ends);
             request.extensions_mut().insert(Deadline::from(after));
         }
@@ -176,8 +172,7 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
             Pin::new(&mut sent).poll(cx)
         })
     });
-    let layer = RequestLimitLayer::new(limiter.clone())
-        .deadline_from(|extensions| extensions.get::<EndsAt>().map(|ends| ends.0));
+    let layer = RequestLimitLayer::new(limiter.clone());
     let service = match mix.stack {
         Stack::Detached => boxed(layer.detached().layer(between)),
         Stack::Bare | Stack::Client => boxed(layer.layer(between)),

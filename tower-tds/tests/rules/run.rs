@@ -17,10 +17,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::{Layer, ServiceExt, service_fn};
-use tower_tds::{
-    Limiter, Limits,
-    layers::limits::{ReadResponse, RequestLimitLayer},
-};
+use tower_tds::{Limiter, Limits, layers::limits::RequestLimitLayer};
 
 use crate::{
     judge::{Counting, Judge},
@@ -97,9 +94,7 @@ pub(crate) async fn run(
         }
     });
     let limiter = Limiter::new(limits);
-    let service = RequestLimitLayer::new(limiter.clone())
-        .feedback(ReadResponse)
-        .layer(wire);
+    let service = RequestLimitLayer::new(limiter.clone()).layer(wire);
 
     let made = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();

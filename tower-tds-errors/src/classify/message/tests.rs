@@ -79,12 +79,7 @@ proptest! {
 
 #[test]
 fn known_texts_are_no_secrets() {
-    let lists = [
-        &super::ROLE[..],
-        &super::CREDENTIALS,
-        &super::NO_TOKEN,
-        &super::DEAD_TOKEN,
-    ];
+    let lists = [&super::CREDENTIALS[..], &super::IDENTITY, &super::TOO_LARGE];
     for text in lists.concat() {
         assert_eq!(tower_tds_outcome::Secrets::default().redact(text), text);
     }

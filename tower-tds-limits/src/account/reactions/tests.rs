@@ -29,7 +29,7 @@ fn refused(reactions: &mut Reactions, now: Tick, hint: Option<Duration>) -> Opti
 }
 
 fn accepted(reactions: &mut Reactions, now: Tick) {
-    let begins = reactions.on(Outcome::Answered, now, ONE, ALL);
+    let begins = reactions.on(Outcome::Accepted, now, ONE, ALL);
     assert_eq!(begins, Begins::Nothing);
 }
 
@@ -210,7 +210,7 @@ fn forgotten_credential_leaves_no_pause() {
 
 fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
-        Just(Outcome::Answered),
+        Just(Outcome::Accepted),
         Just(Outcome::RateExceeded),
         Just(Outcome::ConnectionsExceeded),
         Just(Outcome::QuotaExceeded(None)),

@@ -33,7 +33,7 @@ fn calls_within(
                     refused += 1;
                     Outcome::RateExceeded
                 } else {
-                    Outcome::Answered
+                    Outcome::Accepted
                 };
                 answers.push_back((now + ms(100), outcome));
             }

@@ -92,7 +92,7 @@ impl Fate {
     /// Records the end of the request.
     fn end(self, account: &mut Account, now: Instant, grant: Grant) {
         let outcome = match self {
-            Self::Answered(..) => Outcome::Answered,
+            Self::Answered(..) => Outcome::Accepted,
             Self::Refused(..) => return refuse(account, now, grant),
             Self::Behind(..) => Outcome::GatewayTimedOut,
             Self::Lost(..) => return account.lose(now, grant),

@@ -114,7 +114,7 @@ fn counted_while_shares_move(seed: u64, rules: Rules, delays: Delays) -> Vec<Dur
             && answer <= at
         {
             answers.pop();
-            fleet.members[member].prove_by_head(start + answer, grant, Outcome::Answered, true);
+            fleet.members[member].prove_by_head(start + answer, grant, Outcome::Accepted, true);
         }
         if tick % 100 == 0 {
             let shrinks = rng.usize(..3);
@@ -172,7 +172,7 @@ fn empty_or_ended_share_grants_nothing() {
     for _ in 0..2 {
         assert_eq!(account.opens(Line::Back, now), Opens::Now);
         let grant = granted(&mut account, now);
-        account.prove_by_head(now, grant, Outcome::Answered, true);
+        account.prove_by_head(now, grant, Outcome::Accepted, true);
     }
     assert_eq!(
         account.held(now),

@@ -43,7 +43,7 @@ impl Body for Torn {
 
 fn service(
     limiter: &Limiter,
-) -> impl Service<Request<()>, Response = Response<PermitBody<Torn>>, Error = Error<Infallible>> {
+) -> impl Service<Request<()>, Response = Response<PermitBody<Torn>>, Error = Error> {
     ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Torn::default())))

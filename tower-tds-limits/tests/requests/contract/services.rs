@@ -7,7 +7,7 @@ use http::{Request, Uri};
 use http_body_util::Empty;
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
-use tower_tds_limits::{ConnectionLimitLayer, Limiter, ReadResponse, RequestLimitLayer};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter, RequestLimitLayer};
 
 use super::{
     limiter,
@@ -74,7 +74,7 @@ async fn nothing_is_held(limiter: Limiter) {
 #[tokio::test(start_paused = true)]
 async fn the_request_limit_keeps_the_contract() {
     let limiter = limiter(50);
-    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
+    let layer = RequestLimitLayer::new(limiter.clone());
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     nothing_is_held(limiter).await;
@@ -83,9 +83,7 @@ async fn the_request_limit_keeps_the_contract() {
 #[tokio::test(start_paused = true)]
 async fn request_limit_with_max_waiting_keeps_the_contract() {
     let limiter = limiter(50);
-    let layer = RequestLimitLayer::new(limiter.clone())
-        .feedback(ReadResponse)
-        .max_waiting(1_000);
+    let layer = RequestLimitLayer::new(limiter.clone()).max_waiting(1_000);
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     nothing_is_held(limiter).await;
@@ -94,9 +92,7 @@ async fn request_limit_with_max_waiting_keeps_the_contract() {
 #[tokio::test(start_paused = true)]
 async fn detached_request_limit_keeps_the_contract() {
     let limiter = limiter(50);
-    let layer = RequestLimitLayer::new(limiter.clone())
-        .feedback(ReadResponse)
-        .detached();
+    let layer = RequestLimitLayer::new(limiter.clone()).detached();
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
     nothing_is_held(limiter).await;
 }

@@ -1,70 +1,91 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use tower_oidc_cc::{Judge, Judgement};
-use tower_tds_errors::classify;
-use tower_tds_limits::{Feedback, Outcome};
+use tower_oidc_cc::{ReadHead, ReadOutcome};
+use tower_tds_errors::{Outcome, classify};
 
-use super::{BearerError, ReadError};
+/// What the layers above a `Classify` read.
+fn read(status: StatusCode, asked: &HeaderMap, said: &HeaderMap, body: &str) -> Outcome {
+    match classify(asked, status, said, body) {
+        Ok(()) => {
+            let mut response = Response::new(());
+            *response.status_mut() = status;
+            *response.headers_mut() = said.clone();
+            ReadHead.read(Ok(&response))
+        }
+        Err(error) => ReadHead.read::<()>(Err(&error)),
+    }
+}
 
+/// A classified response means the same for the token and the limits as the response itself.
 #[test]
-fn every_answered_request_is_counted() {
-    let headers = HeaderMap::new();
+fn typed_error_means_what_its_response_means() {
+    let bare = |status, said: &HeaderMap| {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.headers_mut() = said.clone();
+        ReadHead.read(Ok(&response))
+    };
+    let challenges = [
+        None,
+        Some(("www-authenticate", "Bearer error=\"invalid token\"")),
+        Some((
+            "www-authenticate",
+            "Bearer error=\"no Authorization header found\"",
+        )),
+        Some(("www-authenticate", "Bearer error=insufficient_scope")),
+        Some(("content-range", "bytes */5")),
+        Some(("retry-after", "7")),
+        Some(("grpc-status", "16")),
+    ];
     for status in 100..1000 {
         let status = StatusCode::from_u16(status).expect("three digits");
-        for text in ["", "invalid token", r#"{"error":"invalid_client"}"#] {
-            let Err(error) = classify(&HeaderMap::new(), status, &headers, text) else {
-                continue;
-            };
-            let read = ReadError.read(Err::<&Response<()>, _>(&BearerError::Inner(error)));
-            assert_ne!(read, Outcome::Unsent, "{status} {text}");
-            assert_ne!(read, Outcome::Lost, "{status} {text}");
+        for header in challenges {
+            let mut said = HeaderMap::new();
+            if let Some((name, value)) = header {
+                said.insert(name, HeaderValue::from_static(value));
+                said.insert("content-type", HeaderValue::from_static("application/grpc"));
+            }
+            for asked in ["", "bytes=0-9"] {
+                let mut request = HeaderMap::new();
+                if !asked.is_empty() {
+                    request.insert(header::RANGE, HeaderValue::from_static(asked));
+                }
+                let typed = read(status, &request, &said, "");
+                let mut expected = bare(status, &said);
+                // The error of a 423 asks for the second of silence itself.
+                if let Outcome::QuotaExceeded(_) = expected {
+                    let wait = said.get("retry-after").map(|_| Duration::from_secs(7));
+                    expected = Outcome::QuotaExceeded(wait);
+                }
+                assert_eq!(typed, expected, "{status} {header:?}");
+            }
         }
     }
 }
 
+/// The text of a body shows what the head does not.
 #[test]
-fn refusal_status_gives_the_limits_outcome() {
-    let read = |status: u16, asked: &[(_, &'static str)], said: &[(_, &'static str)]| {
-        let headers = |lines: &[(header::HeaderName, &'static str)]| {
-            let lines = lines.iter().cloned();
-            lines
-                .map(|(name, value)| (name, HeaderValue::from_static(value)))
-                .collect::<HeaderMap>()
-        };
-        let status = StatusCode::from_u16(status).expect("three digits");
-        let error = classify(&headers(asked), status, &headers(said), "");
-        let error = BearerError::Inner(error.expect_err("a refusal"));
-        ReadError.read(Err::<&Response<()>, _>(&error))
-    };
-    let range = (header::RANGE, "bytes=0-9");
-    let content_range = (header::CONTENT_RANGE, "bytes */5");
-    assert_eq!(read(416, &[], &[]), Outcome::ConnectionsExceeded);
-    // It may be about connections if it has no `Content-Range`.
-    let unclear = read(416, std::slice::from_ref(&range), &[]);
-    assert_eq!(unclear, Outcome::ConnectionsExceeded);
-    assert_eq!(read(416, &[range], &[content_range]), Outcome::Answered);
-    assert_eq!(read(423, &[], &[]), Outcome::RateExceeded);
-    let hint = Some(Duration::from_secs(7));
-    let throttled = read(429, &[], &[(header::RETRY_AFTER, "7")]);
-    assert_eq!(throttled, Outcome::QuotaExceeded(hint));
-    assert_eq!(read(502, &[], &[]), Outcome::Answered);
-    assert_eq!(read(504, &[], &[]), Outcome::GatewayTimedOut);
-    assert_eq!(read(503, &[], &[]), Outcome::Answered);
-}
-
-#[test]
-fn grpc_refusal_doubts_the_token_or_names_a_role() {
-    for (status, expected) in [
-        ("16", Some(Judgement::Refused)),
-        ("7", Some(Judgement::MissingRole)),
-        ("5", None),
+fn text_of_a_401_refines_what_it_means_for_the_token() {
+    let none = HeaderMap::new();
+    for (text, expected) in [
+        ("invalid token", Outcome::TokenRefused),
+        (r#"{"error":"invalid_client"}"#, Outcome::TokenRefused),
+        (
+            "response indicates failure, status=502",
+            Outcome::TokenRefused,
+        ),
+        ("no Authorization header found", Outcome::NoHeader),
+        (
+            "Access token does not have the required scope/role: x",
+            Outcome::RoleMissing,
+        ),
+        ("anything", Outcome::TokenRefused),
     ] {
-        let mut said = HeaderMap::new();
-        said.insert("content-type", HeaderValue::from_static("application/grpc"));
-        said.insert("grpc-status", HeaderValue::from_static(status));
-        let error = classify(&HeaderMap::new(), StatusCode::OK, &said, "").err();
-        let judged = error.map(|error| ReadError.judge(Err::<&Response<()>, _>(&error)));
-        assert_eq!(judged, expected, "{status}");
+        assert_eq!(
+            read(StatusCode::UNAUTHORIZED, &none, &none, text),
+            expected,
+            "{text}"
+        );
     }
 }

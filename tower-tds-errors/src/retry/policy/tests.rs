@@ -1,12 +1,13 @@
+use std::collections::HashSet;
 use std::time::Duration;
 
+use fastrand::Rng;
 use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
 
-use super::{Again, Repeats, RetryState};
+use super::{Again, Backoff, Policy, Repeats, RetryState};
 use crate::kind::{Advice, SILENCE};
 use crate::retry::request::Repeat;
-use crate::retry::settings::Settings;
 use crate::{Error, GiveUp, Kind, Sent, classify};
 
 /// The state of a PUT after `attempts` attempts. Its connection was not idle.
@@ -31,7 +32,7 @@ fn hinted(kind: Kind, hint: Duration) -> Error {
 }
 
 fn after(state: &mut RetryState, error: &Error, left: Option<Duration>) -> Result<Again, GiveUp> {
-    state.after(error, &Settings::default(), true, left)
+    state.after(error, &Policy::default(), true, left)
 }
 
 fn wait(state: &mut RetryState, error: &Error) -> Result<Duration, GiveUp> {
@@ -40,14 +41,6 @@ fn wait(state: &mut RetryState, error: &Error) -> Result<Duration, GiveUp> {
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(Kind::ALL)
-}
-
-#[test]
-fn exactly_the_retryable_kinds_are_retried() {
-    for kind in Kind::ALL {
-        let again = wait(&mut put(7, 1), &failed(*kind));
-        assert_eq!(again.is_ok(), kind.row().advice != Advice::Never, "{kind}");
-    }
 }
 
 #[test]
@@ -133,9 +126,9 @@ fn each_refused_retry_returns_its_reason() {
             "{error:?}"
         );
     }
-    let settings = Settings::default();
+    let policy = Policy::default();
     for (attempts, stop) in [(1, GiveUp::NotReplayable), (3, GiveUp::Attempts)] {
-        let decided = put(7, attempts).after(&busy, &settings, false, None);
+        let decided = put(7, attempts).after(&busy, &policy, false, None);
         assert_eq!(decided, Err(stop));
     }
     let mut settled = failed(Kind::Unavailable);
@@ -179,7 +172,7 @@ fn retry_of_an_unsent_request_costs_no_budget() {
 
 #[test]
 fn hint_up_to_the_longest_wait_is_kept() {
-    let longest = Settings::default().longest_wait;
+    let longest = Policy::default().longest_wait;
     for kind in [Kind::Throttled, Kind::Unavailable, Kind::RateExceeded] {
         for hint in [longest, longest / 2, longest - SILENCE] {
             for seed in 0..500 {
@@ -193,13 +186,13 @@ fn hint_up_to_the_longest_wait_is_kept() {
 #[test]
 fn short_longest_wait_does_not_shorten_the_silence() {
     for longest in [Duration::from_millis(10), Duration::from_millis(500)] {
-        let settings = Settings {
+        let policy = Policy {
             longest_wait: longest,
-            ..Settings::default()
+            ..Policy::default()
         };
         let asked = |error: &Error, seed| {
             put(seed, 2)
-                .after(error, &settings, true, None)
+                .after(error, &policy, true, None)
                 .map(|again| again.wait)
         };
         for seed in 0..500 {
@@ -247,7 +240,7 @@ proptest! {
     ) {
         let hint = Duration::from_millis(hint);
         if let Ok(wait) = wait(&mut put(seed, attempt), &hinted(kind, hint)) {
-            let own = Settings::default().backoff.bound(attempt);
+            let own = Policy::default().backoff.bound(attempt);
             prop_assert!(wait >= hint);
             prop_assert!(wait <= (hint + hint / 2).max(own + hint / 2).max(SILENCE * 2));
         }
@@ -290,4 +283,64 @@ proptest! {
         let again = wait(&mut put(7, 1), &hinted(kind, Duration::from_millis(hint)));
         prop_assert_eq!(again.is_ok(), kind.row().advice != Advice::Never);
     }
+}
+
+proptest! {
+    #[test]
+    fn no_draw_exceeds_its_bound(base in 0u64.., cap in 0u64.., n: u32, seed: u64) {
+        let backoff = Backoff::new(Duration::from_nanos(base), Duration::from_nanos(cap));
+        let drawn = backoff.draw(n, &mut Rng::with_seed(seed));
+        prop_assert!(drawn <= backoff.bound(n));
+        prop_assert!(backoff.bound(n) <= Duration::from_nanos(cap));
+    }
+
+    #[test]
+    fn sessions_draw_distinct_backoffs(seed: u64) {
+        fastrand::seed(seed);
+        // Wide, so that two sessions can only meet by sharing a sequence.
+        let wide = Duration::from_nanos(u64::MAX);
+        let backoff = Backoff::new(wide, wide);
+        let firsts = (0..1000).map(|_| backoff.draw(0, &mut Rng::new()));
+        prop_assert_eq!(firsts.collect::<HashSet<_>>().len(), 1000);
+    }
+}
+
+#[test]
+fn first_draws_fill_the_whole_range_evenly() {
+    let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
+    let mut tenths = [0i32; 10];
+    for _ in 0..10_000 {
+        let drawn = backoff.draw(0, &mut Rng::new()).as_millis();
+        tenths[usize::try_from(drawn / 100).unwrap().min(9)] += 1;
+    }
+    // Ten standard deviations: 10 * sqrt(10_000 * 0.1 * 0.9).
+    assert!(tenths.iter().all(|n| (n - 1000).abs() < 300), "{tenths:?}");
+}
+
+#[test]
+fn backoff_bound_never_decreases_with_attempts() {
+    let (base, cap) = (Duration::from_nanos(1), Duration::from_secs(1_000_000));
+    let backoff = Backoff::new(base, cap);
+    let bounds = [0, 1, 2, 20, 31, 32, 33, u32::MAX].map(|n| backoff.bound(n));
+    assert!(bounds.is_sorted(), "{bounds:?}");
+}
+
+#[test]
+fn capped_backoff_draws_are_rarely_near_the_cap() {
+    let ms = Duration::from_millis;
+    let mut rng = Rng::with_seed(7);
+    let backoff = Backoff::new(ms(100), ms(1_000));
+    let waits = (0..1_000).map(|_| backoff.draw(9, &mut rng));
+    let at_the_cap = waits.filter(|wait| *wait > ms(990)).count();
+    // A uniform draw has about ten there.
+    assert!(at_the_cap < 40, "{at_the_cap}");
+}
+
+#[test]
+fn same_seed_repeats_all_draws() {
+    let run = || {
+        fastrand::seed(42);
+        [0, 1, 2].map(|n| Backoff::default().draw(n, &mut Rng::new()))
+    };
+    assert_eq!(run(), run());
 }

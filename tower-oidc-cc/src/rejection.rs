@@ -1,0 +1,109 @@
+//! What a refusal means, and whether a resend can help.
+
+use std::{fmt, time::Duration};
+
+use tower_tds_outcome::Outcome;
+
+/// The meaning of a refused call, and whether a resend can help.
+///
+/// It is in the extensions of a refused response, and [in the error](crate::Error::rejection) of one.
+/// `Display` is one line for a log, with the next step.
+///
+/// # Examples
+///
+/// ```
+/// use http::Response;
+/// use tower_oidc_cc::{Outcome, Rejection};
+///
+/// fn lacks_a_role<B>(response: &Response<B>) -> bool {
+///     let rejection = response.extensions().get::<Rejection>();
+///     rejection.is_some_and(|rejection| rejection.outcome() == Outcome::RoleMissing)
+/// }
+///
+/// assert!(!lacks_a_role(&Response::new(())));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    outcome: Outcome,
+    refresh: Refresh,
+}
+
+/// The state of the refused token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refresh {
+    /// It stays in use.
+    None,
+    /// It stays in use, is young, and may be accepted after this time.
+    After(Duration),
+    /// A newer token was requested, and none has come.
+    Requested,
+    /// A newer token is in use.
+    Replaced,
+}
+
+// === impl Rejection ===
+
+impl Rejection {
+    pub(crate) fn new(outcome: Outcome, refresh: Refresh) -> Self {
+        Self { outcome, refresh }
+    }
+
+    /// The meaning of the outcome for the token.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether one resend can help: a newer token exists or was requested for this call.
+    ///
+    /// It can help even if that token request failed, because the refusal may have been a single
+    /// error of the service.
+    #[must_use]
+    pub fn is_worth_a_resend(&self) -> bool {
+        matches!(self.refresh, Refresh::Requested | Refresh::Replaced)
+    }
+
+    /// The time after which a resend with the same token can help.
+    ///
+    /// There is such a time if the token is less than a minute old and the one before it was refused
+    /// too: the clock of the service may be behind that of the authorization server. The token is then
+    /// valid as soon as the service's clock has reached the time of its issue. The waits grow with the
+    /// token's age, from two seconds.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.refresh {
+            Refresh::After(wait) => Some(wait),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.outcome, self.refresh) {
+            (Outcome::TokenRefused, Refresh::Replaced) => {
+                "the service refused the token, and a newer one is in use: call again"
+            }
+            (Outcome::TokenRefused, Refresh::Requested) => {
+                "the service refused the token, and no newer one has come yet: call again once"
+            }
+            (Outcome::TokenRefused, Refresh::After(_)) => {
+                "the service refused two young tokens: call again in a few seconds; if this persists, \
+                 check the service's clock, and that it trusts this authorization server"
+            }
+            (Outcome::TokenRefused, Refresh::None) => {
+                "the service refused the token, and no new one is requested now: if this persists, \
+                 check the service's clock, and that it trusts this authorization server"
+            }
+            (Outcome::RoleMissing, _) => {
+                "the token lacks a role that this call needs: ask an administrator for it; tokens \
+                 issued from then on carry it"
+            }
+            (Outcome::NoHeader, _) => {
+                "the service received no Authorization header, although one was sent: look for a layer \
+                 below the token layer, a redirect or a proxy that removes it"
+            }
+            _ => "the token was not refused",
+        })
+    }
+}

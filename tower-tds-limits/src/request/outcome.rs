@@ -1,0 +1,64 @@
+//! Reads outcomes: whether a request was counted, and whether a limit refused it.
+
+use std::{error::Error, io};
+
+use http::Response;
+use hyper_util::client::legacy;
+use tower_tds_outcome::{Cause, Outcome, ReadOutcome, chain};
+
+use crate::clock;
+
+/// Reads responses by the table of [`Outcome`], and the errors of hyper, hyper-util and IO. It is the default.
+///
+/// An error is unsent if it carries that outcome, or if it shows that there was no connection. Any other error counts as
+/// lost, which is safe: its permit comes back after [`Limits::lost_after`](crate::Limits::lost_after).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadHyper;
+
+// === impl ReadHyper ===
+
+impl ReadOutcome for ReadHyper {
+    #[inline]
+    fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
+        match result {
+            Ok(response) => Outcome::of_head(response.status(), response.headers(), clock::wall),
+            Err(error) => read_chain(error),
+        }
+    }
+}
+
+#[cold]
+fn read_chain(error: &(dyn Error + 'static)) -> Outcome {
+    for link in chain(error) {
+        if let Some(cause) = link.downcast_ref::<Cause>() {
+            return cause.outcome();
+        }
+        if let Some(error) = link.downcast_ref::<legacy::Error>() {
+            // Once there was a connection, no source can show that nothing was sent on it.
+            return if error.is_connect() {
+                Outcome::Unsent
+            } else {
+                Outcome::Lost
+            };
+        }
+        if link.is::<hyper::Error>() {
+            return Outcome::Lost;
+        }
+        let kind = link.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(
+            kind,
+            Some(
+                io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::AddrNotAvailable
+            )
+        ) {
+            return Outcome::Unsent;
+        }
+    }
+    Outcome::Lost
+}
+
+#[cfg(test)]
+mod tests;

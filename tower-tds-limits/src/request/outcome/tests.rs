@@ -1,0 +1,129 @@
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, header};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    account::reactions::Reactions,
+    clock::Tick,
+    error::{self, WaitCause},
+};
+
+fn read(error: &(dyn Error + 'static)) -> Outcome {
+    ReadHyper.read::<()>(Err(error))
+}
+
+#[test]
+fn refused_connect_is_unsent_and_broken_connection_is_lost() {
+    let read = |kind: io::ErrorKind| {
+        let bare = read(&io::Error::from(kind));
+        assert_eq!(read(&Nested(kind.into())), bare);
+        assert_eq!(read(&io::Error::other(Nested(kind.into()))), bare);
+        assert_eq!(read(&error::Error::below(Nested(kind.into()))), bare);
+        bare
+    };
+    assert_eq!(read(io::ErrorKind::ConnectionRefused), Outcome::Unsent);
+    assert_eq!(read(io::ErrorKind::ConnectionReset), Outcome::Lost);
+    assert_eq!(read(io::ErrorKind::TimedOut), Outcome::Lost);
+}
+
+#[derive(Debug)]
+struct Nested(io::Error);
+
+impl std::fmt::Display for Nested {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("outer")
+    }
+}
+
+impl Error for Nested {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// Any header value, and values that look like a number or a date.
+fn hostile() -> impl Strategy<Value = HeaderValue> {
+    let bytes = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..40),
+        "[-+0-9.eE,;= ]{0,40}".prop_map(String::into_bytes),
+        any::<f64>().prop_map(|number| number.to_string().into_bytes()),
+    ];
+    let sent = |bytes: Vec<u8>| HeaderValue::from_bytes(&bytes).ok();
+    bytes.prop_filter_map("it cannot be sent", sent)
+}
+
+/// A limit around another one, which did not let the request through.
+#[test]
+fn rejection_by_an_inner_limit_is_unsent() {
+    let error = error::Error::timed_out(WaitCause::Connection, Duration::ZERO);
+    assert_eq!(read(&error), Outcome::Unsent);
+}
+
+/// The request may be counted, so its permit is not free.
+#[test]
+fn timeout_of_an_inner_limit_after_the_request_was_sent_is_lost() {
+    let error = error::Error::deadline(WaitCause::Response, Duration::from_secs(1));
+    assert_eq!(read(&error), Outcome::Lost);
+}
+
+/// A layer below that makes errors of responses needs no line of the user.
+#[test]
+fn error_that_carries_its_outcome_is_read_as_it_is() {
+    for outcome in [
+        Outcome::RateExceeded,
+        Outcome::QuotaExceeded(Some(Duration::from_secs(7))),
+        Outcome::ConnectionsExceeded,
+        Outcome::Other,
+        Outcome::Unsent,
+    ] {
+        let carried = || io::Error::other(Cause::new(outcome, None));
+        assert_eq!(read(&carried()), outcome);
+        assert_eq!(read(&Nested(carried())), outcome);
+    }
+}
+
+/// The head was sent, whatever the source of the error is.
+#[tokio::test(start_paused = true)]
+async fn read_error_of_an_open_connection_is_lost() {
+    let io = tokio_test::io::Builder::new()
+        .write(b"GET / HTTP/1.1\r\n\r\n")
+        .read_error(io::ErrorKind::ConnectionRefused.into())
+        .build();
+    let io = hyper_util::rt::TokioIo::new(io);
+    let (mut send, connection) = hyper::client::conn::http1::handshake(io)
+        .await
+        .expect("a connection");
+    tokio::spawn(connection);
+    let answer = send.send_request(http::Request::new(String::new()));
+    let answer = tokio::time::timeout(Duration::from_secs(1), answer).await;
+    let error = answer.expect("in time").expect_err("a broken connection");
+    let source = error.source().expect("a source");
+    assert!(source.is::<io::Error>(), "{source:?}");
+    assert_eq!(read(&error), Outcome::Lost);
+}
+
+proptest! {
+    /// A 429 pauses for a second to a minute, whatever its headers are, and announces a year at
+    /// most.
+    #[test]
+    fn any_retry_after_pauses_for_one_to_sixty_seconds(
+        waits in prop::collection::vec(hostile(), 0..3),
+    ) {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        for wait in waits {
+            response.headers_mut().append(header::RETRY_AFTER, wait);
+        }
+        let outcome = ReadHyper.read(Ok(&response));
+        prop_assert!(matches!(outcome, Outcome::QuotaExceeded(_)));
+        let now = Tick::ZERO;
+        let mut reactions = Reactions::default();
+        let key = reactions.key();
+        reactions.on(outcome, now, key, (0, 60));
+        let pause = reactions.pause_of(key).expect("a pause begins");
+        prop_assert!((1..=60).contains(&(pause.until.since(now) / 1_000_000_000)));
+        prop_assert!(pause.announced.since(now) <= 366 * 86_400_000_000_000);
+    }
+}

@@ -1,0 +1,310 @@
+//! Sends requests through the layers, for a client and its clones.
+
+use std::{
+    fmt,
+    future::Future,
+    marker::PhantomData,
+    mem,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{
+    HeaderValue, Method, Request, Response, Uri, Version,
+    header::{HOST, USER_AGENT},
+};
+use tokio::{sync::Notify, time::Instant};
+use tower::{BoxError, Layer as _};
+use tower_oidc_cc::{Origin, TokenSource};
+use tower_service::Service;
+use tower_tds_errors::{Error, Kind, future::RetryFuture};
+use tower_tds_limits::{Limiter, PermitBody};
+use tower_tds_outcome::DeadlineAt;
+
+use crate::{
+    client::{
+        base::Base,
+        body::{AnyBody, Bounds, ResponseBody},
+        request::{Deadline, ReplayBytes, RequestBody},
+    },
+    stack::layer::TdsLayer,
+};
+
+/// What the clones of a client share.
+pub(crate) struct Sender {
+    pub(crate) stack: Stack,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) base: Base,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) read_timeout: Duration,
+    pub(crate) calls: CallTracker,
+    pub(crate) tokens: TokenSource,
+    pub(crate) origin: Origin,
+    pub(crate) limiter: Limiter,
+}
+
+/// The layers over an HTTP client of any type.
+pub(crate) type Stack = Box<dyn Fn(Request<RequestBody>) -> Attempts + Send + Sync>;
+
+type Attempts = RetryFuture<PermitBody<AnyBody>>;
+
+/// The number of calls without a response, and whether new ones may begin: [`CLOSED`] is a bit of
+/// it.
+#[derive(Debug, Default)]
+pub(crate) struct CallTracker {
+    count: AtomicUsize,
+    ended: Notify,
+    /// The time and the text of the last failure, kept after a success. The lock is held only to
+    /// copy it, and no `.await` happens under it.
+    failure: Mutex<Option<(Instant, String)>>,
+}
+
+/// A call from its start to its response head, its error, or its drop.
+struct TrackedCall(Arc<Sender>);
+
+/// The future of a [`Client`](crate::Client), and of a [`Call`](crate::Call).
+///
+/// # Cancel safety
+/// A call that was sent is completed in the background, and frees its permits then.
+pub struct ResponseFuture<R = Response<ResponseBody>> {
+    /// The error of a request that is not sent.
+    inner: Result<Attempts, Option<Error>>,
+    /// `None` after the end: a finished future that is kept does not count as a call.
+    call: Option<TrackedCall>,
+    bounds: Bounds,
+    /// For the errors of the body.
+    asked: Option<(Method, Uri)>,
+    response: PhantomData<fn() -> R>,
+}
+
+// === impl Sender ===
+
+impl Sender {
+    /// Begins a call.
+    pub(crate) fn send<R>(
+        self: &Arc<Self>,
+        request: Result<Request<RequestBody>, Error>,
+    ) -> ResponseFuture<R> {
+        let call = TrackedCall(Arc::clone(self));
+        let is_open = self.calls.begin();
+        let mut bounds = Bounds {
+            idle: self.read_timeout,
+            deadline: None,
+        };
+        let mut asked = None;
+        let inner = match request.and_then(|request| self.whole(request, is_open)) {
+            Ok(mut request) => {
+                bounds.deadline = self.bound(&mut request);
+                asked = Some((request.method().clone(), request.uri().clone()));
+                Ok((self.stack)(request))
+            }
+            Err(error) => Err(Some(error)),
+        };
+        ResponseFuture {
+            inner,
+            call: Some(call),
+            bounds,
+            asked,
+            response: PhantomData,
+        }
+    }
+
+    /// Completes a request: its URI, its version and its default headers.
+    fn whole(
+        &self,
+        mut request: Request<RequestBody>,
+        is_open: bool,
+    ) -> Result<Request<RequestBody>, Error> {
+        let target = mem::take(request.uri_mut());
+        let is_path = target.scheme().is_none();
+        *request.uri_mut() = self.base.resolve(target)?;
+        if !is_open {
+            let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
+            let closed = closed.with_request(request.method().clone(), request.uri());
+            return Err(closed.with_advice(SHUT_DOWN));
+        }
+        // A reverse proxy that uses this client may pass on a request of another version.
+        *request.version_mut() = Version::default();
+        let headers = request.headers_mut();
+        headers
+            .entry(USER_AGENT)
+            .or_insert(HeaderValue::from_static(DEFAULT_USER_AGENT));
+        // hyper would format the same value for each request, which takes a twentieth of a call.
+        if is_path {
+            let host = || self.base.host().clone();
+            headers.entry(HOST).or_insert_with(host);
+        }
+        Ok(request)
+    }
+
+    /// Puts the deadline of the response head on a request. Returns the deadline of the response
+    /// body.
+    fn bound(&self, request: &mut Request<RequestBody>) -> Option<Instant> {
+        let own = request.extensions_mut().remove::<Deadline>();
+        if self.deadline.is_none() && own.is_none() {
+            return None;
+        }
+        let now = Instant::now();
+        let at = |deadline: &Deadline| now.checked_add(deadline.after.min(FOREVER));
+        let both = [self.deadline, own];
+        let deadlines = || both.iter().flatten();
+        let outer = DeadlineAt::of(request.extensions()).map(Instant::from_std);
+        if let Some(head) = deadlines().filter_map(at).chain(outer).min() {
+            request.extensions_mut().insert(DeadlineAt(head.into_std()));
+        }
+        let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
+        with_body.filter_map(at).min()
+    }
+
+    /// Records a failure. Adds the setting that solves the problem.
+    #[cold]
+    fn failed(&self, mut error: Error) -> Error {
+        if error.is_unknown_issuer() {
+            error = error.with_advice(ADD_ROOT);
+        }
+        self.calls.failed(&error);
+        error
+    }
+}
+
+// === impl CallTracker ===
+
+impl CallTracker {
+    /// Counts a call until [`end`](Self::end). Returns whether it may begin: false if the client is
+    /// closed.
+    pub(crate) fn begin(&self) -> bool {
+        // SeqCst, with `close` and `ended`: a call is either counted before the close, or sees the
+        // close.
+        self.count.fetch_add(1, Ordering::SeqCst) < CLOSED
+    }
+
+    /// Removes a call from the count.
+    pub(crate) fn end(&self) {
+        // Only a closed client has a waiter for the end.
+        if self.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
+            self.ended.notify_waiters();
+        }
+    }
+
+    /// Records a failure. A mistake of the caller is not one.
+    #[cold]
+    pub(crate) fn failed(&self, error: &Error) {
+        let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
+        if !own.contains(&error.kind()) {
+            let failure = (Instant::now(), error.to_string());
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        }
+    }
+
+    /// The age and the text of the last failure, for ten minutes.
+    pub(crate) fn last_failure(&self) -> Option<(Duration, String)> {
+        let failure = self.failure.lock();
+        let failure = failure.unwrap_or_else(PoisonError::into_inner).clone();
+        let failure = failure.map(|(at, line)| (at.elapsed(), line));
+        failure.filter(|(ago, _)| *ago < SHOWN_FOR)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.count.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Closes the client: no new call begins.
+    pub(crate) fn close(&self) {
+        self.count.fetch_or(CLOSED, Ordering::SeqCst);
+    }
+
+    /// The number of calls without a response.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed) & !CLOSED
+    }
+
+    /// Waits until all calls have ended.
+    pub(crate) async fn ended(&self) {
+        loop {
+            // Created before the count is read, so that no notification is missed.
+            let ended = self.ended.notified();
+            if self.count.load(Ordering::SeqCst) & !CLOSED == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+// === impl TrackedCall ===
+
+impl Drop for TrackedCall {
+    fn drop(&mut self) {
+        self.0.calls.end();
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl<R: From<Response<ResponseBody>>> Future for ResponseFuture<R> {
+    type Output = Result<R, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let Some(TrackedCall(sender)) = &this.call else {
+            return Poll::Pending;
+        };
+        let ended = match &mut this.inner {
+            Ok(attempts) => ready!(Pin::new(attempts).poll(cx)),
+            Err(error) => match error.take() {
+                Some(error) => Err(error),
+                None => return Poll::Pending,
+            },
+        };
+        let ended = ended.map_err(|error| sender.failed(error));
+        this.call = None;
+        let (bounds, asked) = (this.bounds, this.asked.take());
+        let bounded = |response| ResponseBody::bounded(response, bounds, asked);
+        Poll::Ready(ended.map(|response| bounded(response).into()))
+    }
+}
+
+impl<R> fmt::Debug for ResponseFuture<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+/// Puts the layers around an http client.
+pub(crate) fn stack<S>(layer: &TdsLayer<ReplayBytes>, http: S) -> Stack
+where
+    S: Service<
+            Request<RequestBody>,
+            Response = Response<AnyBody>,
+            Error: Into<BoxError>,
+            Future: Send + Unpin + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let stack = layer.layer(http);
+    Box::new(move |request| (&stack).call(request))
+}
+
+/// The default `User-Agent` (RFC 9110, section 10.1.5).
+const DEFAULT_USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
+/// A century: within the range of the clock, so that it replaces the retry layer's default.
+const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
+
+const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";
+
+const ADD_ROOT: &str =
+    "give its CA to Builder::root_certificate, or put it into the configuration for Builder::tls";
+
+/// How long a failure is shown: as long as the limits remember a refusal.
+const SHOWN_FOR: Duration = Duration::from_secs(600);
+
+/// A bit that no count of calls reaches.
+const CLOSED: usize = 1 << (usize::BITS - 1);
