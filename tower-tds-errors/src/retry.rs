@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tower::retry::budget::TpsBudget;
+use tower::retry::budget::{Budget as _, TpsBudget};
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument as _;
@@ -224,7 +224,7 @@ impl<P> RetryLayer<P> {
     /// ```
     /// use std::sync::Arc;
     /// use std::time::Duration;
-    /// use tower::retry::budget::TpsBudget;
+    /// use tower::retry::budget::{Budget as _, TpsBudget};
     /// use tower_tds_errors::RetryLayer;
     ///
     /// // Two retries a second, and one more for five requests, counted over ten seconds.
@@ -315,7 +315,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = &self.shared;
-        shared.policy.deposit();
+        if let Some(budget) = &shared.policy.budget {
+            budget.deposit();
+        }
         // The deadline counts from here, not from the first poll.
         let began = clock::now();
         let record = Record::call(&request, &shared.name, began);

@@ -81,6 +81,10 @@ use crate::error::{BoxError, Error};
 /// An [`Error`] that holds what was waited for and whether the request was sent, or whose source is
 /// the inner service's own error.
 ///
+/// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an
+/// async block around it: the compiler cannot prove that such a block is `Send`
+/// (rust-lang/rust#102211). The same holds for tower's `Timeout`.
+///
 /// # Panics
 /// The future panics outside a tokio runtime with timers if it has to wait.
 ///

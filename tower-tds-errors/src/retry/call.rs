@@ -1,7 +1,5 @@
 //! One call: its attempts, one after the other, within one deadline.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::{Pin, pin};
@@ -34,30 +32,15 @@ pub(super) struct Call<S, B, P> {
     body: Option<B>,
     deadline: Option<Instant>,
     /// Set by the first failure, because most calls have none.
-    history: Option<History>,
+    past: Option<RetryState>,
 }
 
 /// The settings of a layer, which its services and their calls share.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Shared<P> {
     pub(super) policy: Policy,
     pub(super) replay: P,
     pub(super) name: Name,
-}
-
-struct History {
-    state: RetryState,
-    /// The failure before the current wait.
-    failure: Option<Error>,
-    /// The last failure before that one with a status.
-    answer: Option<Error>,
-}
-
-/// What a call waits for, if no layer below has recorded it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Readying,
-    Calling,
 }
 
 // === impl Call ===
@@ -78,7 +61,7 @@ impl<S, B, P> Call<S, B, P> {
             head,
             body: Some(body),
             deadline,
-            history: None,
+            past: None,
         }
     }
 
@@ -100,7 +83,9 @@ impl<S, B, P> Call<S, B, P> {
                 }
                 Some(Ok(())) if !self.is_over() => {}
                 // Nothing is sent after the deadline.
-                Some(Ok(())) | None => return Err(self.late(Stage::Readying)),
+                Some(Ok(())) | None => {
+                    return Err(self.late("the service below to be ready", Sent::Never));
+                }
             }
             let Some(request) = self.request() else {
                 return Err(self.give_up(GiveUp::NotReplayable, None));
@@ -116,7 +101,7 @@ impl<S, B, P> Call<S, B, P> {
                     within(attempt, deadline, &mut timer).await
                 };
                 match ended {
-                    None => return Err(self.late(Stage::Calling)),
+                    None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
                     Some(Ok(response)) => {
                         record.end(Ok(&response));
                         match self.answered(response) {
@@ -167,8 +152,7 @@ impl<S, B, P> Call<S, B, P> {
 
     /// The number of the current attempt.
     fn attempts(&self) -> u32 {
-        let history = self.history.as_ref();
-        history.map_or(1, |history| history.state.attempts)
+        self.past.as_ref().map_or(1, |past| past.attempts)
     }
 
     /// Returns a success with the number of its attempt. A response that no layer below has
@@ -200,26 +184,26 @@ impl<S, B, P> Call<S, B, P> {
         }
         match self.after(&error) {
             Ok(end) => {
-                if let Some(history) = &mut self.history {
-                    let before = history.failure.replace(error);
-                    let known = before.filter(|before| before.status().is_some());
-                    history.answer = known.or(history.answer.take());
+                if let Some(past) = &mut self.past {
+                    past.keep(error);
                 }
                 Ok(end)
             }
             Err(GiveUp::Deadline) if self.is_over() || settled == Some(GiveUp::Deadline) => {
                 Err(self.ended(error))
             }
-            Err(stop) => Err(self.note(error, stop, Stage::Calling)),
+            Err(stop) => Err(self.note(error, stop, true)),
         }
     }
 
     fn after(&mut self, error: &Error) -> Result<Option<Instant>, GiveUp> {
         let now = clock::now();
         let left = self.deadline.map(|end| end.saturating_duration_since(now));
-        let history = self.history.get_or_insert_with(|| History::new(&self.head));
+        let state = self.past.get_or_insert_with(|| {
+            let repeat = self.head.extensions.get().copied();
+            RetryState::of(Repeats::of(&self.head.method, repeat))
+        });
         let policy = &self.shared.policy;
-        let state = &mut history.state;
         let wait = state.begin_retry(error, policy, self.body.is_some(), left)?;
         let end = now.checked_add(wait).ok_or(GiveUp::HintTooLong)?;
         tracing::debug!(
@@ -237,43 +221,29 @@ impl<S, B, P> Call<S, B, P> {
 
     /// The error of a call at its deadline, if no layer below returned one.
     #[cold]
-    fn late(&mut self, stage: Stage) -> Error {
-        let mut error = Error::from_kind(Kind::Timeout);
-        let facts = error.facts_mut();
-        if stage == Stage::Readying {
-            facts.sent = Sent::Never;
-        }
-        facts.waited_for = Some(stage.waits_for());
-        self.ended(error)
+    fn late(&mut self, waited_for: &'static str, sent: Sent) -> Error {
+        let error = Error::from_kind(Kind::Timeout).with_sent(sent);
+        self.ended(error.with_waited_for(waited_for))
     }
 
     /// The final error of a call whose last attempt ended with `error` at the deadline. An earlier
-    /// failure takes its place if it has a status, or if the last attempt only waited.
+    /// failure takes its place if it says more.
     fn ended(&mut self, mut error: Error) -> Error {
-        let is_over = self.is_over();
         let sent = error.sent();
         let waited_for = error.facts_mut().waited_for.take();
-        let known = |error: &Error| error.status().is_some();
-        if !known(&error)
-            && let Some(history) = &mut self.history
+        if error.status().is_none()
+            && let Some(past) = &mut self.past
         {
-            let before = match history.failure.take() {
-                Some(failure) if known(&failure) => Some(failure),
-                failure => {
-                    let unsent = failure.filter(|_| sent == Sent::Never);
-                    history.answer.take().or(unsent)
-                }
-            };
-            error = before.unwrap_or(error);
+            error = past.better(sent).unwrap_or(error);
         }
-        let facts = error.facts_mut();
         // A call that was rejected in good time waited for nothing.
-        let passed = is_over.then(|| Stage::Calling.waits_for());
+        let passed = self.is_over().then_some(A_RESPONSE.into());
+        let facts = error.facts_mut();
         facts.waited_for = waited_for.or(passed);
         if sent != Sent::Never {
             facts.sent = sent;
         }
-        let mut error = self.note(error, GiveUp::Deadline, Stage::Calling);
+        let mut error = self.note(error, GiveUp::Deadline, true);
         if sent == Sent::Never {
             // The last attempt sent nothing, so it is not counted.
             let attempts = error.attempts().saturating_sub(1);
@@ -285,31 +255,28 @@ impl<S, B, P> Call<S, B, P> {
     /// The error of an attempt that cannot begin: the failure before it, or the service's own.
     #[cold]
     fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
-        let failure = self.history.as_mut().and_then(|past| {
-            past.state.take_back();
-            past.failure.take()
-        });
+        let failure = self.past.as_mut().and_then(RetryState::take_back);
         match (failure, error) {
             (None, Some(error)) if error.gave_up().is_some() => self.note_request(error),
             (failure, error) => {
                 let error = failure.or(error);
                 let error = error.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
-                self.note(error, stop, Stage::Readying)
+                self.note(error, stop, false)
             }
         }
     }
 
     /// Records the totals of the call, and why it ends.
-    fn note(&self, error: Error, stop: GiveUp, stage: Stage) -> Error {
+    fn note(&self, error: Error, stop: GiveUp, has_begun: bool) -> Error {
         let mut error = self.note_request(error);
         let elapsed = clock::now().saturating_duration_since(self.began);
         let facts = error.facts_mut();
-        facts.attempts = match &self.history {
-            Some(history) => {
-                history.state.note_sent(facts);
-                history.state.attempts
+        facts.attempts = match &self.past {
+            Some(past) => {
+                past.note_sent(facts);
+                past.attempts
             }
-            None => u32::from(stage == Stage::Calling),
+            None => has_begun.into(),
         };
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
@@ -326,38 +293,6 @@ impl<S, B, P> Call<S, B, P> {
         let facts = error.facts_mut();
         facts.note_request(&self.head.method, &self.head.uri);
         error
-    }
-}
-
-// === impl Stage ===
-
-impl Stage {
-    fn waits_for(self) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
-            Self::Readying => "the service below to be ready",
-            Self::Calling => "a response",
-        })
-    }
-}
-
-// === impl Shared ===
-
-impl<P> fmt::Debug for Shared<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.policy, f)
-    }
-}
-
-// === impl History ===
-
-impl History {
-    fn new(head: &Parts) -> Self {
-        let repeat = head.extensions.get().copied();
-        Self {
-            state: RetryState::of(Repeats::of(&head.method, repeat)),
-            failure: None,
-            answer: None,
-        }
     }
 }
 
@@ -380,3 +315,6 @@ async fn within<F: Future>(
     })
     .await
 }
+
+/// What a call waits for once its request was handed on, if no layer below has recorded it.
+const A_RESPONSE: &str = "a response";

@@ -5,7 +5,6 @@
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
 )]
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use crate::error::{Error, Facts};
 use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 
 /// The policy of a retry layer.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) attempts: NonZeroU32,
     /// `None` is two minutes, for calls without a [`DeadlineAt`].
@@ -53,6 +52,10 @@ pub(super) struct RetryState {
     /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
     rng: Rng,
+    /// The failure before the current wait.
+    failure: Option<Error>,
+    /// The last failure before that one with a status.
+    answer: Option<Error>,
 }
 
 /// Whether a request may be sent again.
@@ -91,19 +94,6 @@ impl Policy {
             (outer, own) => outer.or(own),
         }
     }
-
-    /// Records a request in the budget. Ten requests pay for one retry by default.
-    #[inline]
-    pub(super) fn deposit(&self) {
-        if let Some(budget) = &self.budget {
-            budget.deposit();
-        }
-    }
-
-    /// Pays for a retry. Returns whether the budget allows it.
-    pub(super) fn pay(&self) -> bool {
-        self.budget.as_ref().is_none_or(|budget| budget.withdraw())
-    }
 }
 
 /// The budget is one retry for ten requests, as the SRE book recommends ("Handling
@@ -118,16 +108,6 @@ impl Default for Policy {
             backoff: Backoff::default(),
             budget: Some(Arc::new(TpsBudget::new(Duration::from_secs(10), 3, 0.1))),
         }
-    }
-}
-
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut f = f.debug_struct("Policy");
-        f.field("attempts", &self.attempts);
-        f.field("deadline", &self.deadline);
-        f.field("longest_wait", &self.longest_wait);
-        f.field("backoff", &self.backoff).finish_non_exhaustive()
     }
 }
 
@@ -171,6 +151,8 @@ impl RetryState {
             may_be_idle: repeat.is_safe,
             sent: Sent::Never,
             rng: Rng::new(),
+            failure: None,
+            answer: None,
         }
     }
 
@@ -181,9 +163,29 @@ impl RetryState {
         }
     }
 
-    /// Takes the last attempt off the count, because it was not made.
-    pub(super) fn take_back(&mut self) {
+    /// Keeps a failure that another attempt follows.
+    pub(super) fn keep(&mut self, failure: Error) {
+        let before = self.failure.replace(failure);
+        let known = before.filter(|before| before.status().is_some());
+        self.answer = known.or(self.answer.take());
+    }
+
+    /// Takes the last attempt off the count, because it was not made. Returns the failure before it.
+    pub(super) fn take_back(&mut self) -> Option<Error> {
         self.attempts = self.attempts.saturating_sub(1);
+        self.failure.take()
+    }
+
+    /// The failure that says more than the last one, which ended at the deadline without a status:
+    /// one with a status, or, if the last attempt only waited, any.
+    pub(super) fn better(&mut self, sent: Sent) -> Option<Error> {
+        match self.failure.take() {
+            Some(failure) if failure.status().is_some() => Some(failure),
+            failure => {
+                let unsent = failure.filter(|_| sent == Sent::Never);
+                self.answer.take().or(unsent)
+            }
+        }
     }
 
     /// Records and pays for the next attempt. Returns its wait, or why there is none.
@@ -195,7 +197,8 @@ impl RetryState {
         left: Option<Duration>,
     ) -> Result<Duration, GiveUp> {
         let again = self.after(error, policy, is_replayable, left)?;
-        if again.is_paid && !policy.pay() {
+        let budget = policy.budget.as_ref().filter(|_| again.is_paid);
+        if budget.is_some_and(|budget| !budget.withdraw()) {
             return Err(GiveUp::Budget);
         }
         self.note(error, again);
