@@ -82,8 +82,9 @@ impl Client {
 
     /// Creates a builder for the service at `base_url`, with tokens from `auth`.
     ///
-    /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any [`TokenEndpoint`].
-    /// `credentials` are fixed [`Credentials`], or a [`Provider`] that reads them again for each
+    /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any
+    /// [`TokenEndpoint`](tower_oidc_cc::TokenEndpoint).
+    /// `credentials` are fixed [`Credentials`](tower_oidc_cc::Credentials), or a [`Provider`] that reads them again for each
     /// token request. The token is sent only to the origin of `base_url`.
     #[must_use]
     pub fn builder(
