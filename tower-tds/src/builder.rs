@@ -186,7 +186,7 @@ impl Client {
             let service = service.clone();
             Box::pin(async move {
                 let response = service.oneshot(request).await.map_err(Into::into)?;
-                Ok::<_, BoxError>(boxed(marked(response)))
+                Ok::<_, BoxError>(boxed(marked(response, false)))
             })
         });
         fake(|layer| stack(layer, called)).expect("the addresses of a fake are valid")
@@ -478,7 +478,7 @@ impl Builder {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(&data, |limiter| {
+                clients(&data, true, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
