@@ -229,7 +229,7 @@ impl Book {
             Err(trouble) => {
                 let kind = trouble.kind();
                 // The response was too large, and the next one will be as well.
-                let is_too_large = kind == Kind::InvalidRequest.as_str();
+                let is_too_large = kind == Kind::TooLarge.as_str();
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
                 resource.failed = Some((failed, Refusal::of(&trouble)));

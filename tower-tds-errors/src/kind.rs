@@ -231,6 +231,10 @@ kinds! {
         Malformed: "malformed", Never, Unknown,
             "malformed response",
             "check scheme, host, port and coding";
+        /// The response is larger than what is read at once.
+        TooLarge: "too_large", Never, Answered,
+            "response is too large",
+            "read it in parts, with `chunk`";
         /// An error of a type that this crate does not know.
         #[default]
         Unrecognized: "unrecognized", Never, Unknown,

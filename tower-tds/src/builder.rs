@@ -391,7 +391,7 @@ impl Builder {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(&data, |limiter| {
+                clients(&data, true, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }

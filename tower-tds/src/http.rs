@@ -1,6 +1,8 @@
 //! HTTP over hyper and rustls: sockets, TLS, proxies and content codings.
 
+pub(crate) mod addresses;
 pub(crate) mod compression;
+pub(crate) mod pool;
 pub(crate) mod proxy;
 pub(crate) mod tls;
 pub(crate) mod transport;

@@ -40,7 +40,7 @@ where
         let service = service.clone();
         Box::pin(async move {
             let response = service.oneshot(request).await.map_err(Into::into)?;
-            Ok::<_, BoxError>(boxed(marked(response)))
+            Ok::<_, BoxError>(boxed(marked(response, false)))
         })
     });
     let url = Uri::from_static("https://localhost");

@@ -122,6 +122,21 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
+        // The text of rustls.
+        if kind == Kind::Tls
+            && self
+                .causes()
+                .any(|cause| cause.to_string().contains(CA_AS_SERVER))
+        {
+            return "the server uses a CA's certificate as its own: have the CA issue another one for it";
+        }
+        // An error below may know better than the kind of this one.
+        let mut below = self
+            .causes()
+            .filter_map(|cause| cause.downcast_ref::<Self>());
+        if let Some(next) = below.find_map(|error| error.facts().next.as_deref()) {
+            return next;
+        }
         // The proxy refused the request, not the service.
         let mut causes = self.causes().map(ToString::to_string);
         if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
@@ -186,6 +201,8 @@ impl Facts {
         .flatten()
     }
 }
+
+const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
 /// A length that fits into a log line and a terminal.
 const LONGEST_LINE: usize = 300;

@@ -46,6 +46,7 @@ fn kind_and_stop_names_are_stable() {
             "reset",
             "truncated",
             "malformed",
+            "too_large",
             "unrecognized",
         ]
     );

@@ -193,15 +193,17 @@ where
                     }
                     let (watch, called_at, deadline) =
                         (call.watch.clone(), call.called_at, call.deadline);
+                    let now = clock::now();
                     // Dropping the call shows whether it was sent. One that may be unsent is not
-                    // completed, because nothing is sent after the deadline.
-                    if watch.is_some() {
+                    // completed, because nothing is sent after the deadline. One whose answer is
+                    // late is not completed either: its socket ends now, because 30 s later its
+                    // permit is free even if the server is gone.
+                    if watch.is_some() && deadline.is_some_and(|deadline| deadline <= now) {
                         self.as_mut().give_up();
                     } else {
                         call.abandon();
                     }
                     self.as_mut().project().state.set(State::Done);
-                    let now = clock::now();
                     let waited = now.saturating_duration_since(called_at);
                     let cause = if watch.is_some_and(|watch| watch.is_unsent()) {
                         WaitCause::Connection

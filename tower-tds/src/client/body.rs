@@ -20,6 +20,8 @@ use tokio::{
 use tower::BoxError;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::PermitBody;
+#[cfg(feature = "compression")]
+use {futures_util::stream::once, http_body_util::StreamBody, std::future::ready as at_once};
 
 /// The body of any http client. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
@@ -87,7 +89,8 @@ impl ResponseBody {
 
     /// Whether the end of the body shows that it is complete.
     ///
-    /// A body without length and chunks ends with its connection, so a cut body looks complete.
+    /// A body without length and chunks ends with its connection, so a cut body looks complete,
+    /// unless the client's own TLS shows the cut.
     #[must_use]
     pub const fn is_verifiable(&self) -> bool {
         self.is_verifiable
@@ -205,11 +208,23 @@ where
     response.map(|body| AnyBody::new(body.map_err(Into::into)))
 }
 
+/// A body in place of one that nothing decodes.
+#[cfg(feature = "compression")]
+pub(crate) fn coded(coding: &str) -> AnyBody {
+    let coded = format!("the body is coded with {coding:?}, which was not requested");
+    let error = Error::new(Kind::Malformed, coded).with_advice(
+        "have the server send br, gzip or no coding, or set Accept-Encoding and decode it",
+    );
+    AnyBody::new(StreamBody::new(once(at_once(Err(error.into())))))
+}
+
 /// Marks a response whose body ends with its connection (RFC 9112, section 6.3). The end is known
-/// with HTTP/2, with an announced length, and with chunks.
-pub(crate) fn marked<B: Body>(mut response: Response<B>) -> Response<B> {
+/// with HTTP/2, with an announced length, with chunks, and over rustls, which returns an error if
+/// the connection ends without a `close_notify` (section 9.8).
+pub(crate) fn marked<B: Body>(mut response: Response<B>, is_over_rustls: bool) -> Response<B> {
     let body = response.body();
-    let is_known = body.is_end_stream()
+    let is_known = is_over_rustls
+        || body.is_end_stream()
         || body.size_hint().exact().is_some()
         || response.version() >= Version::HTTP_2
         || is_chunked(response.headers());

@@ -3,6 +3,7 @@
 use std::{fmt, ops::Deref};
 
 use bytes::Bytes;
+use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_tds_errors::{Error, Kind, Sent};
@@ -32,8 +33,7 @@ impl Response {
     /// Reads the whole body, up to 64 MiB. Read a larger body with [`chunk`](Self::chunk).
     ///
     /// # Errors
-    /// See [`ResponseBody`], and [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if the body
-    /// is larger.
+    /// See [`ResponseBody`], and [`Kind::TooLarge`](crate::Kind::TooLarge) if the body is larger.
     ///
     /// # Cancel safety
     /// The data read so far is lost.
@@ -51,13 +51,23 @@ impl Response {
         }
     }
 
-    /// Reads the whole body as text, up to 64 MiB. Invalid UTF-8 is replaced.
+    /// Reads the whole body as text, up to 64 MiB, without its byte-order mark. Invalid bytes are
+    /// replaced.
+    ///
+    /// The text is UTF-8, or in the `charset` of its `Content-Type` with the feature `charset`.
     ///
     /// # Errors
-    /// See [`bytes`](Self::bytes).
+    /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if the charset is
+    /// unknown, or is another one than UTF-8 and there is no feature `charset`. A text that consists
+    /// of ASCII is returned in any case.
     pub async fn text(self) -> Result<String, Error> {
+        let charset = charset(self.0.headers());
         let bytes = self.bytes().await?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+        match charset {
+            Some(charset) if !bytes.iter().all(is_plain) => decode(&charset, &bytes),
+            _ => Ok(String::from_utf8_lossy(unmarked(&bytes)).into_owned()),
+        }
     }
 
     /// Reads the whole body as JSON, up to 64 MiB.
@@ -69,7 +79,7 @@ impl Response {
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
     pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
         let bytes = self.bytes().await?;
-        serde_json::from_slice(&bytes).map_err(|error| {
+        serde_json::from_slice(unmarked(&bytes)).map_err(|error| {
             let error = Error::new(Kind::Malformed, error).with_sent(Sent::Answered);
             error.with_advice("compare the body with the type that it is deserialized into")
         })
@@ -123,13 +133,49 @@ impl From<http::Response<ResponseBody>> for Response {
     }
 }
 
+/// The charset of a text, unless it is UTF-8.
+fn charset(headers: &HeaderMap) -> Option<String> {
+    let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let named = kind.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let is_charset = name.trim().eq_ignore_ascii_case("charset");
+        is_charset.then(|| value.trim().trim_matches('"').to_ascii_lowercase())
+    });
+    named.filter(|name| !matches!(&**name, "" | "utf-8" | "utf8" | "us-ascii"))
+}
+
+#[cfg(feature = "charset")]
+fn decode(charset: &str, bytes: &[u8]) -> Result<String, Error> {
+    let encoding = encoding_rs::Encoding::for_label(charset.as_bytes());
+    let encoding =
+        encoding.ok_or_else(|| unreadable(charset, "read the body with `bytes`, and decode it"))?;
+    // A byte-order mark counts more than the label.
+    Ok(encoding.decode(bytes).0.into_owned())
+}
+
+#[cfg(not(feature = "charset"))]
+fn decode(charset: &str, _: &[u8]) -> Result<String, Error> {
+    Err(unreadable(
+        charset,
+        "turn on the feature `charset` of tower-tds, or read the body with `bytes`",
+    ))
+}
+
+fn unreadable(charset: &str, next: &'static str) -> Error {
+    let text = format!("the text has the charset {charset:?}");
+    let error = Error::new(Kind::Malformed, text).with_sent(Sent::Answered);
+    error.with_advice(next)
+}
+
+/// The bytes behind the byte-order mark of UTF-8, if there is one.
+fn unmarked(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
 fn too_large() -> Error {
-    let error = Error::new(Kind::InvalidRequest, TOO_LARGE).with_sent(Sent::Answered);
-    error.with_advice("read it with `chunk`")
+    Error::new(Kind::TooLarge, "it has more than 64 MiB")
 }
 
 /// The most memory of a body that is read as a whole: more than any live response needs, and less
 /// than a small container has.
 const MOST: u64 = 64 << 20;
-
-const TOO_LARGE: &str = "the body is larger than 64 MiB";

@@ -1,30 +1,27 @@
-//! Compressed bodies: two request headers allow them, and tower-http decodes them.
+//! Compressed bodies (RFC 9110, section 8.4): two request headers allow them, and they are decoded.
 
-use http::{Request, Response};
-use hyper_util::client::legacy;
-use tower::ServiceExt as _;
-use tower_service::Service;
 #[cfg(feature = "compression")]
 use {
-    bytes::Bytes,
+    crate::client::{
+        body::{AnyBody, coded},
+        request::RequestBody,
+    },
+    async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder},
+    bytes::BytesMut,
+    futures_util::{TryStreamExt as _, stream::try_unfold},
     http::{
-        HeaderValue, Method,
-        header::{ACCEPT_ENCODING, CONTENT_ENCODING, RANGE},
+        HeaderMap, HeaderValue, Method, Request, Response,
+        header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE},
     },
-    http_body::{Body, Frame, SizeHint},
-    pin_project_lite::pin_project,
-    std::{
-        pin::Pin,
-        task::{Context, Poll, ready},
-    },
-    tower_http::decompression::Decompression,
+    http_body::{Body as _, Frame},
+    http_body_util::{BodyExt as _, StreamBody},
+    std::{io, sync::Arc},
+    tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _},
+    tokio_util::io::StreamReader,
+    tower::BoxError,
 };
 
-use crate::{
-    client::body::{AnyBody, boxed, marked},
-    client::request::RequestBody,
-    http::transport::Http,
-};
+use crate::http::transport::Http;
 
 /// Whether compressed bodies are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,124 +31,153 @@ pub(crate) enum Compression {
     On,
 }
 
-#[cfg(feature = "compression")]
-pin_project! {
-    /// A body that yields the last byte of each frame as a separate frame, if the body is
-    /// compressed.
-    ///
-    /// The decoder stops at the end of the first gzip member. It silently drops the rest of that
-    /// frame, and fails only if another frame follows (tower-rs/tower-http#737). With this body
-    /// another frame follows if the compressed data ends before the body does, so the rest is an
-    /// error and not lost.
-    struct Tail<B> {
-        #[pin]
-        inner: B,
-        is_coded: bool,
-        last: Option<Bytes>,
-    }
-}
-
-#[cfg(feature = "compression")]
-type ChangeRequest = fn(Request<RequestBody>) -> Request<RequestBody>;
-
 // === impl Compression ===
 
 impl Compression {
     /// Puts the decoder around the http client.
-    pub(crate) fn around(
-        self,
-        http: Http,
-    ) -> impl Service<
-        Request<RequestBody>,
-        Response = Response<AnyBody>,
-        Error = legacy::Error,
-        Future: Send + Unpin + 'static,
-    > + Clone
-    + Send
-    + Sync
-    + 'static {
-        #[cfg(feature = "compression")]
-        {
-            // Only br and gzip, because another crate may turn on more features of tower-http.
-            let http = http.map_response(|response| Tail::of(marked(response)));
-            let http = Decompression::new(http).no_deflate().no_zstd();
-            let (http, change): (_, ChangeRequest) = match self {
-                Self::On => (http, request_coded),
-                Self::Off => (http.no_br().no_gzip(), std::convert::identity),
-            };
-            http.map_response(boxed).map_request(change)
+    pub(crate) fn around(self, http: Http) -> Http {
+        match self {
+            Self::Off => http,
+            #[cfg(feature = "compression")]
+            Self::On => Http(Arc::new(move |mut request| {
+                let is_named = request_coded(&mut request);
+                let response = (http.0)(request);
+                Box::pin(async move { Ok(decoded(response.await?, is_named)) })
+            })),
         }
-        #[cfg(not(feature = "compression"))]
-        http.map_response(|response| boxed(marked(response)))
     }
 }
 
-/// Adds the request header that the service defines. tower-http adds the standard one.
+/// Adds the standard request header, and the one that the service defines. Returns whether the
+/// request names its coding itself: then none is added.
 #[cfg(feature = "compression")]
-fn request_coded(mut request: Request<RequestBody>) -> Request<RequestBody> {
+fn request_coded(request: &mut Request<RequestBody>) -> bool {
+    // On other methods the header names the coding of the request's own body.
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let headers = request.headers_mut();
-    if headers.contains_key(RANGE) {
+    let is_named =
+        headers.contains_key(ACCEPT_ENCODING) || (reads && headers.contains_key(CONTENT_ENCODING));
+    if !is_named {
         // RFC 9110, section 14.2: a range counts coded bytes, and a part of them cannot be decoded.
-        let identity = HeaderValue::from_static("identity");
-        headers.entry(ACCEPT_ENCODING).or_insert(identity);
-    } else if reads {
-        // On other methods the header names the coding of the request's own body.
-        let codings = HeaderValue::from_static(CODINGS);
-        headers.entry(CONTENT_ENCODING).or_insert(codings);
-    }
-    request
-}
-
-// === impl Tail ===
-
-#[cfg(feature = "compression")]
-impl<B> Tail<B> {
-    fn of(response: Response<B>) -> Response<Self> {
-        let is_coded = response.headers().contains_key(CONTENT_ENCODING);
-        response.map(|inner| Self {
-            inner,
-            is_coded,
-            last: None,
-        })
-    }
-}
-
-#[cfg(feature = "compression")]
-impl<B: Body<Data = Bytes>> Body for Tail<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.project();
-        if let Some(last) = this.last.take() {
-            return Poll::Ready(Some(Ok(Frame::data(last))));
+        let is_range = headers.contains_key(RANGE);
+        let codings = HeaderValue::from_static(if is_range { "identity" } else { CODINGS });
+        if reads && !is_range {
+            headers.insert(CONTENT_ENCODING, codings.clone());
         }
-        let frame = ready!(this.inner.poll_frame(cx)?);
-        let split = |mut data: Bytes| {
-            if *this.is_coded && data.len() > 1 {
-                *this.last = Some(data.split_off(data.len() - 1));
-            }
-            data
+        headers.insert(ACCEPT_ENCODING, codings);
+    }
+    is_named
+}
+
+/// Decodes a response. Where that is not possible, its body is an error, unless the request names
+/// its coding.
+#[cfg(feature = "compression")]
+fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody> {
+    let codings = codings(response.headers());
+    // The response to a HEAD has no body.
+    if codings.is_empty() || response.body().is_end_stream() {
+        return response;
+    }
+    let is_known = |coding: &&String| matches!(&***coding, "gzip" | "x-gzip" | "br");
+    let unknown = codings.iter().find(|coding| !is_known(coding));
+    if let Some(unknown) = unknown.or(codings.get(MOST_CODINGS)) {
+        let unknown = unknown.clone();
+        return if is_named {
+            response
+        } else {
+            response.map(|_| coded(&unknown))
         };
-        Poll::Ready(frame.map(|frame| Ok(frame.map_data(split))))
     }
-
-    fn is_end_stream(&self) -> bool {
-        self.last.is_none() && self.inner.is_end_stream()
+    for header in [CONTENT_ENCODING, CONTENT_LENGTH] {
+        response.headers_mut().remove(header);
     }
+    // The last one was applied last.
+    response.map(|body| {
+        codings
+            .iter()
+            .rev()
+            .fold(body, |body, coding| match &**coding {
+                "br" => members(body, BrotliDecoder::new, BrotliDecoder::into_inner),
+                _ => members(body, GzipDecoder::new, GzipDecoder::into_inner),
+            })
+    })
+}
 
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+/// The codings of a body, in the order in which they were applied.
+#[cfg(feature = "compression")]
+fn codings(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
+    let codings = values.flat_map(|value| {
+        let codings = value.split(',').map(|coding| coding.trim().to_owned());
+        codings.collect::<Vec<_>>()
+    });
+    codings
+        .filter(|coding| !matches!(&**coding, "" | "identity"))
+        .collect()
+}
+
+#[cfg(feature = "compression")]
+type Coded = std::pin::Pin<Box<dyn AsyncBufRead + Send + Sync>>;
+
+/// Decodes the members of a body, one after the other (RFC 1952, section 2.2).
+#[cfg(feature = "compression")]
+fn members<D>(body: AnyBody, decode: fn(Coded) -> D, rest: fn(D) -> Coded) -> AnyBody
+where
+    D: AsyncRead + Send + Sync + Unpin + 'static,
+{
+    let coded: Coded = Box::pin(StreamReader::new(
+        body.into_data_stream().map_err(io::Error::other),
+    ));
+    // Between two members there is no decoder.
+    let decoded = try_unfold(
+        (Err(coded), BytesMut::new()),
+        move |(mut place, mut buffer)| async move {
+            loop {
+                place = match place {
+                    Err(mut coded) => match has_more(&mut coded).await? {
+                        true => Ok(decode(coded)),
+                        false => return Ok::<_, BoxError>(None),
+                    },
+                    Ok(mut decoder) => {
+                        buffer.reserve(CHUNK);
+                        if decoder.read_buf(&mut buffer).await? > 0 {
+                            let data = Frame::data(buffer.split().freeze());
+                            return Ok(Some((data, (Ok(decoder), buffer))));
+                        }
+                        Err(rest(decoder))
+                    }
+                };
+            }
+        },
+    );
+    AnyBody::new(StreamBody::new(decoded))
+}
+
+/// Skips zeros, which pad the end of some files. Returns whether anything follows.
+#[cfg(feature = "compression")]
+async fn has_more(coded: &mut Coded) -> io::Result<bool> {
+    loop {
+        let data = coded.fill_buf().await?;
+        let zeros = data.iter().take_while(|byte| **byte == 0).count();
+        let (is_over, has_more) = (data.is_empty(), zeros < data.len());
+        coded.consume(zeros);
+        if is_over || has_more {
+            return Ok(has_more);
+        }
     }
 }
 
-/// The value of the header, as the service documents it.
+/// The value of both headers, as the service documents it.
 #[cfg(feature = "compression")]
 const CODINGS: &str = "br,gzip";
+
+/// Each takes memory.
+#[cfg(feature = "compression")]
+const MOST_CODINGS: usize = 4;
+
+#[cfg(feature = "compression")]
+const CHUNK: usize = 8 * 1024;
 
 #[cfg(test)]
 #[cfg(feature = "compression")]

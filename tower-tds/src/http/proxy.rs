@@ -1,6 +1,7 @@
 //! Connections through a proxy's tunnel (RFC 9110, section 9.3.6), or without one.
 
 use std::{
+    env,
     future::Future,
     mem,
     pin::Pin,
@@ -8,17 +9,22 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
+use futures_util::future::try_join;
 use http::{
-    Uri,
+    Request, StatusCode, Uri,
+    header::{HOST, PROXY_AUTHORIZATION},
     uri::{Authority, Scheme},
 };
-use hyper::rt::{Read, Write};
-use hyper_util::client::{
-    legacy::connect::proxy::Tunnel,
-    proxy::matcher::{Intercept, Matcher},
+use http_body_util::Empty;
+use hyper::{
+    client::conn::http1,
+    rt::{Read, Write},
 };
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tower::BoxError;
 use tower_service::Service;
+use tower_tds_errors::{Error, Kind, Sent};
 
 /// The proxies of a client.
 #[derive(Clone, Default)]
@@ -47,8 +53,31 @@ impl Proxies {
     }
 
     /// Reads the proxies of the environment, as curl does.
+    ///
+    /// The matcher ignores an address that it cannot parse, and the client would connect directly.
+    /// One that can be parsed and is refused stands in for it.
     pub(crate) fn from_env() -> Self {
-        Self::Named(Arc::new(Matcher::from_env()))
+        let first = |names: [&str; 2]| names.into_iter().find_map(|name| env::var(name).ok());
+        let https = [["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
+        let mut set = https.into_iter().filter_map(first);
+        let used = set.find(|url| !url.is_empty());
+        let example = Uri::from_static("https://example.org");
+        let can_be_parsed = |url: String| {
+            Matcher::builder()
+                .all(url)
+                .build()
+                .intercept(&example)
+                .is_some()
+        };
+        Self::Named(Arc::new(if used.is_none_or(can_be_parsed) {
+            Matcher::from_env()
+        } else {
+            let direct = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+            Matcher::builder()
+                .all("https://unusable")
+                .no(direct)
+                .build()
+        }))
     }
 
     /// The proxy for `target`, if there is one.
@@ -107,14 +136,51 @@ where
             let Some(proxy) = proxy? else {
                 return ready.call(target).await.map_err(Into::into);
             };
-            let mut tunnel = Tunnel::new(proxy.uri().clone(), ready);
-            if let Some(credentials) = proxy.basic_auth() {
-                tunnel = tunnel.with_auth(credentials.clone());
-            }
-            tunnel.call(target).await.map_err(Into::into)
+            let connected = ready.call(proxy.uri().clone()).await.map_err(Into::into)?;
+            tunnel(connected, &proxy, &target).await
         })
     }
 }
+
+/// Requests a tunnel to the target, and returns the connection for it.
+async fn tunnel<T>(connected: T, proxy: &Intercept, target: &Uri) -> Result<T, BoxError>
+where
+    T: Read + Write + Unpin + Send + 'static,
+{
+    let host = target.host().unwrap_or_default();
+    let host = format!("{host}:{}", target.port_u16().unwrap_or(443));
+    let mut request = Request::connect(&*host).header(HOST, &*host);
+    if let Some(credentials) = proxy.basic_auth() {
+        request = request.header(PROXY_AUTHORIZATION, credentials);
+    }
+    let request = request.body(Empty::<Bytes>::new())?;
+    let (mut sender, connection) = http1::handshake(connected).await?;
+    // The drop of the sender ends the connection of a refused request.
+    let status = async move { Ok(sender.send_request(request).await?.status()) };
+    let (status, parts) = try_join(status, connection.without_shutdown()).await?;
+    if status.is_success() {
+        return Ok(parts.io);
+    }
+    let (kind, next) = match status {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => (Kind::Rejected, PASSWORD),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => (Kind::Connect, LATER),
+        status if status.is_client_error() => (Kind::Rejected, ALLOW),
+        _ => (Kind::Connect, LATER),
+    };
+    let proxy = proxy.uri().authority().map_or("", Authority::as_str);
+    let refused = format!(
+        "the proxy http://{proxy} refused the tunnel (status {})",
+        status.as_str()
+    );
+    let error = Error::new(kind, refused).with_sent(Sent::Never);
+    Err(error.with_advice(next).into())
+}
+
+const PASSWORD: &str = "check user and password of the proxy";
+
+const ALLOW: &str = "have the proxy allow this host, or exempt it in NO_PROXY";
+
+const LATER: &str = "check that the proxy reaches this host, then retry";
 
 const UNUSABLE: &str = "write it as http://host:port; TLS goes through its tunnel";
 

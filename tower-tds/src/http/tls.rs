@@ -11,6 +11,7 @@ use rustls::{
     },
 };
 use rustls_native_certs::{ErrorKind, load_native_certs};
+use tracing::warn;
 
 use crate::error::BuildError;
 
@@ -74,20 +75,39 @@ fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
     })
 }
 
+/// Adds the certificates of a bundle. A block that is not usable is skipped if another one is.
 fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
-    let unusable =
-        "a root certificate is not usable: give it in PEM, with a line BEGIN CERTIFICATE";
-    let before = roots.len();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate =
-            certificate.map_err(|error| BuildError::because(unusable, fault(&error)))?;
-        let added = roots.add(certificate);
-        added.map_err(|error| BuildError::because(unusable, error))?;
+    let starts = pem.windows(BEGIN.len()).enumerate();
+    let starts: Vec<_> = starts
+        .filter(|(_, start)| *start == BEGIN)
+        .map(|(at, _)| at)
+        .collect();
+    let ends = starts.iter().skip(1).copied().chain([pem.len()]);
+    let (mut skipped, before) = (None, roots.len());
+    for (n, (start, end)) in (1..).zip(starts.iter().zip(ends)) {
+        let block = pem.get(*start..end).unwrap_or_default();
+        let certificate = CertificateDer::from_pem_slice(block).map_err(|error| fault(&error));
+        let added = certificate.and_then(|it| roots.add(it).map_err(|_| "it is no certificate"));
+        if let Err(why) = added {
+            skipped.get_or_insert((n, why));
+        }
     }
-    if roots.len() == before {
-        return Err(BuildError::new(unusable));
-    }
-    Ok(())
+    let found = match (skipped, pem) {
+        (None, _) if roots.len() > before => return Ok(()),
+        (Some((n, why)), _) if roots.len() > before => {
+            warn!("block {n} of a root certificate's PEM was skipped: {why}");
+            return Ok(());
+        }
+        (Some((n, why)), _) => format!("block {n}: {why}"),
+        (None, []) => "the file is empty".to_owned(),
+        (None, [0x30, ..]) => format!("it is DER; {CONVERT}"),
+        (None, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) => "it is UTF-16; save it as UTF-8".to_owned(),
+        (None, _) => "it is no PEM".to_owned(),
+    };
+    Err(BuildError::because(
+        "a root certificate is not usable: give it in PEM, with a line BEGIN CERTIFICATE",
+        found,
+    ))
 }
 
 /// What is wrong with a file. The error's own text quotes it, and the file may hold a private key.
@@ -98,6 +118,7 @@ fn fault(error: &pem::Error) -> &'static str {
             "a BEGIN line does not end after its name: put each block on lines of its own"
         }
         pem::Error::Base64Decode(_) => "a block is not base64",
+        pem::Error::NoItemsFound => "it is another kind of block than CERTIFICATE",
         _ => "it is no PEM",
     }
 }
@@ -106,16 +127,24 @@ fn fault(error: &pem::Error) -> &'static str {
 /// valid.
 fn add_the_platforms(roots: &mut RootCertStore) -> Result<(), BuildError> {
     let found = load_native_certs();
-    let (added, _odd) = roots.add_parsable_certificates(found.certs);
-    match found.errors.into_iter().next() {
-        _ if added > 0 => Ok(()),
-        Some(error) => Err(match &error.kind {
-            ErrorKind::Pem(broken) => BuildError::because(NO_ROOTS, fault(broken)),
-            _ => BuildError::because(NO_ROOTS, error),
-        }),
-        None => Err(BuildError::new(NO_ROOTS)),
+    let (added, broken) = roots.add_parsable_certificates(found.certs);
+    let mut errors = found.errors.into_iter().map(|error| match &error.kind {
+        ErrorKind::Pem(broken) => BuildError::because(NO_ROOTS, fault(broken)),
+        _ => BuildError::because(NO_ROOTS, error),
+    });
+    let skipped = errors.len() + broken;
+    if added == 0 {
+        return Err(errors.next().unwrap_or_else(|| BuildError::new(NO_ROOTS)));
     }
+    if skipped > 0 {
+        warn!("{skipped} of the platform's root certificates were skipped: they are not usable");
+    }
+    Ok(())
 }
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+
+const CONVERT: &str = "convert it with `openssl x509 -inform der`";
 
 const NO_ROOTS: &str =
     "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";

@@ -1,15 +1,17 @@
 //! The hyper clients: over rustls or the user's connector, with a permit for each socket.
 
 use std::{
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, uri::Scheme};
 use http_body::Body;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::Incoming,
     rt::{Read, Write},
@@ -17,23 +19,36 @@ use hyper::{
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::{
     client::legacy::{
-        self, Client, ResponseFuture,
+        self, Client,
         connect::{Connect, Connection, HttpConnector},
     },
-    rt::{TokioExecutor, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use rustls::ClientConfig;
+use tokio::{net::TcpStream, time::Instant};
 use tower::{BoxError, Layer, ServiceExt as _, service_fn, timeout::Timeout};
 use tower_service::Service;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
+use tower_tds_outcome::DeadlineAt;
 
 use crate::{
-    client::request::RequestBody,
-    http::proxy::{Proxied, Proxies},
+    client::{
+        body::{AnyBody, marked},
+        request::RequestBody,
+    },
+    http::{
+        addresses::{Addresses, Target},
+        pool::{Calls, ConnectionState, Pooled},
+        proxy::{Proxied, Proxies},
+    },
 };
 
 /// A hyper client with any connector. It is behind one pointer, because each call clones it.
-pub(crate) struct Http<B = RequestBody>(Arc<dyn Fn(Request<B>) -> ResponseFuture + Send + Sync>);
+pub(crate) struct Http<B = RequestBody>(
+    pub(crate) Arc<dyn Fn(Request<B>) -> HttpFuture + Send + Sync>,
+);
+
+type HttpFuture = Pin<Box<dyn Future<Output = Result<Response<AnyBody>, legacy::Error>> + Send>>;
 
 /// Whether plain http is allowed. The builder checks the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +72,12 @@ impl<B> Http<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    fn new<C>(connector: C, idle: usize) -> Self
+    fn new<C>(connector: C, is_rustls: bool, idle: usize) -> Self
     where
-        C: Connect + Clone + Send + Sync + 'static,
+        C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
+        C::Response: Read + Write + Connection + Send + Unpin + 'static,
     {
+        let calls = Arc::<Calls>::default();
         let client = Client::builder(TokioExecutor::new())
             // RFC 9112, section 5.2: a fold in a head is read as a space.
             .http1_allow_obsolete_multiline_headers_in_responses(true)
@@ -68,8 +85,26 @@ where
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(idle)
-            .build(connector);
-        Self(Arc::new(move |request| client.request(request)))
+            .build(bounded(connector, Arc::clone(&calls)));
+        Self(Arc::new(move |request| {
+            let call = calls.begin(DeadlineAt::of(request.extensions()).map(Instant::from_std));
+            let is_over_rustls = is_rustls && request.uri().scheme() == Some(&Scheme::HTTPS);
+            let response = client.request(request);
+            Box::pin(async move {
+                let mut response = response.await?;
+                call.answered();
+                let connection = response.extensions_mut().remove::<ConnectionState>();
+                let in_use = connection.map(ConnectionState::in_use);
+                let boxed = |body: Incoming| {
+                    let body = body.map_err(move |error| {
+                        let _in_use = &in_use;
+                        error.into()
+                    });
+                    AnyBody::new(body)
+                };
+                Ok(marked(response, is_over_rustls).map(boxed))
+            })
+        }))
     }
 }
 
@@ -80,15 +115,15 @@ impl<B> Clone for Http<B> {
 }
 
 impl<B> Service<Request<B>> for Http<B> {
-    type Response = Response<Incoming>;
+    type Response = Response<AnyBody>;
     type Error = legacy::Error;
-    type Future = ResponseFuture;
+    type Future = HttpFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture {
+    fn call(&mut self, request: Request<B>) -> HttpFuture {
         (self.0)(request)
     }
 }
@@ -100,8 +135,8 @@ where
     C::Response: Read + Write + Connection + Send + Unpin + 'static,
 {
     Box::new(move |limiter| {
-        clients(limiter, |limiter| {
-            bounded(ConnectionLimitLayer::new(limiter).layer(connector.clone()))
+        clients(limiter, false, |limiter| {
+            ConnectionLimitLayer::new(limiter).layer(connector.clone())
         })
     })
 }
@@ -111,30 +146,39 @@ where
 /// The token client keeps no idle socket, because there is about one token request a day. With a
 /// single connection the data client keeps none either, because a token call would wait for the
 /// idle timeout.
-pub(crate) fn clients<C>(limiter: &Limiter, connector: impl Fn(Limiter) -> C) -> Clients
+pub(crate) fn clients<C>(
+    limiter: &Limiter,
+    is_rustls: bool,
+    connector: impl Fn(Limiter) -> C,
+) -> Clients
 where
-    C: Connect + Clone + Send + Sync + 'static,
+    C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Connection + Send + Unpin + 'static,
 {
     let idle = match limiter.limits().most_connections().get() {
         1 => 0,
         _ => usize::MAX,
     };
     Clients {
-        tokens: Http::new(connector(limiter.first_in_line()), 0),
-        data: Http::new(connector(limiter.clone()), idle),
+        tokens: Http::new(connector(limiter.first_in_line()), is_rustls, 0),
+        data: Http::new(connector(limiter.clone()), is_rustls, idle),
     }
 }
 
-/// Builds the connector: TLS over a proxy's tunnel over TCP. The permit is around the TCP connect,
-/// because a server counts TCP connections. The wait for it is in `poll_ready`, without a timeout.
+/// Builds the connector: TLS over a proxy's tunnel over TCP. The permit is around the connect to
+/// each address, because a server counts TCP connections. The wait for the first one is in
+/// `poll_ready`, without a timeout.
 pub(crate) fn connector(
     limiter: Limiter,
     schemes: Schemes,
     tls: ClientConfig,
     proxies: Proxies,
-) -> impl Connect
-+ Service<Uri, Response: Send, Error = BoxError, Future: Send>
-+ Clone
+) -> impl Service<
+    Uri,
+    Response: Read + Write + Connection + Send + Unpin + 'static,
+    Error = BoxError,
+    Future: Send,
+> + Clone
 + Send
 + Sync
 + 'static {
@@ -145,23 +189,33 @@ pub(crate) fn connector(
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
     // With a proxy, the connection to the proxy counts.
-    let inner = ConnectionLimitLayer::new(limiter).layer(tcp);
-    bounded(
-        tls.enable_http1()
-            .wrap_connector(Proxied { inner, proxies }),
-    )
+    let inner = Addresses::new(ConnectionLimitLayer::new(limiter).layer(tcp));
+    tls.enable_http1()
+        .wrap_connector(Proxied { inner, proxies })
 }
 
-fn tcp(limiter: &Limiter) -> HttpConnector {
+/// Connects to one address.
+fn tcp(
+    limiter: &Limiter,
+) -> impl Service<Target, Response = TokioIo<TcpStream>, Error = BoxError, Future: Send + 'static>
++ Clone
++ Send
++ Sync
++ use<> {
     let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    // Finds dead connections while they are idle, and keeps those alive that a NAT would forget.
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
     // A request that was given up arrives no later than the limiter assumes. Zero would mean the
     // system's default, which is a quarter of an hour.
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
-    tcp
+    service_fn(move |target: Target| {
+        let tcp = tcp.clone();
+        async move { Ok(tcp.oneshot(target?).await?) }
+    })
 }
 
 /// Bounds the time of a handshake, from the readiness of the connector. If the request gets another
@@ -171,8 +225,9 @@ fn tcp(limiter: &Limiter) -> HttpConnector {
 /// hyper clones the connector for each request, so the inner connector is behind an `Arc`.
 fn bounded<C>(
     connector: C,
+    calls: Arc<Calls>,
 ) -> impl Connect
-+ Service<Uri, Response = C::Response, Error = BoxError, Future: Send>
++ Service<Uri, Response: Send, Error = BoxError, Future: Send>
 + Clone
 + Send
 + Sync
@@ -181,13 +236,23 @@ where
     C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
     C::Response: Read + Write + Connection + Send + Unpin + 'static,
 {
-    let bounded = Arc::new(Timeout::new(connector, HANDSHAKE_TIMEOUT));
+    let shared = Arc::new((Timeout::new(connector, HANDSHAKE_TIMEOUT), calls));
     // Boxed, because hyper requires an `Unpin` future.
-    service_fn(move |to: Uri| Box::pin(Timeout::clone(&bounded).oneshot(to)))
+    service_fn(move |to: Uri| {
+        let shared = Arc::clone(&shared);
+        Box::pin(async move {
+            let (connector, calls) = &*shared;
+            let connected = connector.clone().oneshot(to).await?;
+            Ok::<_, BoxError>(Pooled::new(connected, calls))
+        })
+    })
 }
 
 /// Longer than the retransmissions of a lost first segment (1 + 2 + 4 s on Linux).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// On Linux a dead connection is found by the second probe, because `TCP_USER_TIMEOUT` has passed.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// The connect timeout, and as long again for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);

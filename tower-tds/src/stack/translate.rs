@@ -225,6 +225,7 @@ fn from_token(error: TokenError) -> Error {
     let advice = match (met, kind) {
         // The errors' own texts are about the proxy and about certificates.
         (Kind::Rejected, _) | (_, Kind::Tls) => None,
+        _ if refused_tunnel(&error) => None,
         _ if error.is_foreign_origin() => Some(FOREIGN),
         _ => Some(error.advice()),
     };
@@ -243,6 +244,11 @@ fn from_token(error: TokenError) -> Error {
         Some(wait) => error.with_retry_after(wait),
         None => error,
     }
+}
+
+/// Whether a proxy refused the tunnel of a request.
+fn refused_tunnel(error: &TokenError) -> bool {
+    chain(error).any(|cause| cause.is::<Error>())
 }
 
 /// The token layer advises to move layers, which the user of a `Client` cannot do.

@@ -7,6 +7,10 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroU32,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -25,6 +29,7 @@ use hyper_util::{
 use tds_sim::{Config, DataFault, Delay, Faults, Scripted, Sim, TokenFault, When};
 use tokio::{
     io::{DuplexStream, duplex},
+    task::JoinSet,
     time::{Instant, sleep},
 };
 use tower::{ServiceExt, service_fn as connector};
@@ -199,4 +204,47 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
             "{place:?}: nothing is sent after the deadline"
         );
     }
+}
+
+/// The network is cut: three calls hang, and the server does not see the end of their sockets. They
+/// fail after a second, and from then on the cut is over.
+#[tokio::test(start_paused = true)]
+async fn cut_costs_all_sockets_for_30_seconds_after_the_answer_timeout_at_most() {
+    let sim = Sim::new(Config::default());
+    let is_cut = Arc::<AtomicBool>::default();
+    let (sim_of, cut) = (sim.clone(), Arc::clone(&is_cut));
+    let pipes = connector(move |_: Uri| {
+        let (here, there) = duplex(64 * 1024);
+        let (sim, is_cut) = (sim_of.clone(), cut.load(SeqCst));
+        tokio::spawn(async move {
+            if is_cut {
+                let _open = there;
+                return pending().await;
+            }
+            let answer = service_fn(|request: Request<Incoming>| sim.clone().oneshot(request));
+            let there = TokioIo::new(there);
+            drop(http1::Builder::new().serve_connection(there, answer).await);
+        });
+        std::future::ready(Ok::<_, io::Error>(Pipe(TokioIo::new(here))))
+    });
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
+    let (auth, data) = ("https://auth.example.org", "https://data.example.org");
+    let limits = Limits::default().connections(NonZeroU32::new(4).expect("four"));
+    let client = Client::builder(auth, data, credentials).limits(limits);
+    let client = client.answer_timeout(TWO / 2).connector(pipes).build();
+    let client = client.expect("a connector");
+    client.tokens().ready().await.expect("a token");
+    is_cut.store(true, SeqCst);
+    let start = Instant::now();
+    let mut calls = JoinSet::new();
+    for _ in 0..6 {
+        let call = client.get("/v1/live/bus").into_future();
+        calls.spawn(async move { call.await.map(|_| start.elapsed()) });
+    }
+    sleep(TWO / 2).await;
+    is_cut.store(false, SeqCst);
+    let ended = calls.join_all().await;
+    let first = ended.into_iter().flatten().min().expect("a success");
+    assert!(first <= Duration::from_secs(31 + 1), "{first:?}");
+    assert!(sim.ledger().summary().data_calls > 0);
 }

@@ -5,6 +5,7 @@ use std::{
     future::ready,
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr},
+    num::NonZeroU32,
     process::Command,
     sync::{
         Arc, Mutex,
@@ -17,9 +18,9 @@ use http::{Request, Uri};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use tds_sim::{Config, Sim};
-use tokio::{net::UnixStream, task::JoinSet};
+use tokio::{io::AsyncWriteExt as _, net::UnixStream, task::JoinSet};
 use tower::{ServiceExt, service_fn as connector};
-use tower_tds::{BuildError, Builder, Client, Credentials, Limits};
+use tower_tds::{BuildError, Builder, Client, Credentials, Limits, layers::errors::RetryLayer};
 
 /// The addresses that a connector was called with, in order.
 type Asked = Arc<Mutex<Vec<Uri>>>;
@@ -234,6 +235,76 @@ fn client_uses_the_https_proxy_of_its_environment() {
         said.contains("http://host:port") && !said.contains("s3cr3t"),
         "{said}"
     );
+}
+
+#[test]
+fn unusable_proxy_of_the_environment_is_an_error_at_build() {
+    let (good, asked) = locked_proxy();
+    for unusable in [
+        ":::bad",
+        "http://",
+        "http://proxy:99999",
+        "ftp://proxy",
+        "socks5://proxy",
+    ] {
+        for case in [
+            [("HTTPS_PROXY", unusable), ("ALL_PROXY", &good)],
+            [("https_proxy", unusable), ("HTTP_PROXY", &good)],
+            [("HTTPS_PROXY", ""), ("ALL_PROXY", unusable)],
+        ] {
+            let said = built_with("proxies", &case);
+            assert!(
+                said.contains("SAID the proxy is not usable"),
+                "{case:?}: {said}"
+            );
+        }
+        // Plain http to this machine needs no proxy.
+        let loopback = built_with("loopback", &[("HTTPS_PROXY", unusable)]);
+        assert!(loopback.contains("SAID it is built"), "{loopback}");
+    }
+    let hosts = "auth.example.org,data.example.org";
+    let said = built_with("proxies", &[("HTTPS_PROXY", ":::bad"), ("NO_PROXY", hosts)]);
+    assert!(!said.contains("the proxy is not usable"), "{said}");
+    // The one that is used first decides.
+    let used = built_with(
+        "proxies",
+        &[("HTTPS_PROXY", &*good), ("ALL_PROXY", ":::bad")],
+    );
+    assert!(used.contains("password of the proxy"), "{used}");
+    assert_eq!(asked.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn refusal_of_a_proxy_names_it_its_status_and_the_remedy() {
+    for (status, remedy) in [
+        ("403 Forbidden", "have the proxy allow this host"),
+        ("407 Proxy Authentication Required", "password of the proxy"),
+        ("502 Bad Gateway", "check that the proxy reaches this host"),
+    ] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port");
+        let proxy = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                crate::server::read(&mut socket).await.expect("a CONNECT");
+                let refused = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                socket
+                    .write_all(refused.as_bytes())
+                    .await
+                    .expect("it reads");
+            }
+        });
+        let once = RetryLayer::new().attempts(NonZeroU32::MIN);
+        let client = https(&Sim::new(Config::default()))
+            .proxy(&proxy)
+            .retry(once);
+        let client = client.build().expect("a proxy");
+        let error = client.get("/").await.expect_err("there is no tunnel");
+        let said = error.to_string();
+        for part in [&*proxy, &status[..3], remedy] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
 }
 
 /// Files that hold a private key and a certificate, all of them broken.

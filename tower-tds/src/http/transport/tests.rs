@@ -18,7 +18,8 @@ fn secure(
     limiter: Limiter,
 ) -> impl Service<Uri, Response: Send, Error = BoxError, Future: Send> + Clone + Send {
     let tls = Tls::default().config(true).expect("roots");
-    connector(limiter, Schemes::HttpsOnly, tls, Proxies::default())
+    let connector = connector(limiter, Schemes::HttpsOnly, tls, Proxies::default());
+    bounded(connector, Arc::default())
 }
 
 #[tokio::test]
@@ -108,6 +109,8 @@ async fn a_close_notify_is_not_the_end_of_the_connection() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn tcp_user_timeout_equals_lost_after() {
+    use rustix::net::sockopt;
+
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let url: Uri = format!("http://{address}").parse().expect("an address");
@@ -115,9 +118,13 @@ async fn tcp_user_timeout_equals_lost_after() {
     for (after, millis) in [(7_000, 7_000), (1, 1), (0, 1), (u64::MAX, 86_400_000)] {
         let limits = Limits::default().lost_after(Duration::from_millis(after));
         let limiter = Limiter::new(limits);
-        let socket = tcp(&limiter).oneshot(url.clone()).await;
+        let socket = tcp(&limiter).oneshot(Ok(url.clone())).await;
         let socket = socket.expect("a connection").into_inner();
-        let timeout = rustix::net::sockopt::tcp_user_timeout(socket);
+        let timeout = sockopt::tcp_user_timeout(&socket);
         assert_eq!(timeout.expect("an option"), millis);
+        // The kernel finds the connections that died while they were idle.
+        assert!(sockopt::socket_keepalive(&socket).expect("an option"));
+        let idle = sockopt::tcp_keepidle(&socket).expect("an option");
+        assert_eq!(idle, KEEPALIVE);
     }
 }

@@ -1,0 +1,198 @@
+//! The addresses of a host, tried as RFC 8305 asks: the next one starts 250 ms after the last.
+
+use std::{
+    future::{Future, poll_fn},
+    io, mem,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Uri, uri::Scheme};
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use tokio::time::timeout;
+use tower::{BoxError, ServiceExt as _};
+use tower_service::Service;
+
+/// A connector that races the addresses of a host. Each attempt is a call of its own to the inner
+/// connector, so that it takes a socket permit of its own.
+#[derive(Clone)]
+pub(crate) struct Addresses<C, R = GaiResolver> {
+    /// Connects to one address.
+    inner: C,
+    resolver: R,
+    /// The last winners, which go first next time.
+    winners: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+/// One address as a URI. If the host was not found, the inner connector returns the error: that
+/// gives the permit back at once, like a refused connect.
+pub(crate) type Target = io::Result<Uri>;
+
+// === impl Addresses ===
+
+impl<C> Addresses<C> {
+    pub(crate) fn new(inner: C) -> Self {
+        Self::with_resolver(inner, GaiResolver::new())
+    }
+}
+
+impl<C, R> Addresses<C, R> {
+    pub(crate) fn with_resolver(inner: C, resolver: R) -> Self {
+        Self {
+            inner,
+            resolver,
+            winners: Arc::default(),
+        }
+    }
+}
+
+impl<C, R> Service<Uri> for Addresses<C, R>
+where
+    C: Service<Target, Response: Send, Error = BoxError, Future: Send + Unpin>
+        + Clone
+        + Send
+        + 'static,
+    R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<C::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, host: Uri) -> Self::Future {
+        // The readied connector holds the permit of the first attempt.
+        let others = self.inner.clone();
+        let mut first = mem::replace(&mut self.inner, others.clone());
+        let (resolver, winners) = (self.resolver.clone(), Arc::clone(&self.winners));
+        Box::pin(async move {
+            let mut addresses = match look_up(resolver, &host).await {
+                Ok(addresses) => addresses,
+                Err(error) => return first.call(Err(error)).await,
+            };
+            let known = || winners.lock().unwrap_or_else(PoisonError::into_inner);
+            sort(&mut addresses, &known());
+            let (address, connected) = race(first, others, addresses).await?;
+            let mut known = known();
+            known.retain(|winner| *winner != address);
+            known.insert(0, address);
+            known.truncate(MOST_WINNERS);
+            Ok(connected)
+        })
+    }
+}
+
+/// The addresses of a host, with the port of the URI.
+async fn look_up<R>(resolver: R, uri: &Uri) -> io::Result<Vec<SocketAddr>>
+where
+    R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error>,
+{
+    let port = uri.port_u16().unwrap_or(match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => 443,
+        _ => 80,
+    });
+    let host = uri.host().unwrap_or_default();
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = literal.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let name = host.parse::<Name>().map_err(io::Error::other)?;
+    let found = resolver.oneshot(name).await?;
+    let addresses: Vec<_> = found.map(|found| (found.ip(), port).into()).collect();
+    match addresses.is_empty() {
+        true => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "the host has no address",
+        )),
+        false => Ok(addresses),
+    }
+}
+
+/// Puts the last winners first, and then alternates the two families (RFC 8305, section 4).
+fn sort(addresses: &mut [SocketAddr], winners: &[SocketAddr]) {
+    let mut ranks = [0, 0];
+    let mut keys = Vec::new();
+    for address in &*addresses {
+        let won = winners.iter().position(|winner| winner == address);
+        let rank = &mut ranks[usize::from(address.is_ipv6())];
+        *rank += 1;
+        keys.push((*address, won.unwrap_or(usize::MAX), *rank));
+    }
+    keys.sort_by_key(|(_, won, rank)| (*won, *rank));
+    for (place, (address, ..)) in addresses.iter_mut().zip(keys) {
+        *place = address;
+    }
+}
+
+/// Connects to the first address that answers. `first` is ready.
+///
+/// The race goes on only with a permit that is free at that time: a connect to a dead address must
+/// not queue in front of those that could answer. Dropping the losers cancels their connects.
+async fn race<C>(
+    first: C,
+    others: C,
+    addresses: Vec<SocketAddr>,
+) -> Result<(SocketAddr, C::Response), BoxError>
+where
+    C: Service<Target, Error = BoxError, Future: Unpin> + Clone,
+{
+    let mut left = addresses.into_iter();
+    let mut ready = Some(first);
+    let mut attempts = Vec::new();
+    loop {
+        if let Some(mut connector) = ready.take()
+            && let Some(address) = left.next()
+        {
+            let uri = Uri::try_from(format!("http://{address}/"))?;
+            attempts.push((address, connector.call(Ok(uri))));
+        }
+        let ended = poll_fn(|cx| {
+            let ended =
+                attempts
+                    .iter_mut()
+                    .enumerate()
+                    .find_map(|(n, (_, attempt))| match Pin::new(attempt).poll(cx) {
+                        Poll::Ready(ended) => Some((n, ended)),
+                        Poll::Pending => None,
+                    });
+            ended.map_or(Poll::Pending, Poll::Ready)
+        });
+        let is_last = left.as_slice().is_empty();
+        let delay = if is_last { Duration::MAX } else { DELAY };
+        if let Ok((n, ended)) = timeout(delay, ended).await {
+            let (address, _) = attempts.swap_remove(n);
+            match ended {
+                Ok(connected) => return Ok((address, connected)),
+                Err(error) if is_last && attempts.is_empty() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        if left.as_slice().is_empty() {
+            continue;
+        }
+        let mut next = others.clone();
+        let is_alone = attempts.is_empty();
+        let permit = poll_fn(|cx| match next.poll_ready(cx) {
+            Poll::Pending if !is_alone => Poll::Ready(None),
+            polled => polled.map(Some),
+        });
+        ready = permit.await.transpose()?.map(|()| next);
+    }
+}
+
+/// RFC 8305, section 5: the recommended delay between two attempts.
+const DELAY: Duration = Duration::from_millis(250);
+
+/// More than a service has addresses.
+const MOST_WINNERS: usize = 8;
+
+#[cfg(test)]
+mod tests;

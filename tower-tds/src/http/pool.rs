@@ -1,0 +1,219 @@
+//! Idle connections that may have died without a word: in a sleep, a failover, or a NAT that forgot
+//! them.
+//!
+//! A call that ends without a response may have met one. So a connection that has been idle since
+//! before that call began is not used again: it looks closed when the pool hands it out, before
+//! hyper takes the request, and the pool sends that request on another one.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tokio::time::Instant;
+
+/// The calls of one pool, numbered in the order of their begin.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    last: AtomicU64,
+    /// The last one that ended without a response.
+    silent: AtomicU64,
+    /// Those without a response head yet, and their deadlines.
+    waiting: Mutex<Vec<(u64, Option<Instant>)>>,
+}
+
+/// A call until its response head. Its drop before that shows that there was none.
+#[derive(Debug)]
+pub(crate) struct Call {
+    calls: Arc<Calls>,
+    number: u64,
+}
+
+/// A connection of the pool.
+pub(crate) struct Pooled<T> {
+    inner: T,
+    state: ConnectionState,
+}
+
+/// What a connection and its response know about each other. hyper-util puts it into the extensions
+/// of each response.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionState {
+    calls: Arc<Calls>,
+    /// While it is idle: the last call at the begin of that. [`BUSY`] is added while it is not.
+    state: Arc<AtomicU64>,
+}
+
+/// A response body that is not read to its end, so that its connection is in use.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    connection: ConnectionState,
+    state: u64,
+}
+
+// === impl Calls ===
+
+impl Calls {
+    /// Begins a call. Those that have reached their deadline have failed: they are only completed
+    /// in the background.
+    pub(crate) fn begin(self: &Arc<Self>, deadline: Option<Instant>) -> Call {
+        let number = self.last.fetch_add(1, Relaxed) + 1;
+        let now = Instant::now();
+        let mut waiting = self.waiting();
+        for (number, ends) in &*waiting {
+            if ends.is_some_and(|ends| ends <= now) {
+                self.silent.fetch_max(*number, Relaxed);
+            }
+        }
+        waiting.push((number, deadline));
+        Call {
+            calls: Arc::clone(self),
+            number,
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<(u64, Option<Instant>)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Notes that the response has come.
+    pub(crate) fn answered(mut self) {
+        self.end();
+        self.number = 0;
+    }
+
+    fn end(&self) {
+        let mut waiting = self.calls.waiting();
+        waiting.retain(|(number, _)| *number != self.number);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.number > 0 {
+            self.end();
+            // Relaxed: a later call reaches its connection through a channel, which orders this.
+            self.calls.silent.fetch_max(self.number, Relaxed);
+        }
+    }
+}
+
+// === impl Pooled ===
+
+impl<T> Pooled<T> {
+    pub(crate) fn new(inner: T, calls: &Arc<Calls>) -> Self {
+        let state = AtomicU64::new(calls.last.load(Relaxed));
+        Self {
+            inner,
+            state: ConnectionState {
+                calls: Arc::clone(calls),
+                state: Arc::new(state),
+            },
+        }
+    }
+}
+
+impl<T: Read + Unpin> Read for Pooled<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.state.is_doubtful() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<T: Write + Unpin> Write for Pooled<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.state.begin();
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.state.begin();
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+}
+
+impl<T: Connection> Connection for Pooled<T> {
+    fn connected(&self) -> Connected {
+        self.inner.connected().extra(self.state.clone())
+    }
+}
+
+// === impl ConnectionState ===
+
+impl ConnectionState {
+    /// Whether it has been idle since before the begin of a call that had no response.
+    fn is_doubtful(&self) -> bool {
+        self.state.load(Relaxed) < self.calls.silent.load(Relaxed)
+    }
+
+    /// Notes that a request is written. Each one has a state of its own, since it is a new call.
+    fn begin(&self) {
+        if self.state.load(Relaxed) < BUSY {
+            let last = self.calls.last.load(Relaxed);
+            self.state.store(BUSY + last, Relaxed);
+        }
+    }
+
+    pub(crate) fn in_use(self) -> InUse {
+        InUse {
+            state: self.state.load(Relaxed),
+            connection: self,
+        }
+    }
+}
+
+// === impl InUse ===
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let connection = &self.connection;
+        let last = connection.calls.last.load(Relaxed);
+        // A body that is kept after its end may be dropped when the next request was written.
+        let _ended = connection
+            .state
+            .compare_exchange(self.state, last, Relaxed, Relaxed);
+    }
+}
+
+/// Larger than any number of calls.
+const BUSY: u64 = 1 << 63;
+
+#[cfg(test)]
+mod tests;

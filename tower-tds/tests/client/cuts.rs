@@ -1,0 +1,150 @@
+//! Addresses and pooled connections that die without a word, by a packet filter in a network
+//! namespace. Each test runs one of the ignored tests in such a namespace.
+
+use std::{
+    env,
+    io::{self, Write as _},
+    process::Command,
+    time::Duration,
+};
+
+use tokio::task::JoinSet;
+use tower_tds::{Builder, Client, Credentials, Limits, layers::limits::Rules};
+
+use crate::server::Server;
+
+/// Runs an ignored test in a namespace where `localhost` has these addresses, unless the machine
+/// makes none.
+fn in_a_namespace(test: &str, hosts: &str) {
+    let unshare = |command: &str| {
+        let mut unshare = Command::new("unshare");
+        let path = format!(
+            "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && mount -t tmpfs none /mnt \
+             && printf '{hosts}' >/mnt/hosts && mount --bind /mnt/hosts /etc/hosts && {command}"
+        );
+        unshare.args(["-rnm", "sh", "-c", &path]);
+        unshare
+    };
+    let needs = unshare("iptables -L -n").output();
+    if !needs.is_ok_and(|needs| needs.status.success()) {
+        let line = "SKIPPED: there is no unshare, ip, mount or iptables that may be used";
+        writeln!(io::stderr(), "{line}").ok();
+        return;
+    }
+    let program = env::current_exe().expect("a test has one");
+    let command = format!(
+        "exec '{}' --exact cuts::{test} --ignored --nocapture",
+        program.display()
+    );
+    let ran = unshare(&command).output().expect("it was there");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{test}: {said}");
+}
+
+/// Drops each packet that fits.
+fn drop_packets(of: &[&str]) {
+    let mut filter = Command::new("iptables");
+    filter.args(["-I", "INPUT", "-p", "tcp"]).args(of);
+    let done = filter.args(["-j", "DROP"]).status();
+    assert!(done.expect("it was found").success());
+}
+
+fn builder(url: &str) -> Builder {
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    Client::builder(url, url, credentials).loopback_http()
+}
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// Calls over three new connections, each with a deadline.
+async fn calls_to_localhost(deadline: Duration) {
+    let server = Server::start(ANSWER).await;
+    let url = server.url().replace("127.0.0.1", "localhost");
+    let client = builder(&url).build().expect("loopback is let through");
+    for _ in 0..3 {
+        let call = client.get("/close").deadline(deadline).await;
+        call.expect("a living address").bytes().await.expect("all");
+    }
+    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1"]);
+}
+
+#[tokio::test]
+#[ignore = "it runs in a network namespace"]
+async fn inside_one_dead_address_of_two() {
+    drop_packets(&["-d", "127.0.0.2"]);
+    calls_to_localhost(Duration::from_secs(3)).await;
+}
+
+#[tokio::test]
+#[ignore = "it runs in a network namespace"]
+async fn inside_three_dead_addresses_of_four() {
+    drop_packets(&["-m", "iprange", "--dst-range", "127.0.0.2-127.0.0.4"]);
+    calls_to_localhost(Duration::from_secs(8)).await;
+}
+
+#[test]
+fn dead_address_of_two_delays_no_call_beyond_its_deadline_of_three_seconds() {
+    let hosts = "127.0.0.2 localhost\\n127.0.0.1 localhost\\n";
+    in_a_namespace("inside_one_dead_address_of_two", hosts);
+}
+
+#[test]
+fn three_dead_addresses_of_four_delay_no_call_beyond_its_deadline_of_eight_seconds() {
+    let hosts = "127.0.0.2 localhost\\n127.0.0.3 localhost\\n127.0.0.4 localhost\\n127.0.0.1 \
+                 localhost\\n";
+    in_a_namespace("inside_three_dead_addresses_of_four", hosts);
+}
+
+/// Ten connections of the pool die, because a NAT has forgotten them, and new ones work.
+#[tokio::test]
+#[ignore = "it runs in a network namespace"]
+async fn inside_a_pool_that_died() {
+    let server = Server::start(ANSWER).await;
+    let limits = Limits::default().rules(Rules::window());
+    let client = builder(&server.url()).limits(limits).build();
+    let client = client.expect("loopback is let through");
+    let mut heads = JoinSet::new();
+    for _ in 0..10 {
+        let call = client.get("/");
+        heads.spawn(async move { call.await.expect("it is answered") });
+    }
+    for head in heads.join_all().await {
+        head.bytes().await.expect("all");
+    }
+    let ports = ports_to(&server);
+    assert_eq!(ports.len(), 10);
+    drop_packets(&["-m", "multiport", "--ports", &ports.join(",")]);
+    // The connections that are made from now on live.
+    let mut failed = 0;
+    for _ in 0..10 {
+        let call = client.get("/").deadline(Duration::from_secs(2));
+        failed += u32::from(call.await.is_err());
+    }
+    assert_eq!(failed, 1);
+}
+
+/// This side's ports of the open connections to a server.
+fn ports_to(server: &Server) -> Vec<String> {
+    let url = server.url();
+    let (_, port) = url.rsplit_once(':').expect("a port");
+    let port: u16 = port.parse().expect("a number");
+    let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("it is Linux");
+    let to = format!(":{port:04X}");
+    let open = sockets.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (here, there, state) = (fields.next()?, fields.next()?, fields.next()?);
+        (there.ends_with(&to) && state == "01").then_some(here)
+    });
+    let port_of = |here: &str| {
+        let (_, port) = here.rsplit_once(':').expect("a port");
+        u16::from_str_radix(port, 16)
+            .expect("hexadecimal")
+            .to_string()
+    };
+    open.map(port_of).collect()
+}
+
+#[test]
+fn dead_pool_fails_one_user_at_most() {
+    in_a_namespace("inside_a_pool_that_died", "127.0.0.1 localhost\\n");
+}

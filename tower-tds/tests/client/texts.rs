@@ -1,0 +1,89 @@
+//! Bodies as text and as JSON: byte-order marks, charsets, and bodies that are too large.
+
+use tower_tds::{Client, Credentials, Error, Kind, Response};
+
+use crate::server::Server;
+
+async fn response_of(kind: &str, body: &[u8]) -> Response {
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+    answered(&[head.as_bytes(), body].concat()).await
+}
+
+async fn answered(answer: &[u8]) -> Response {
+    let server = Server::start(answer).await;
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    let client = Client::builder(&server.url(), &server.url(), credentials).loopback_http();
+    let client = client.build().expect("loopback is let through");
+    client.get("/close").await.expect("a success")
+}
+
+async fn text_of(kind: &str, body: &[u8]) -> Result<String, Error> {
+    response_of(kind, body).await.text().await
+}
+
+#[tokio::test]
+async fn byte_order_mark_is_no_part_of_text_and_json() {
+    let body = "\u{feff}{\"stop\":\"\u{53f0}\u{5317}\"}".as_bytes();
+    let json: serde_json::Value = response_of("application/json", body)
+        .await
+        .json()
+        .await
+        .expect("JSON");
+    assert_eq!(json["stop"], "\u{53f0}\u{5317}");
+    for kind in [
+        "application/json",
+        "text/plain; charset=UTF-8",
+        "text/plain; charset=big5",
+    ] {
+        let text = text_of(kind, body).await.expect("text");
+        assert!(text.starts_with("{\"stop\""), "{kind}: {text:?}");
+    }
+    // A second one is a character.
+    let text = text_of("text/plain", "\u{feff}\u{feff}".as_bytes()).await;
+    assert_eq!(text.expect("text"), "\u{feff}");
+}
+
+#[tokio::test]
+async fn text_is_decoded_from_its_charset() {
+    for (kind, body) in [
+        ("text/csv; charset=Big5", &b"\xa5x\xa5_"[..]),
+        ("text/csv;header=present;CHARSET=\"big5\"", b"\xa5x\xa5_"),
+        ("text/csv; charset=utf-16le", b"\xf0\x53\x17\x53"),
+        ("text/csv; charset=utf-8", "\u{53f0}\u{5317}".as_bytes()),
+        ("text/csv", "\u{53f0}\u{5317}".as_bytes()),
+    ] {
+        let text = text_of(kind, body).await.expect(kind);
+        assert_eq!(text, "\u{53f0}\u{5317}", "{kind}");
+    }
+    let text = text_of("text/plain; charset=iso-8859-1", b"Z\xfcrich").await;
+    assert_eq!(text.expect("text"), "Z\u{fc}rich");
+}
+
+#[tokio::test]
+async fn unknown_charset_is_an_error_that_names_it() {
+    let error = text_of("text/plain; charset=x-own", b"Z\xfcrich").await;
+    let error = error.expect_err("nobody knows it");
+    assert_eq!(error.kind(), Kind::Malformed);
+    assert!(
+        error.to_string().contains("the charset \"x-own\""),
+        "{error}"
+    );
+    // ASCII is the same in each charset.
+    let text = text_of("text/plain; charset=x-own", b"Zurich\r\n").await;
+    assert_eq!(text.expect("text"), "Zurich\r\n");
+}
+
+#[tokio::test]
+async fn body_above_64_mib_is_a_response_that_is_too_large() {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-length: 67108865\r\n\r\n";
+    let error = answered(head)
+        .await
+        .bytes()
+        .await
+        .expect_err("it is larger");
+    assert_eq!(error.kind(), Kind::TooLarge);
+    let text = "response is too large: it has more than 64 MiB; read it in parts, with `chunk`";
+    assert_eq!(error.to_string(), text);
+}
