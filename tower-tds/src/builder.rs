@@ -1,6 +1,7 @@
 //! The builder of a client, and a client over a service.
 
 use std::{
+    convert,
     env::{self, VarError},
     fmt,
     num::NonZeroU32,
@@ -22,6 +23,8 @@ use tower_service::Service;
 use tower_tds_errors::RetryLayer;
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
+#[cfg(feature = "compression")]
+use crate::http::compression;
 use crate::{
     client::base::Base,
     client::body::{AnyBody, READ_TIMEOUT, boxed, marked},
@@ -29,10 +32,9 @@ use crate::{
     client::tracker::CallTracker,
     client::{Client, Deadline, Shared, Stack},
     error::BuildError,
-    http::compression::Compression,
     http::proxy::Proxies,
     http::tls::Tls,
-    http::transport::{MakeClients, Schemes, clients, connector, make_clients},
+    http::transport::{Http, MakeClients, Schemes, clients, connector, make_clients},
     limiters::{SharedLimits, longest_turn},
     stack::layer::{ANSWER_TIMEOUT, TdsLayer},
 };
@@ -63,7 +65,8 @@ pub struct Builder {
     deadline: Option<Deadline>,
     read_timeout: Duration,
     schemes: Schemes,
-    compression: Compression,
+    /// Puts the decoder around the http client.
+    decode: fn(Http) -> Http,
     tls: Tls,
     proxies: Proxies,
     connector: Option<MakeClients>,
@@ -208,7 +211,7 @@ impl Builder {
             deadline: None,
             read_timeout: READ_TIMEOUT,
             schemes: Schemes::HttpsOnly,
-            compression: Compression::Off,
+            decode: convert::identity,
             tls: Tls::default(),
             proxies: Proxies::default(),
             connector: None,
@@ -323,15 +326,17 @@ impl Builder {
     ///
     /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, the request header that the
     /// service defines for this, and the standard `Accept-Encoding`. It saves much time for
-    /// historical data. Ranges are requested without compression (RFC 9110, section 14.2).
+    /// historical data. Ranges are requested without compression (RFC 9110, section 14.2). If you
+    /// set one of the two headers, you get what it names: br and gzip decoded, any other coding
+    /// unchanged. Otherwise a body in another coding is an error.
     ///
     /// Each body in flight needs memory for its decoder: about 50 kB for gzip. For br it is 4 MB
     /// for a large file, and up to 16 MB (RFC 7932, section 9.1).
     #[cfg(feature = "compression")]
     #[cfg_attr(docsrs, doc(cfg(feature = "compression")))]
     #[must_use]
-    pub const fn compression(mut self) -> Self {
-        self.compression = Compression::On;
+    pub fn compression(mut self) -> Self {
+        self.decode = compression::around;
         self
     }
 
@@ -344,6 +349,8 @@ impl Builder {
     }
 
     /// Adds trusted root certificates in PEM, for example of a company's own CA.
+    ///
+    /// From a bundle, blocks that are not usable are skipped with a warning in the log.
     ///
     /// # Examples
     /// ```no_run
@@ -382,6 +389,7 @@ impl Builder {
     /// the hosts in `NO_PROXY`.
     ///
     /// hyper-util's matcher reads these variables as curl does. By default the client ignores them.
+    /// A proxy that is not usable is an error of [`build`](Self::build).
     #[must_use]
     pub fn env_proxies(mut self) -> Self {
         self.proxies = Proxies::from_env();
@@ -504,7 +512,7 @@ impl Builder {
             .answer_timeout(self.answer_timeout)
             .over_hyper_http1();
         Ok(Client::new(Shared {
-            stack: stack(&layer, self.compression.around(clients.data)),
+            stack: stack(&layer, (self.decode)(clients.data)),
             name: self.name,
             base,
             deadline: self.deadline,
