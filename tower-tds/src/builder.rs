@@ -1,6 +1,7 @@
 //! The builder of a client.
 
 use std::{
+    convert,
     env::{self, VarError},
     fmt,
     sync::Arc,
@@ -18,6 +19,8 @@ use tower_service::Service;
 use tower_tds_errors::RetryLayer;
 use tower_tds_limits::{Limits, RequestLimitLayer};
 
+#[cfg(feature = "compression")]
+use crate::http::compression;
 use crate::{
     client::{
         base::Base,
@@ -27,10 +30,9 @@ use crate::{
     },
     error::BuildError,
     http::{
-        compression::Compression,
         proxy::Proxies,
         tls::Tls,
-        transport::{MakeClients, Schemes, clients, connector, make_clients},
+        transport::{Http, MakeClients, Schemes, clients, connector, make_clients},
     },
     limiters::{SharedLimits, longest_turn},
     stack::layer::{ANSWER_TIMEOUT, TdsLayer},
@@ -62,7 +64,8 @@ pub struct Builder {
     deadline: Option<Deadline>,
     read_timeout: Duration,
     schemes: Schemes,
-    compression: Compression,
+    /// Puts the decoder around the http client.
+    decode: fn(Http) -> Http,
     tls: Tls,
     proxies: Proxies,
     connector: Option<MakeClients>,
@@ -125,7 +128,7 @@ impl Builder {
             deadline: None,
             read_timeout: READ_TIMEOUT,
             schemes: Schemes::HttpsOnly,
-            compression: Compression::Off,
+            decode: convert::identity,
             tls: Tls::default(),
             proxies: Proxies::default(),
             connector: None,
@@ -240,15 +243,17 @@ impl Builder {
     ///
     /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, the request header that the
     /// service defines for this, and the standard `Accept-Encoding`. It saves much time for
-    /// historical data. Ranges are requested without compression (RFC 9110, section 14.2).
+    /// historical data. Ranges are requested without compression (RFC 9110, section 14.2). If you
+    /// set one of the two headers, you get what it names: br and gzip decoded, any other coding
+    /// unchanged. Otherwise a body in another coding is an error.
     ///
     /// Each body in flight needs memory for its decoder: about 50 kB for gzip. For br it is 4 MB
     /// for a large file, and up to 16 MB (RFC 7932, section 9.1).
     #[cfg(feature = "compression")]
     #[cfg_attr(docsrs, doc(cfg(feature = "compression")))]
     #[must_use]
-    pub const fn compression(mut self) -> Self {
-        self.compression = Compression::On;
+    pub fn compression(mut self) -> Self {
+        self.decode = compression::around;
         self
     }
 
@@ -261,6 +266,8 @@ impl Builder {
     }
 
     /// Adds trusted root certificates in PEM, for example of a company's own CA.
+    ///
+    /// From a bundle, blocks that are not usable are skipped with a warning in the log.
     ///
     /// # Examples
     /// ```no_run
@@ -299,6 +306,7 @@ impl Builder {
     /// the hosts in `NO_PROXY`.
     ///
     /// hyper-util's matcher reads these variables as curl does. By default the client ignores them.
+    /// A proxy that is not usable is an error of [`build`](Self::build).
     #[must_use]
     pub fn env_proxies(mut self) -> Self {
         self.proxies = Proxies::from_env();
@@ -417,7 +425,7 @@ impl Builder {
             .answer_timeout(self.answer_timeout)
             .over_hyper_http1();
         Ok(Sender {
-            stack: stack(&layer, self.compression.around(clients.data)),
+            stack: stack(&layer, (self.decode)(clients.data)),
             name: self.name,
             base,
             deadline: self.deadline,

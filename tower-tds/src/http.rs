@@ -1,6 +1,7 @@
 //! HTTP over hyper and rustls: sockets, TLS, proxies and content codings.
 
 pub(crate) mod addresses;
+#[cfg(feature = "compression")]
 pub(crate) mod compression;
 pub(crate) mod pool;
 pub(crate) mod proxy;

@@ -36,13 +36,14 @@
 //!   [`tower_tds_limits`] has the argument.
 //! - A response is a success (2xx or 304). Any other outcome is an [`Error`]. A body that ends
 //!   early or stalls returns an error with the bytes received and expected. A body with neither a
-//!   length nor chunks may be incomplete: see [`ResponseBody::is_verifiable`].
+//!   length nor chunks nor TLS may be incomplete: see [`ResponseBody::is_verifiable`].
 //!
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `ring` | yes | ring does the cryptography of TLS |
 //! | `aws-lc-rs` | no | aws-lc does the cryptography of TLS |
+//! | `charset` | no | [`Response::text`] reads other charsets than UTF-8 |
 //! | `compression` | no | `Builder::compression`: bodies may arrive in br and gzip |
 //! | `json` | no | [`Response::json`] |
 //! | `metrics` | no | counters of calls, attempts and waits for the `metrics` facade, and `Status::record` for the gauges |

@@ -161,6 +161,9 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// you declare [`over_hyper_http1`](Self::over_hyper_http1); then give connects a timeout of
     /// their own. A token layer below may hold a call
     /// whose token was refused (401) for up to 10 s, so allow more than that.
+    ///
+    /// A call that ends by it is dropped, also with [`detached`](Self::detached): its connection ends
+    /// at once, so the permit of a socket that died is back after 30 s.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.settings.answer = Some(timeout);
         self

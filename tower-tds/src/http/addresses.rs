@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::{Uri, uri::Scheme};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tokio::time::timeout;
@@ -51,10 +52,7 @@ impl<C, R> Addresses<C, R> {
 
 impl<C, R> Service<Uri> for Addresses<C, R>
 where
-    C: Service<Target, Response: Send, Error = BoxError, Future: Send + Unpin>
-        + Clone
-        + Send
-        + 'static,
+    C: Service<Target, Response: Send, Error = BoxError, Future: Send> + Clone + Send + 'static,
     R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error, Future: Send>
         + Clone
         + Send
@@ -142,41 +140,26 @@ async fn race<C>(
     addresses: Vec<SocketAddr>,
 ) -> Result<(SocketAddr, C::Response), BoxError>
 where
-    C: Service<Target, Error = BoxError, Future: Unpin> + Clone,
+    C: Service<Target, Error = BoxError> + Clone,
 {
-    let mut left = addresses.into_iter();
+    let mut left = addresses.into_iter().peekable();
     let mut ready = Some(first);
-    let mut attempts = Vec::new();
+    let mut attempts = FuturesUnordered::new();
     loop {
         if let Some(mut connector) = ready.take()
             && let Some(address) = left.next()
         {
             let uri = Uri::try_from(format!("http://{address}/"))?;
-            attempts.push((address, connector.call(Ok(uri))));
+            let attempt = connector.call(Ok(uri));
+            attempts.push(async move { (address, attempt.await) });
         }
-        let ended = poll_fn(|cx| {
-            let ended =
-                attempts
-                    .iter_mut()
-                    .enumerate()
-                    .find_map(|(n, (_, attempt))| match Pin::new(attempt).poll(cx) {
-                        Poll::Ready(ended) => Some((n, ended)),
-                        Poll::Pending => None,
-                    });
-            ended.map_or(Poll::Pending, Poll::Ready)
-        });
-        let is_last = left.as_slice().is_empty();
+        let is_last = left.peek().is_none();
         let delay = if is_last { Duration::MAX } else { DELAY };
-        if let Ok((n, ended)) = timeout(delay, ended).await {
-            let (address, _) = attempts.swap_remove(n);
-            match ended {
-                Ok(connected) => return Ok((address, connected)),
-                Err(error) if is_last && attempts.is_empty() => return Err(error),
-                Err(_) => {}
-            }
-        }
-        if left.as_slice().is_empty() {
-            continue;
+        match timeout(delay, attempts.next()).await {
+            Ok(Some((address, Ok(connected)))) => return Ok((address, connected)),
+            Ok(Some((_, Err(error)))) if is_last && attempts.is_empty() => return Err(error),
+            _ if is_last => continue,
+            _ => {}
         }
         let mut next = others.clone();
         let is_alone = attempts.is_empty();

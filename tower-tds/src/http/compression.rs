@@ -1,56 +1,39 @@
 //! Compressed bodies (RFC 9110, section 8.4): two request headers allow them, and they are decoded.
 
-#[cfg(feature = "compression")]
-use {
-    crate::client::{
+use std::{io, pin::Pin, sync::Arc};
+
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
+use bytes::BytesMut;
+use futures_util::{TryStreamExt as _, stream::try_unfold};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE},
+};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt as _, StreamBody};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _};
+use tokio_util::io::StreamReader;
+use tower::BoxError;
+
+use crate::{
+    client::{
         body::{AnyBody, coded},
         request::RequestBody,
     },
-    async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder},
-    bytes::BytesMut,
-    futures_util::{TryStreamExt as _, stream::try_unfold},
-    http::{
-        HeaderMap, HeaderValue, Method, Request, Response,
-        header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE},
-    },
-    http_body::{Body as _, Frame},
-    http_body_util::{BodyExt as _, StreamBody},
-    std::{io, sync::Arc},
-    tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _},
-    tokio_util::io::StreamReader,
-    tower::BoxError,
+    http::transport::Http,
 };
 
-use crate::http::transport::Http;
-
-/// Whether compressed bodies are requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compression {
-    Off,
-    #[cfg(feature = "compression")]
-    On,
-}
-
-// === impl Compression ===
-
-impl Compression {
-    /// Puts the decoder around the http client.
-    pub(crate) fn around(self, http: Http) -> Http {
-        match self {
-            Self::Off => http,
-            #[cfg(feature = "compression")]
-            Self::On => Http(Arc::new(move |mut request| {
-                let is_named = request_coded(&mut request);
-                let response = (http.0)(request);
-                Box::pin(async move { Ok(decoded(response.await?, is_named)) })
-            })),
-        }
-    }
+/// Requests compressed bodies of an http client, and decodes them.
+pub(crate) fn around(http: Http) -> Http {
+    Http(Arc::new(move |mut request| {
+        let is_named = request_coded(&mut request);
+        let response = (http.0)(request);
+        Box::pin(async move { Ok(decoded(response.await?, is_named)) })
+    }))
 }
 
 /// Adds the standard request header, and the one that the service defines. Returns whether the
 /// request names its coding itself: then none is added.
-#[cfg(feature = "compression")]
 fn request_coded(request: &mut Request<RequestBody>) -> bool {
     // On other methods the header names the coding of the request's own body.
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -71,7 +54,6 @@ fn request_coded(request: &mut Request<RequestBody>) -> bool {
 
 /// Decodes a response. Where that is not possible, its body is an error, unless the request names
 /// its coding.
-#[cfg(feature = "compression")]
 fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody> {
     let codings = codings(response.headers());
     // The response to a HEAD has no body.
@@ -104,7 +86,6 @@ fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody>
 }
 
 /// The codings of a body, in the order in which they were applied.
-#[cfg(feature = "compression")]
 fn codings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(CONTENT_ENCODING).iter();
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
@@ -117,11 +98,9 @@ fn codings(headers: &HeaderMap) -> Vec<String> {
         .collect()
 }
 
-#[cfg(feature = "compression")]
-type Coded = std::pin::Pin<Box<dyn AsyncBufRead + Send + Sync>>;
+type Coded = Pin<Box<dyn AsyncBufRead + Send + Sync>>;
 
 /// Decodes the members of a body, one after the other (RFC 1952, section 2.2).
-#[cfg(feature = "compression")]
 fn members<D>(body: AnyBody, decode: fn(Coded) -> D, rest: fn(D) -> Coded) -> AnyBody
 where
     D: AsyncRead + Send + Sync + Unpin + 'static,
@@ -155,7 +134,6 @@ where
 }
 
 /// Skips zeros, which pad the end of some files. Returns whether anything follows.
-#[cfg(feature = "compression")]
 async fn has_more(coded: &mut Coded) -> io::Result<bool> {
     loop {
         let data = coded.fill_buf().await?;
@@ -169,16 +147,12 @@ async fn has_more(coded: &mut Coded) -> io::Result<bool> {
 }
 
 /// The value of both headers, as the service documents it.
-#[cfg(feature = "compression")]
 const CODINGS: &str = "br,gzip";
 
 /// Each takes memory.
-#[cfg(feature = "compression")]
 const MOST_CODINGS: usize = 4;
 
-#[cfg(feature = "compression")]
 const CHUNK: usize = 8 * 1024;
 
 #[cfg(test)]
-#[cfg(feature = "compression")]
 mod tests;

@@ -20,7 +20,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::time::Instant;
 
 /// The calls of one pool, numbered in the order of their begin.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Calls {
     last: AtomicU64,
     /// The last one that ended without a response.
@@ -30,10 +30,10 @@ pub(crate) struct Calls {
 }
 
 /// A call until its response head. Its drop before that shows that there was none.
-#[derive(Debug)]
 pub(crate) struct Call {
     calls: Arc<Calls>,
     number: u64,
+    is_answered: bool,
 }
 
 /// A connection of the pool.
@@ -44,7 +44,7 @@ pub(crate) struct Pooled<T> {
 
 /// What a connection and its response know about each other. hyper-util puts it into the extensions
 /// of each response.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ConnectionState {
     calls: Arc<Calls>,
     /// While it is idle: the last call at the begin of that. [`BUSY`] is added while it is not.
@@ -52,7 +52,6 @@ pub(crate) struct ConnectionState {
 }
 
 /// A response body that is not read to its end, so that its connection is in use.
-#[derive(Debug)]
 pub(crate) struct InUse {
     connection: ConnectionState,
     state: u64,
@@ -76,6 +75,7 @@ impl Calls {
         Call {
             calls: Arc::clone(self),
             number,
+            is_answered: false,
         }
     }
 
@@ -89,20 +89,15 @@ impl Calls {
 impl Call {
     /// Notes that the response has come.
     pub(crate) fn answered(mut self) {
-        self.end();
-        self.number = 0;
-    }
-
-    fn end(&self) {
-        let mut waiting = self.calls.waiting();
-        waiting.retain(|(number, _)| *number != self.number);
+        self.is_answered = true;
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if self.number > 0 {
-            self.end();
+        let mut waiting = self.calls.waiting();
+        waiting.retain(|(number, _)| *number != self.number);
+        if !self.is_answered {
             // Relaxed: a later call reaches its connection through a channel, which orders this.
             self.calls.silent.fetch_max(self.number, Relaxed);
         }
@@ -153,19 +148,6 @@ impl<T: Write + Unpin> Write for Pooled<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.state.begin();
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
     }
 }
 

@@ -56,10 +56,15 @@ fn builder(url: &str) -> Builder {
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Calls over three new connections, each with a deadline.
+/// The last in the order of RFC 6724, because its bits are the least like those of 127.0.0.1.
+const ADDRESS: &str = "127.0.0.4";
+
+/// Calls over three new connections, each with a deadline. All addresses before the last are dead.
 async fn calls_to_localhost(deadline: Duration) {
-    let server = Server::start(ANSWER).await;
-    let url = server.url().replace("127.0.0.1", "localhost");
+    let server = Server::start_at(ADDRESS, ANSWER).await;
+    let dead = ["-m", "iprange", "--dst-range", "127.0.0.1-127.0.0.3"];
+    drop_packets(&[&["--dport", &server.port()][..], &dead].concat());
+    let url = server.url().replace(ADDRESS, "localhost");
     let client = builder(&url).build().expect("loopback is let through");
     for _ in 0..3 {
         let call = client.get("/close").deadline(deadline).await;
@@ -71,28 +76,28 @@ async fn calls_to_localhost(deadline: Duration) {
 #[tokio::test]
 #[ignore = "it runs in a network namespace"]
 async fn inside_one_dead_address_of_two() {
-    drop_packets(&["-d", "127.0.0.2"]);
     calls_to_localhost(Duration::from_secs(3)).await;
 }
 
 #[tokio::test]
 #[ignore = "it runs in a network namespace"]
 async fn inside_three_dead_addresses_of_four() {
-    drop_packets(&["-m", "iprange", "--dst-range", "127.0.0.2-127.0.0.4"]);
     calls_to_localhost(Duration::from_secs(8)).await;
 }
 
 #[test]
 fn dead_address_of_two_delays_no_call_beyond_its_deadline_of_three_seconds() {
-    let hosts = "127.0.0.2 localhost\\n127.0.0.1 localhost\\n";
+    let hosts = "127.0.0.1 localhost\\n127.0.0.4 localhost\\n";
     in_a_namespace("inside_one_dead_address_of_two", hosts);
 }
 
 #[test]
 fn three_dead_addresses_of_four_delay_no_call_beyond_its_deadline_of_eight_seconds() {
-    let hosts = "127.0.0.2 localhost\\n127.0.0.3 localhost\\n127.0.0.4 localhost\\n127.0.0.1 \
-                 localhost\\n";
-    in_a_namespace("inside_three_dead_addresses_of_four", hosts);
+    let hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3", ADDRESS];
+    let hosts = hosts
+        .map(|address| format!("{address} localhost\\n"))
+        .concat();
+    in_a_namespace("inside_three_dead_addresses_of_four", &hosts);
 }
 
 /// Ten connections of the pool die, because a NAT has forgotten them, and new ones work.
@@ -125,9 +130,7 @@ async fn inside_a_pool_that_died() {
 
 /// This side's ports of the open connections to a server.
 fn ports_to(server: &Server) -> Vec<String> {
-    let url = server.url();
-    let (_, port) = url.rsplit_once(':').expect("a port");
-    let port: u16 = port.parse().expect("a number");
+    let port: u16 = server.port().parse().expect("a number");
     let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("it is Linux");
     let to = format!(":{port:04X}");
     let open = sockets.lines().filter_map(|line| {

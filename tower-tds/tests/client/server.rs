@@ -27,7 +27,11 @@ struct Shared {
 impl Server {
     /// Answers data calls with these bytes, and closes the connection after `/close`.
     pub(crate) async fn start(answer: &[u8]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        Self::start_at("127.0.0.1", answer).await
+    }
+
+    pub(crate) async fn start_at(address: &str, answer: &[u8]) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared {
             answer: answer.to_vec(),
@@ -45,6 +49,10 @@ impl Server {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub(crate) fn port(&self) -> String {
+        self.address.port().to_string()
     }
 
     pub(crate) fn seen(&self) -> Vec<String> {
