@@ -57,7 +57,8 @@ pub(crate) struct ReplayBytes;
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// Creates a body that sends the data of `body` once.
+    /// Creates a body that sends the data of `body` once. One that has no data is like
+    /// [`default`](Self::default).
     ///
     /// # Examples
     /// ```
@@ -73,6 +74,10 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        // An adapter gives each request a body, a GET as well, which a retry can then send again.
+        if body.is_end_stream() {
+            return Self::default();
+        }
         Self(Either::Right(body.map_err(Into::into).boxed_unsync()))
     }
 }

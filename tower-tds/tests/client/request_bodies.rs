@@ -8,7 +8,7 @@ use std::{
 use axum::{Router, extract::State, response::IntoResponse};
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri};
-use http_body_util::Full;
+use http_body_util::{Empty, Full};
 use tds_sim::{Config, Server};
 use tokio::net::TcpListener;
 use tower_tds::{
@@ -49,7 +49,9 @@ async fn service() -> (Server, Client, Came) {
 #[tokio::test]
 async fn buffered_body_is_replayed_unchanged() {
     let (_server, client, came) = service().await;
-    let bodies: [(&str, RequestBody, &str); 5] = [
+    let none = RequestBody::stream(Empty::<Bytes>::new());
+    let bodies: [(&str, RequestBody, &str); 6] = [
+        ("/none", none, ""),
         ("/unit", ().into(), ""),
         ("/str", "bytes".into(), "bytes"),
         ("/string", String::from("bytes").into(), "bytes"),
