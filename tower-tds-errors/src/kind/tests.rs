@@ -97,6 +97,7 @@ fn fatal_kinds_match_their_list() {
             &Kind::InvalidRequest,
             &Kind::Tls,
             &Kind::Malformed,
+            &Kind::TooLarge,
             &Kind::Unrecognized,
         ]
     );
