@@ -31,6 +31,7 @@ pub(crate) struct Check {
 pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure> {
     print(settings.to_string())?;
     let service = settings.service_for_one().await?;
+    print(service.routes.to_string())?;
     // Without the stored token, which proves nothing about the secret.
     let client = settings
         .client(service.builder.tokens(|tokens| tokens))

@@ -18,6 +18,7 @@ mod manifest;
 mod outage;
 mod output;
 mod poll;
+mod proxy;
 mod save;
 mod service;
 mod settings;
@@ -31,7 +32,9 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{
+    Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind,
+};
 
 use crate::{
     exit::{Exit, Failure},
@@ -88,11 +91,37 @@ fn main() -> ExitCode {
 }
 
 async fn run() -> Result<Exit, Failure> {
-    let cli = Cli::try_parse().map_err(|error| refused(&error))?;
+    let parsed = helpful(Cli::command()).try_get_matches();
+    let parsed = parsed.and_then(|mut parsed| Cli::from_arg_matches_mut(&mut parsed));
+    let cli = parsed.map_err(|error| refused(&error))?;
     let settings = cli.options.settings()?;
     let ended = supervised(cli.job, &settings).await;
     settings.leave().await;
     ended
+}
+
+/// Fits each help page on a screen: the options that all jobs have are on the first one alone.
+fn helpful(mut command: Command) -> Command {
+    // This hands the options to the jobs.
+    command.build();
+    let jobs: Vec<_> = command
+        .get_subcommands()
+        .map(|job| job.get_name().to_owned())
+        .collect();
+    let command = jobs.into_iter().fold(command, |command, job| {
+        command.mut_subcommand(job, |job| {
+            job.mut_args(|option| match option.is_global_set() {
+                true => option.hide(true),
+                false => option,
+            })
+        })
+    });
+    command.mut_args(
+        |option| match IN_THE_MANUAL.contains(&option.get_id().as_str()) {
+            true => option.hide(true),
+            false => option,
+        },
+    )
 }
 
 /// Prints a help page and ends, or returns a line with the argument and the fault.
@@ -146,6 +175,9 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
         Job::Fleet(Fleet::Status) => fleet::run(settings).await,
     }
 }
+
+/// The options that few set.
+const IN_THE_MANUAL: [&str; 4] = ["fleet_name", "state", "help", "version"];
 
 /// The time for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);

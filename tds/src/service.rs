@@ -11,6 +11,7 @@ use tower_tds_fleet::RedisTokens;
 use crate::{
     exit::{Failure, causes},
     output::warn,
+    proxy::Routes,
     settings::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
@@ -24,6 +25,7 @@ pub(crate) struct Service {
     pub(crate) builder: Builder,
     /// The base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
+    pub(crate) routes: Routes,
     /// The state that processes with the same key share on this machine. `None` in a fleet, without
     /// a folder, and with the simulated service, which ends with this process.
     pub(crate) state: Option<State>,
@@ -181,6 +183,8 @@ impl Settings {
             })?;
             builder = builder.root_certificate(&pem);
         }
+        let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)])?;
+        builder = routes.on(builder);
         // The members of a fleet share a token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
@@ -201,6 +205,7 @@ impl Settings {
         Ok(Service {
             builder: builder.limits(limits),
             base_url: base.to_owned(),
+            routes,
             state,
             simulated: None,
         })
@@ -219,6 +224,7 @@ async fn simulated(limits: Limits) -> Result<Service, Failure> {
     Ok(Service {
         builder: builder.loopback_http().limits(limits),
         base_url: SIMULATED.to_owned(),
+        routes: Routes::default(),
         state: None,
         simulated: Some(server),
     })

@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// File with further root certificates (TDS_CA_FILE)
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<String>,
+    /// Proxy, in place of the environment's (TDS_PROXY)
+    #[arg(long, global = true, value_name = "URL")]
+    proxy: Option<String>,
     /// File with settings in lines NAME=VALUE
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
@@ -135,6 +138,7 @@ impl Options {
             (SECRET, None, None),
             (SECRET_FILE, self.secret_file.clone(), None),
             (CA_FILE, self.ca.clone(), None),
+            (PROXY, self.proxy.clone(), None),
             (RATE, rates, text("50/1s")),
             (CONNECTIONS, self.connections.clone(), text("60")),
             (SHARE, self.share.clone(), text("1/1")),
@@ -201,7 +205,10 @@ impl fmt::Display for Settings {
             } = setting;
             let value = match (*name, value.rsplit_once('@')) {
                 (SECRET, _) => "(not shown)",
-                (AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | FLEET_STORE, Some((_, host))) => host,
+                (
+                    AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | PROXY | FLEET_STORE,
+                    Some((_, host)),
+                ) => host,
                 _ => value,
             };
             let source = match source {
@@ -353,7 +360,7 @@ pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
 
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     AUTH_URL,
     TOKEN_URL,
     DISCOVER,
@@ -362,6 +369,7 @@ const NAMES: [&str; 15] = [
     SECRET,
     SECRET_FILE,
     CA_FILE,
+    PROXY,
     RATE,
     CONNECTIONS,
     SHARE,
@@ -375,6 +383,7 @@ pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";
 pub(crate) const TOKEN_URL: &str = "TDS_TOKEN_URL";
 pub(crate) const DISCOVER: &str = "TDS_DISCOVER";
 pub(crate) const CA_FILE: &str = "TDS_CA_FILE";
+pub(crate) const PROXY: &str = "TDS_PROXY";
 pub(crate) const BASE_URL: &str = "TDS_BASE_URL";
 pub(crate) const CLIENT_ID: &str = "TDS_CLIENT_ID";
 pub(crate) const SECRET: &str = "TDS_CLIENT_SECRET";

@@ -18,6 +18,7 @@ use tower_tds::{Client, Status};
 use crate::{
     cache::{Cache, Refusal},
     output::{counted, rough},
+    proxy::is_this_machine,
 };
 
 /// What the page and the health checks show.
@@ -83,15 +84,10 @@ pub(crate) fn is_local(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let site = text("sec-fetch-site").unwrap_or("none");
     let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
-    let is_loopback = |host: Authority| {
-        let host = host.host();
-        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
-    };
     !headers.contains_key("origin")
         && ["none", "same-origin"].contains(&site)
         && headers.get_all(HOST).iter().count() < 2
-        && host.is_none_or(is_loopback)
+        && host.is_none_or(|host| is_this_machine(host.host()))
 }
 
 /// Fills the page. It has no script: the browser reloads it every two seconds.

@@ -9,6 +9,7 @@ mod container;
 mod fleet;
 mod get;
 mod poll;
+mod proxy;
 mod serving;
 mod settings;
 mod signals;
@@ -227,7 +228,8 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
+    "TDS_PROXY",
     "TDS_TOKEN_URL",
     "TDS_DISCOVER",
     "TDS_CA_FILE",
