@@ -28,6 +28,7 @@ use crate::{
     list::{self, Item},
     manifest::Manifest,
     output::{self, Progress, counted, rough},
+    plan,
     save::{self, MANIFEST},
     settings::{Settings, count, duration_or_zero},
     stop::Stop,
@@ -62,6 +63,12 @@ pub(crate) struct Bulk {
         default_value_if("compress", ArgPredicate::IsPresent, "5")
     )]
     jobs: NonZeroU32,
+    /// Print what would be fetched, resumed and skipped
+    #[arg(long)]
+    dry_run: bool,
+    /// Compare existing files with their SHA-256, and fetch damaged ones again
+    #[arg(long)]
+    verify: bool,
     /// Request compressed bodies, which cannot be resumed
     #[arg(long)]
     compress: bool,
@@ -114,31 +121,50 @@ struct Report {
 pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
-    save::check("--rerun", job.rerun.as_deref()).await?;
-    let _alone = save::alone(&job.out)?;
+    let alone = match job.dry_run {
+        true => None,
+        false => {
+            save::check("--rerun", job.rerun.as_deref()).await?;
+            Some(save::alone(&job.out)?)
+        }
+    };
     let builder = match job.compress {
         true => service.builder.compression(),
         false => service.builder,
     };
-    let manifest =
-        Manifest::open(&job.out, &service.base_url, settings.accept.as_str()).map_err(|error| {
-            Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
-        })?;
-    let client = settings.client(builder).await?;
+    let open = if job.dry_run {
+        Manifest::read
+    } else {
+        Manifest::open
+    };
+    let manifest = open(&job.out, &service.base_url, settings.accept.as_str());
+    let manifest = manifest.map_err(|error| {
+        Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
+    })?;
+    let client = match alone {
+        Some(_) => settings.client(builder).await?,
+        // It joins no fleet.
+        None => builder.build()?,
+    };
     let total = items.len() as u64;
+    let downloads = Downloads {
+        client: client.clone(),
+        accept: settings.accept.clone(),
+        out: job.out,
+        manifest,
+        resume: !job.compress,
+        verify: job.verify,
+        wait_quota: job.wait_quota,
+        breaker: Breaker::new(job.wait_outage),
+        received: AtomicU64::default(),
+        asleep: AtomicU64::default(),
+        progress: Progress::new(total),
+    };
+    if job.dry_run {
+        return plan::print(&downloads, &items, job.json).await;
+    }
     let mut run = Run {
-        downloads: Arc::new(Downloads {
-            client: client.clone(),
-            accept: settings.accept.clone(),
-            out: job.out,
-            manifest,
-            resume: !job.compress,
-            wait_quota: job.wait_quota,
-            breaker: Breaker::new(job.wait_outage),
-            received: AtomicU64::default(),
-            asleep: AtomicU64::default(),
-            progress: Progress::new(total),
-        }),
+        downloads: Arc::new(downloads),
         queue: (0..items.len()).collect(),
         held: Vec::new(),
         missing: vec![true; items.len()],

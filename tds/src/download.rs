@@ -26,7 +26,7 @@ use crate::{
     list::Item,
     manifest::{Manifest, Version},
     output::Progress,
-    save::Part,
+    save::{self, Part},
 };
 
 /// The downloads into a folder.
@@ -38,6 +38,8 @@ pub(crate) struct Downloads {
     pub(crate) manifest: Manifest,
     /// Whether parts are resumed. Decoded bodies are not, because a range counts coded bytes.
     pub(crate) resume: bool,
+    /// Whether existing files are compared with their SHA-256.
+    pub(crate) verify: bool,
     pub(crate) wait_quota: bool,
     pub(crate) breaker: Breaker,
     /// The number of bytes received.
@@ -58,23 +60,24 @@ pub(crate) enum Downloaded {
     },
 }
 
+/// What is there of an item before its download.
+pub(crate) enum Found {
+    Whole,
+    /// A file that has to be replaced, and why.
+    Outdated(&'static str),
+    Missing,
+}
+
 // === impl Downloads ===
 
 impl Downloads {
     /// Downloads one item.
-    ///
-    /// An existing file is skipped if the manifest has its URL, service and length, because only
-    /// whole files get their name.
     pub(crate) async fn download(&self, item: &Item) -> Result<Downloaded, Trouble> {
         let path = &*self.out.join(&item.name);
-        let replaced = match fs::metadata(path).await {
-            Ok(there) if there.is_file() => match self.manifest.outdated(item, there.len()) {
-                None => return Ok(Downloaded::Skipped),
-                why => why,
-            },
-            Ok(_) => return Err(io::Error::other("it exists and is not a regular file").into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error.into()),
+        let replaced = match self.look(item, path).await? {
+            Found::Whole => return Ok(Downloaded::Skipped),
+            Found::Outdated(why) => Some(why),
+            Found::Missing => None,
         };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).await?;
@@ -128,6 +131,24 @@ impl Downloads {
         }
     }
 
+    /// Looks for an existing file. It is whole if the manifest has its URL, service and length,
+    /// because only whole files get their name.
+    pub(crate) async fn look(&self, item: &Item, path: &Path) -> io::Result<Found> {
+        let there = match fs::metadata(path).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
+            there => there?,
+        };
+        if !there.is_file() {
+            return Err(io::Error::other("it exists and is not a regular file"));
+        }
+        let sum = match self.verify {
+            true => Some(save::hex(save::sum(path).await?)),
+            false => None,
+        };
+        let outdated = self.manifest.outdated(item, there.len(), sum.as_deref());
+        Ok(outdated.map_or(Found::Whole, Found::Outdated))
+    }
+
     fn answered(&self) {
         if let Some(line) = self.breaker.answered(Instant::now()) {
             self.progress.warn(&line);
@@ -154,10 +175,10 @@ impl Downloads {
         *length = part.length();
         match filled {
             Ok(etag) => {
-                part.finish().await?;
                 let version = Version {
                     etag,
                     length: Some(*length),
+                    sha256: Some(part.finish().await?),
                 };
                 let recorded = self.manifest.record(item, version);
                 recorded.map(|()| *length).map_err(Trouble::from)
@@ -195,12 +216,13 @@ impl Downloads {
                 let version = Version {
                     etag: strong(headers).filter(|_| self.resume).map(str::to_owned),
                     length: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+                    sha256: None,
                 };
                 if self.manifest.begin(item, version)? {
                     part.keep();
                 }
             }
-            (StatusCode::PARTIAL_CONTENT, Some(_)) => {}
+            (StatusCode::PARTIAL_CONTENT, Some(_)) => part.resume().await?,
             _ => {
                 return Err(Trouble::Answer(
                     "the response is neither a 200 nor the requested range",

@@ -17,6 +17,7 @@ mod list;
 mod manifest;
 mod outage;
 mod output;
+mod plan;
 mod poll;
 mod proxy;
 mod save;
@@ -27,6 +28,7 @@ mod status;
 mod stop;
 
 use std::{
+    mem,
     pin::pin,
     process::{self, ExitCode},
     time::Duration,
@@ -104,24 +106,18 @@ async fn run() -> Result<Exit, Failure> {
 fn helpful(mut command: Command) -> Command {
     // This hands the options to the jobs.
     command.build();
-    let jobs: Vec<_> = command
-        .get_subcommands()
-        .map(|job| job.get_name().to_owned())
-        .collect();
-    let command = jobs.into_iter().fold(command, |command, job| {
-        command.mut_subcommand(job, |job| {
-            job.mut_args(|option| match option.is_global_set() {
-                true => option.hide(true),
-                false => option,
-            })
-        })
-    });
-    command.mut_args(
-        |option| match IN_THE_MANUAL.contains(&option.get_id().as_str()) {
-            true => option.hide(true),
-            false => option,
-        },
-    )
+    for job in command.get_subcommands_mut() {
+        let after = job.get_after_help().map(|after| format!("{after}\n\n"));
+        let after = after.unwrap_or_default() + "tds --help has the options of the service.";
+        *job = mem::take(job).after_help(after).mut_args(|option| {
+            let is_of_all = option.is_global_set();
+            option.hide(is_of_all)
+        });
+    }
+    command.mut_args(|option| {
+        let is_rare = IN_THE_MANUAL.contains(&option.get_id().as_str());
+        option.hide(is_rare)
+    })
 }
 
 /// Prints a help page and ends, or returns a line with the argument and the fault.

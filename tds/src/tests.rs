@@ -82,6 +82,7 @@ fn any_list_stays_in_its_folder_and_can_be_run_again() {
         "/v1/live/bus\n",
         "/v1/{01..12}?n={1..2}\t{}/{}.json\n/v1/live/a\tb\n",
         "/v1/{2026-01-01..2026-01-31}\r\n# a comment\n",
+        "/v1/{2026-01..2026-12}/{bus,metro}\t{}/{}\n",
     ];
     each(&examples, |text| {
         let Ok(items) = list::parse(text) else { return };
@@ -124,8 +125,8 @@ fn any_manifest_keeps_its_other_lines() {
         let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
         fs::write(folder.join(save::MANIFEST), text).expect("a file");
         let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*").expect("text");
-        assert_eq!(manifest.outdated(&item, 7), None);
-        assert!(manifest.outdated(&item, 8).is_some());
+        assert_eq!(manifest.outdated(&item, 7, None), None);
+        assert!(manifest.outdated(&item, 8, None).is_some());
         assert!(manifest.part(&item).is_none());
     });
     fs::remove_dir_all(&folder).expect("it is there");
@@ -200,7 +201,7 @@ fn any_headers_of_a_response_are_read_within_bounds() {
     );
     let known = manifest::Version {
         etag: Some("\"x\"".to_owned()),
-        length: None,
+        ..manifest::Version::default()
     };
     each(&["bytes 5-9/10", "bytes 5-9/*", "bytes */10"], |text| {
         let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) else {
