@@ -49,12 +49,16 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         let life = client.tokens().health().life_left.unwrap_or_default();
         print(format!("token: valid for {}\n", rough(life)))?;
     }
-    match settings.accept.get(&client, &job.path, job.deadline).await {
-        Ok(body) => drop(print(format!(
-            "data:  {} has {} bytes\n",
-            job.path,
-            body.len()
-        ))?),
+    let data = settings.accept.get(&client, &job.path, job.deadline).await;
+    let length = match data {
+        Ok(data) => data.copy(async |_| Ok(())).await,
+        Err(trouble) => Err(trouble),
+    };
+    match length {
+        Ok(length) => {
+            let bytes = counted(length, "byte");
+            print(format!("data:  {} has {bytes}\n", job.path))?;
+        }
         // The token was accepted. The default path need not exist.
         Err(Trouble::Service(error)) if error.kind() == Kind::NotFound && job.path == "/" => {
             print("data:  the service accepts the token; name a path to read data\n")?;

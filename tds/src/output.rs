@@ -15,14 +15,16 @@ use crate::exit::{Exit, Failure};
 /// Writes to the standard output. Returns whether it has a reader: `head` closes the pipe when it
 /// has read enough.
 pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<bool, Failure> {
+    copy(data.as_ref()).map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
+}
+
+/// As [`print`], for data of any length.
+pub(crate) fn copy(mut data: impl io::Read) -> io::Result<bool> {
     let mut out = io::stdout();
-    match out.write_all(data.as_ref()).and_then(|()| out.flush()) {
+    match io::copy(&mut data, &mut out).and_then(|_| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(
-            Exit::SomeFailed,
-            format!("the standard output: {error}"),
-        )),
+        Err(error) => Err(io::Error::other(format!("the standard output: {error}"))),
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) async fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
 }
 
 /// Opens the part of a file that is written in one piece.
-async fn own(path: &Path) -> io::Result<Part> {
+pub(crate) async fn own(path: &Path) -> io::Result<Part> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(io::Error::other(
             "a name that ends with a slash is a folder",
