@@ -25,7 +25,7 @@ use crate::{
     exit::Exit,
     list::Item,
     manifest::{Manifest, Version},
-    output::Progress,
+    progress::Progress,
     save::{self, Part},
 };
 
@@ -42,8 +42,6 @@ pub(crate) struct Downloads {
     pub(crate) verify: bool,
     pub(crate) wait_quota: bool,
     pub(crate) breaker: Breaker,
-    /// The number of bytes received.
-    pub(crate) received: AtomicU64,
     /// The number of files in a backoff.
     pub(crate) asleep: AtomicU64,
     pub(crate) progress: Progress,
@@ -172,6 +170,7 @@ impl Downloads {
             part.clear().await?;
         }
         let filled = self.fill(item, &mut part, known).await;
+        self.progress.ended(&item.target);
         *length = part.length();
         match filled {
             Ok(etag) => {
@@ -212,10 +211,9 @@ impl Downloads {
         match (response.status(), whole) {
             (StatusCode::OK, _) => {
                 part.clear().await?;
-                let length = headers.get(CONTENT_LENGTH);
                 let version = Version {
                     etag: strong(headers).filter(|_| self.resume).map(str::to_owned),
-                    length: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+                    length: length(headers),
                     sha256: None,
                 };
                 if self.manifest.begin(item, version)? {
@@ -229,6 +227,7 @@ impl Downloads {
                 ));
             }
         }
+        let expected = whole.or_else(|| length(response.headers()));
         let mut next = Some(begin);
         let mut has_data = false;
         // A body longer than announced is an error, and its rest is not read.
@@ -247,10 +246,9 @@ impl Downloads {
             if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
                 self.answered();
             }
-            // Relaxed: the count is only shown.
-            let bytes = data.len() as u64;
-            self.received.fetch_add(bytes, Ordering::Relaxed);
             part.write(&data).await?;
+            let (bytes, had) = (data.len() as u64, part.length());
+            self.progress.came(&item.target, bytes, had, expected);
         }
         if whole.is_some_and(|whole| part.length() != whole) {
             part.clear().await?;
@@ -331,6 +329,10 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
     etag.starts_with('"').then_some(etag)
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// The length of the whole, if a response is the whole rest of the same bytes.

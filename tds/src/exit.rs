@@ -21,6 +21,8 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
+    /// The kind of the error, if there is one.
+    pub(crate) kind: Option<&'static str>,
     why: String,
 }
 
@@ -87,7 +89,8 @@ impl From<Exit> for ExitCode {
 impl Failure {
     pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Self {
         let why = why.into();
-        Self { exit, why }
+        let kind = None;
+        Self { exit, kind, why }
     }
 
     /// A usage error.

@@ -32,6 +32,9 @@ pub(crate) struct Get {
     /// Write to this file, which is replaced once the response is complete
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Lines of JSON on the standard error: the end, and its cause
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Give up after this time, whatever it waits for
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     deadline: Duration,

@@ -19,6 +19,7 @@ mod outage;
 mod output;
 mod plan;
 mod poll;
+mod progress;
 mod proxy;
 mod save;
 mod service;
@@ -28,7 +29,8 @@ mod status;
 mod stop;
 
 use std::{
-    mem,
+    io::{self, Write as _, stderr},
+    iter, mem,
     pin::pin,
     process::{self, ExitCode},
     time::Duration,
@@ -37,6 +39,8 @@ use std::{
 use clap::{
     Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind,
 };
+use clap_complete::Shell;
+use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
@@ -60,7 +64,17 @@ struct Cli {
     #[command(flatten)]
     options: settings::Options,
     #[command(subcommand)]
-    job: Job,
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    #[command(flatten)]
+    Job(Job),
+    /// Print completions for a shell
+    Completions { shell: Shell },
+    /// Print the manual
+    Man,
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,10 +110,54 @@ async fn run() -> Result<Exit, Failure> {
     let parsed = helpful(Cli::command()).try_get_matches();
     let parsed = parsed.and_then(|mut parsed| Cli::from_arg_matches_mut(&mut parsed));
     let cli = parsed.map_err(|error| refused(&error))?;
+    let job = match cli.act {
+        Act::Job(job) => job,
+        Act::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tds", &mut script);
+            return output::print(script).map(|_| Exit::Whole);
+        }
+        Act::Man => {
+            let pages = manual().map_err(|error| Failure::usage(error.to_string()))?;
+            return output::print(pages).map(|_| Exit::Whole);
+        }
+    };
     let settings = cli.options.settings()?;
-    let ended = supervised(cli.job, &settings).await;
+    let is_data = matches!(job, Job::Get(_));
+    let is_json = match &job {
+        Job::Get(job) => job.json,
+        Job::Poll(job) => job.json,
+        Job::Check(job) => job.json,
+        // Its sums are the end.
+        Job::Bulk(_) | Job::Backend(_) | Job::Fleet(_) => false,
+    };
+    let ended = supervised(job, &settings).await;
     settings.leave().await;
-    ended
+    if !is_json {
+        return ended;
+    }
+    let (exit, kind, error) = match ended {
+        Ok(exit) => (exit, None, None),
+        Err(failure) => (failure.exit, failure.kind, Some(failure.to_string())),
+    };
+    let end = json!({ "event": "end", "exit": exit.code(), "kind": kind, "error": error });
+    // The standard output of `get` is for data.
+    match is_data {
+        true => drop(writeln!(stderr(), "{end}")),
+        false => drop(output::print(format!("{end}\n"))?),
+    }
+    Ok(exit)
+}
+
+/// The manual pages of the program and of its jobs, one after the other.
+fn manual() -> io::Result<Vec<u8>> {
+    let mut command = Cli::command();
+    command.build();
+    let mut text = Vec::new();
+    for page in iter::once(&command).chain(command.get_subcommands()) {
+        clap_mangen::Man::new(page.clone()).render(&mut text)?;
+    }
+    Ok(text)
 }
 
 /// Fits each help page on a screen: the options that all jobs have are on the first one alone.

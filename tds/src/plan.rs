@@ -37,15 +37,11 @@ pub(crate) async fn print(
         };
         *count += 1;
         let name = item.name.display();
-        let line = match is_json {
-            true => {
-                let file = name.to_string();
-                json!({ "event": "plan", "file": file, "url": item.target, "would": what, "has": begun })
-                    .to_string()
-            }
-            false => format!("{what}\t{name}\t{}", item.target),
-        };
-        if !output::print(line + "\n")? {
+        let (text, url) = (format!("{what}\t{name}\t{}\n", item.target), &item.target);
+        let file = name.to_string();
+        let event =
+            json!({ "event": "plan", "file": file, "url": url, "would": what, "has": begun });
+        if !output::tell(is_json, &event, text)? {
             return Ok(Exit::Whole);
         }
     }

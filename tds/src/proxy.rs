@@ -1,6 +1,6 @@
 //! The proxies on the way to the service: of `--proxy`, or of the environment.
 
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
 use http::{Uri, uri::Scheme};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -77,23 +77,15 @@ impl Routes {
             None => builder,
         }
     }
-}
 
-/// One line for each address, without credentials.
-impl fmt::Display for Routes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, proxy) in &self.all {
-            let source = if self.one.is_some() {
-                PROXY
-            } else {
-                "environment"
-            };
-            match proxy.as_ref().and_then(Uri::authority) {
-                Some(proxy) => writeln!(f, "proxy: {name} through {proxy} ({source})")?,
-                None => writeln!(f, "proxy: {name} through none")?,
-            }
-        }
-        Ok(())
+    /// The setting that names an address, and the proxy of that address without credentials.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let source = self.one.as_ref().map_or("environment", |_| PROXY);
+        self.all.iter().map(move |(name, proxy)| {
+            let proxy = proxy.as_ref().and_then(Uri::authority);
+            let shown = proxy.map(|proxy| format!("{proxy} ({source})"));
+            (*name, shown.unwrap_or_else(|| "none".to_owned()))
+        })
     }
 }
 

@@ -270,7 +270,12 @@ pub(crate) fn is_the_disk(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         StorageFull | QuotaExceeded | ReadOnlyFilesystem
-    )
+    ) || is_too_many_files(error)
+}
+
+/// Whether the process has no further file descriptor.
+pub(crate) fn is_too_many_files(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(TOO_MANY_FILES)
 }
 
 /// Whether a component of the name is that of a part, a lock or a manifest.
@@ -285,6 +290,9 @@ const BUFFER: usize = 64 * 1024;
 const MOMENT: Duration = Duration::from_millis(10);
 
 pub(crate) const PART: &str = ".part";
+
+/// EMFILE, which has no `ErrorKind`.
+pub(crate) const TOO_MANY_FILES: i32 = 24;
 
 /// The lock of the process that writes into a folder.
 const LOCK: &str = ".tds.lock";

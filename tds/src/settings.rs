@@ -13,7 +13,7 @@ use clap::Args;
 use tokio::sync::SetOnce;
 use tower_tds_fleet::Fleet;
 
-use crate::{answer::Accept, exit::Failure, state, stop::Stop};
+use crate::{answer::Accept, exit::Failure, output, state, stop::Stop};
 
 /// The options that all jobs have.
 #[derive(Debug, Args)]
@@ -71,6 +71,12 @@ pub(crate) struct Options {
     /// Call a simulated service; its data is invented
     #[arg(long, global = true)]
     simulate: bool,
+    /// Print only what failed
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Log each step: text:debug
+    #[arg(long, short, global = true, conflicts_with = "log")]
+    verbose: bool,
     /// text or json, and a level: json:debug (TDS_LOG)
     #[arg(long, global = true, value_name = "FORMAT")]
     log: Option<String>,
@@ -128,6 +134,10 @@ impl Options {
         }
         let rates = (!self.rate.is_empty()).then(|| self.rate.join(","));
         let text = |text: &str| Some(text.to_owned());
+        let verbose = || self.verbose.then(|| "text:debug".to_owned());
+        if self.quiet {
+            output::be_quiet();
+        }
         let mut all = Vec::new();
         for (name, flag, default) in [
             (AUTH_URL, self.auth_url.clone(), None),
@@ -145,7 +155,7 @@ impl Options {
             (FLEET_STORE, self.fleet.clone(), None),
             (FLEET_NAME, self.fleet_name.clone(), text("tds")),
             (STATE_DIR, self.state.clone(), state::usual()),
-            (LOG, self.log.clone(), None),
+            (LOG, self.log.clone().or_else(verbose), None),
         ] {
             let in_file = file.iter().rev().find(|(known, _)| known == name);
             let in_file = in_file.map(|(_, value)| value.clone());
@@ -192,34 +202,26 @@ impl Settings {
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         Some(&*self.find(name)?.value)
     }
-}
 
-/// One setting a line, with its source and without a secret.
-impl fmt::Display for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for setting in &self.all {
-            let Setting {
-                name,
-                value,
-                source,
-            } = setting;
-            let value = match (*name, value.rsplit_once('@')) {
+    /// The name, the value and the source of each setting, without a secret.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.all.iter().map(|setting| {
+            let value = match (setting.name, setting.value.rsplit_once('@')) {
                 (SECRET, _) => "(not shown)",
                 (
                     AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | PROXY | FLEET_STORE,
                     Some((_, host)),
                 ) => host,
-                _ => value,
+                _ => &*setting.value,
             };
-            let source = match source {
+            let source = match setting.source {
                 Source::Flag => "flag",
                 Source::Environment => "environment",
                 Source::File => "--env-file",
                 Source::Default => "default",
             };
-            writeln!(f, "{name:<22} {value} ({source})")?;
-        }
-        Ok(())
+            (setting.name, value, source)
+        })
     }
 }
 

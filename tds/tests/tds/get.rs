@@ -34,7 +34,7 @@ async fn the_exit_code_shows_the_cause_and_nothing_else_is_written() {
 
     server
         .sim()
-        .set_quota(Some(Quota::new(0, std::time::Duration::from_secs(3_600))));
+        .set_quota(Some(Quota::new(0, Duration::from_secs(3_600))));
     let quota = bench.run(&["get", "/v1/history/bus"]).await;
     assert_eq!(quota.status.code(), Some(3), "{}", err(&quota));
 

@@ -8,6 +8,7 @@ mod canary;
 mod container;
 mod fleet;
 mod get;
+mod output;
 mod poll;
 mod proxy;
 mod serving;
