@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::Args;
+use strsim::levenshtein;
 use tokio::sync::SetOnce;
 use tower_tds_fleet::Fleet;
 
@@ -230,24 +231,8 @@ pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     if !name.starts_with("TDS_") || NAMES.contains(&name) {
         return None;
     }
-    let distances = NAMES.map(|known| (known, distance(name, known)));
+    let distances = NAMES.map(|known| (known, levenshtein(name, known)));
     distances.into_iter().min_by_key(|(_, distance)| *distance)
-}
-
-/// The letters to insert, remove or replace (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let first: Vec<_> = (0..=b.len()).collect();
-    let last = a.bytes().zip(1..).fold(first, |above, (x, start)| {
-        let mut row = vec![start];
-        let mut left = start;
-        for (y, pair) in b.bytes().zip(above.windows(2)) {
-            let [diagonal, up] = *pair else { continue };
-            left = (diagonal + usize::from(x != y)).min(up + 1).min(left + 1);
-            row.push(left);
-        }
-        row
-    });
-    last.last().copied().unwrap_or_default()
 }
 
 /// The names in the environment that look like settings. Kubernetes injects some for a service of
