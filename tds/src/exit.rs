@@ -32,6 +32,13 @@ impl Exit {
     /// Returns the exit for an error. It shows what can help: time, the owner of the key, or the
     /// operator of the network.
     pub(crate) fn of(error: &Error) -> Self {
+        // A call that waits for the quota may meet its deadline first.
+        if error
+            .waited_for()
+            .is_some_and(|cause| cause.ends_with("after a 429"))
+        {
+            return Self::Quota;
+        }
         match error.kind() {
             Kind::Throttled | Kind::QuotaExhausted => Self::Quota,
             Kind::MissingCredentials

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
 use tower_tds::{Error, Kind};
 
-use crate::{breaker, cache, download, fleet, list, manifest, save, settings, status};
+use crate::{breaker, cache, download, exit, fleet, list, manifest, save, settings, status};
 
 /// A generator of pseudorandom numbers (Knuth's constants).
 struct Random(u64);
@@ -298,6 +298,16 @@ fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
         assert!(!state.failed("/b", false, "why", seconds(140)));
     }
     assert!(state.failed("/c", false, "why", seconds(140)));
+}
+
+#[test]
+fn deadline_that_passes_in_a_pause_after_a_429_is_the_quotas() {
+    let late = |cause: &'static str| Error::new(Kind::LimitTimeout, "late").with_waited_for(cause);
+    let paused = late("the end of the pause after a 429");
+    assert_eq!(exit::Exit::of(&paused), exit::Exit::Quota);
+    assert_eq!(exit::Exit::of(&late("a permit")), exit::Exit::Unreachable);
+    let wait = download::wait(&paused.into(), 9, true);
+    assert!(wait.is_some_and(|wait| wait <= Duration::from_secs(60)));
 }
 
 #[test]
