@@ -5,6 +5,7 @@ use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{
     Json, Router,
     extract::{Request, State},
+    middleware,
     response::{IntoResponse, Response},
     routing,
 };
@@ -15,9 +16,13 @@ use http::{
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
 
 use crate::{
+    access::{self, Access, Log},
     cache::{Cache, Refusal, Terms},
     exit::{Exit, Failure, causes},
     list,
@@ -42,6 +47,8 @@ pub(crate) struct Backend {
     listen: SocketAddr,
     #[command(flatten)]
     terms: Terms,
+    #[command(flatten)]
+    access: Access,
     /// Address of a page with numbers, for this machine
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
@@ -106,12 +113,15 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         let pages = axum::serve(board, status::router(shared.condition.clone()));
         tokio::spawn(pages.into_future());
     }
+    let (log, printed) = Log::start(job.access);
     let router = Router::new()
         .route("/healthz", routing::get(health))
         .route("/readyz", routing::get(health))
         .route("/metrics", routing::get(prometheus))
         .fallback(serve)
-        .with_state(shared);
+        .with_state(shared)
+        .layer(middleware::from_fn_with_state(log, access::record))
+        .into_make_service_with_connect_info::<SocketAddr>();
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
     let stopped = async move { stop.requested().await };
@@ -126,7 +136,9 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         })?,
         () = grace => {}
     }
+    // The last lines of the access log are printed meanwhile.
     client.shutdown(Duration::from_secs(1)).await;
+    drop(timeout(Duration::from_secs(1), printed).await);
     Ok(Exit::Whole)
 }
 

@@ -15,7 +15,10 @@ use std::{
 use clap::{Args, builder::ArgPredicate};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::json;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::{
+    sync::Notify,
+    time::{Instant, MissedTickBehavior, interval},
+};
 use tower_tds::Kind;
 
 use crate::{
@@ -135,6 +138,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         verify: job.verify,
         wait_quota: job.wait_quota,
         breaker: Breaker::new(job.wait_outage),
+        success: Notify::new(),
         asleep: AtomicU64::default(),
         progress: Progress::new(),
     };

@@ -25,7 +25,14 @@ use tokio::{
 };
 use tower_tds::{Client, Kind};
 
-use crate::{answer::Accept, ending::Trouble, exit::Exit, settings::duration};
+use crate::{
+    access::Served,
+    answer::Accept,
+    ending::Trouble,
+    exit::Exit,
+    output::{counted, rough, warn},
+    settings::duration,
+};
 
 /// The resources, their responses, and the last failures.
 #[derive(Debug)]
@@ -56,6 +63,16 @@ struct Book {
     resources: HashMap<Arc<str>, Resource>,
     /// The last call, if it failed for a reason that concerns all resources.
     outage: Option<(Arc<str>, Instant, String)>,
+    failing: Option<Failing>,
+}
+
+/// Failures since the last success.
+#[derive(Debug)]
+struct Failing {
+    begun: Instant,
+    /// When the next line about them is due.
+    line_at: Instant,
+    failures: u64,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +81,7 @@ struct Resource {
     /// The last failure, and the time until which it is served. Without it each waiting user would
     /// cause a call.
     failed: Option<(Instant, Refusal)>,
+    failing: Option<Failing>,
     /// The start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
     used: Option<Instant>,
@@ -103,22 +121,27 @@ impl Cache {
 
     /// Serves one user. Dropping the future does not end the call.
     pub(crate) async fn serve(self: &Arc<Self>, target: &str) -> Response {
-        let mut call = {
+        let (mut call, cache, begun) = {
             let mut book = self.book();
             let resource = book.resource(target);
             if resource.is_settled() {
-                return resource.serve(self.terms);
+                return served(resource.serve(self.terms), "hit", None);
             }
-            self.call(target, &mut book)
+            let running = resource.running();
+            let cache = if running.is_some() { "join" } else { "miss" };
+            let begun = running.map_or_else(Instant::now, |(begun, _)| begun);
+            (self.call(target, &mut book), cache, begun)
         };
         // No value is sent: the channel closes at the end of the call.
         let ended = timeout(self.terms.deadline, call.changed()).await;
+        let upstream = Some(begun.elapsed());
         let mut book = self.book();
         let resource = book.resource(target);
-        match ended {
+        let response = match ended {
             Ok(_) => resource.serve(self.terms),
-            Err(_) => resource.stale(self.terms, LATE),
-        }
+            Err(_) => resource.stale(self.terms, &LATE),
+        };
+        served(response, cache, upstream)
     }
 
     /// The number of calls that have taken longer than a user waits, and the age of the oldest.
@@ -150,11 +173,8 @@ impl Cache {
     /// Returns the call in flight, or begins one as a task, which no user can cancel.
     fn call(self: &Arc<Self>, target: &str, book: &mut Book) -> watch::Receiver<()> {
         let resource = book.resource(target);
-        // The channel of a call that was aborted is closed.
-        if let Some((_, call)) = &resource.call
-            && call.has_changed().is_ok()
-        {
-            return call.clone();
+        if let Some((_, call)) = resource.running() {
+            return call;
         }
         let (running, call) = watch::channel(());
         resource.call = Some((Instant::now(), call.clone()));
@@ -162,8 +182,9 @@ impl Cache {
         let (cache, target) = (Arc::clone(self), Arc::<str>::from(target));
         tokio::spawn(async move {
             let answer = cache.answer(&target, known).await;
-            cache.book().ended(target, answer);
+            let lines = cache.book().ended(target, answer);
             drop(running);
+            lines.iter().for_each(|line| warn(line));
         });
         call
     }
@@ -215,15 +236,22 @@ impl Book {
         resource
     }
 
-    /// Records the end of a call.
-    fn ended(&mut self, target: Arc<str>, answer: Result<Answer, Trouble>) {
+    /// Records the end of a call. Returns lines for the log: when a resource or the service begins
+    /// to fail, each minute, and at the end.
+    fn ended(&mut self, target: Arc<str>, answer: Result<Answer, Trouble>) -> Vec<String> {
+        let now = Instant::now();
         self.outage = None;
         let resource = self.resource(&target);
         resource.call = None;
+        let mut lines = Vec::new();
         match answer {
             Ok(answer) => {
                 resource.failed = None;
                 resource.last = Some(answer);
+                let over = resource.failing.take();
+                lines.extend(over.map(|over| over.end(now, &format!("{target} is back"))));
+                let over = self.failing.take();
+                lines.extend(over.map(|over| over.end(now, "the service answers")));
                 self.shrink();
             }
             Err(trouble) => {
@@ -236,12 +264,23 @@ impl Book {
                 // A missing role concerns this resource alone.
                 let is_of_one =
                     trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
+                let line = trouble.line(Path::new(&*target));
+                let failing = match is_of_one {
+                    true => &mut resource.failing,
+                    false => &mut self.failing,
+                };
+                let failing = failing.get_or_insert(Failing {
+                    begun: now,
+                    line_at: now,
+                    failures: 0,
+                });
+                lines.extend(failing.failed(now, &line));
                 if !is_of_one {
-                    let line = trouble.line(Path::new(&*target));
-                    self.outage = Some((target, Instant::now(), line));
+                    self.outage = Some((target, now, line));
                 }
             }
         }
+        lines
     }
 
     /// Drops the least recently used resources, until the rest has at most [`MOST`] bytes.
@@ -263,6 +302,27 @@ impl Book {
     }
 }
 
+// === impl Failing ===
+
+impl Failing {
+    fn failed(&mut self, now: Instant, line: &str) -> Option<String> {
+        self.failures += 1;
+        let lasted = match self.failures {
+            1 => String::new(),
+            _ => format!(" for {}", rough(now.saturating_duration_since(self.begun))),
+        };
+        let is_due = now >= self.line_at;
+        self.line_at = if is_due { now + MINUTE } else { self.line_at };
+        is_due.then(|| format!("outage{lasted}: {line}"))
+    }
+
+    fn end(&self, now: Instant, who: &str) -> String {
+        let lasted = rough(now.saturating_duration_since(self.begun));
+        let failures = counted(self.failures, "failure");
+        format!("outage over after {lasted} and {failures}: {who}")
+    }
+}
+
 // === impl Resource ===
 
 impl Resource {
@@ -276,23 +336,37 @@ impl Resource {
                 .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    fn serve(&self, terms: Terms) -> Response {
+    /// The call in flight, and its start. The channel of a call that was aborted is closed.
+    fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
+        self.call
+            .clone()
+            .filter(|(_, call)| call.has_changed().is_ok())
+    }
+
+    fn serve(&self, terms: Terms) -> (Response, bool) {
         match (&self.failed, &self.last) {
-            (Some((_, refusal)), _) => self.stale(terms, *refusal),
-            (None, Some(last)) => last.response(),
-            (None, None) => LATE.into_response(),
+            (Some((_, refusal)), _) => self.stale(terms, refusal),
+            (None, Some(last)) => (last.response(), false),
+            (None, None) => (LATE.into_response(), false),
         }
     }
 
-    /// The last response, if it may be served while the service fails.
-    fn stale(&self, terms: Terms, refusal: Refusal) -> Response {
+    /// The last response, if it may be served while the service fails. Returns whether it is.
+    fn stale(&self, terms: Terms, refusal: &Refusal) -> (Response, bool) {
         let stale = terms.stale.unwrap_or_default();
-        let last = self
-            .last
-            .as_ref()
-            .filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
-        last.map_or_else(|| refusal.into_response(), Answer::response)
+        let last = self.last.as_ref();
+        let last = last.filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
+        let response = last.map_or_else(|| refusal.into_response(), Answer::response);
+        (response, last.is_some())
     }
+}
+
+/// Adds the origin of a response, and whether it is stale, for the log.
+fn served(served: (Response, bool), cache: &'static str, upstream: Option<Duration>) -> Response {
+    let (mut response, is_stale) = served;
+    let cache = if is_stale { "stale" } else { cache };
+    response.extensions_mut().insert(Served { cache, upstream });
+    response
 }
 
 // === impl Answer ===
@@ -396,6 +470,8 @@ const PASSED: [HeaderName; 4] = [CONTENT_TYPE, ETAG, LAST_MODIFIED, CACHE_CONTRO
 
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -14,6 +14,7 @@ use http::{
 };
 use tokio::{
     fs,
+    sync::Notify,
     time::{Instant, sleep, timeout},
 };
 use tower_tds::{Client, Kind, Response};
@@ -42,6 +43,8 @@ pub(crate) struct Downloads {
     pub(crate) verify: bool,
     pub(crate) wait_quota: bool,
     pub(crate) breaker: Breaker,
+    /// Wakes files that sleep for as long as is allowed.
+    pub(crate) success: Notify,
     /// The number of files in a backoff.
     pub(crate) asleep: AtomicU64,
     pub(crate) progress: Progress,
@@ -87,7 +90,7 @@ impl Downloads {
             let mut length = 0;
             let trouble = match self.attempt(item, path, &mut length).await {
                 Ok(bytes) => {
-                    self.answered();
+                    self.succeeded();
                     return Ok(Downloaded::Whole { bytes, replaced });
                 }
                 Err(trouble) => trouble,
@@ -124,7 +127,12 @@ impl Downloads {
             self.progress.warn_once(trouble.kind(), &line);
             // Relaxed: the count is only shown.
             self.asleep.fetch_add(1, Ordering::Relaxed);
-            sleep(wait).await;
+            // A success shows that a wait whose end is a guess is over.
+            let success = self.success.notified();
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = success, if wait == LONGEST => {}
+            }
             self.asleep.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -145,6 +153,11 @@ impl Downloads {
         };
         let outdated = self.manifest.outdated(item, there.len(), sum.as_deref());
         Ok(outdated.map_or(Found::Whole, Found::Outdated))
+    }
+
+    fn succeeded(&self) {
+        self.success.notify_waiters();
+        self.answered();
     }
 
     fn answered(&self) {
@@ -244,7 +257,7 @@ impl Downloads {
             };
             // The end of a long body would be late news for the files that wait.
             if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
-                self.answered();
+                self.succeeded();
             }
             part.write(&data).await?;
             let (bytes, had) = (data.len() as u64, part.length());
@@ -311,7 +324,7 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     let hint = error.retry_after();
     match Exit::of(error) {
         // A hint may be wrong, and a quota may be raised early.
-        Exit::Quota if wait_quota => Some(hint.map_or(QUOTA, |hint| hint.min(QUOTA))),
+        Exit::Quota if wait_quota => Some(hint.unwrap_or(LONGEST).min(LONGEST)),
         // A quota with windows of a minute works like a rate: it is free again soon. The job
         // ends by `Ending::paused` if no success follows.
         Exit::Quota if error.kind() == Kind::Throttled => hint,
@@ -361,7 +374,5 @@ const LOOK: Duration = Duration::from_millis(100);
 
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest time between two attempts: one a minute costs little.
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// The longest time between attempts while the quota is used up: one a minute costs little.
-const QUOTA: Duration = Duration::from_secs(60);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod access;
 mod backend;
 mod bulk;
 mod canary;

@@ -1,0 +1,122 @@
+//! What users got: a line of the access log for each request, and metrics.
+
+use std::{io::Write as _, net::SocketAddr, time::Duration};
+
+use axum::{
+    extract::{ConnectInfo, Request, State},
+    middleware::Next,
+    response::Response,
+};
+use clap::{Args, ValueEnum};
+use http_body::Body as _;
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
+
+/// The access log.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Access {
+    /// Print a line for each request
+    #[arg(long, value_name = "FORMAT")]
+    access_log: Option<Format>,
+    /// Print the queries too
+    #[arg(long, requires = "access_log")]
+    log_queries: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Common,
+    Json,
+}
+
+/// The origin of a response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served {
+    /// `hit`, `stale`, `miss` or `join`, and `none` for what is no resource.
+    pub(crate) cache: &'static str,
+    /// How long the service took.
+    pub(crate) upstream: Option<Duration>,
+}
+
+/// The access log, and its lines on their way to the standard output.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    access: Access,
+    lines: mpsc::Sender<String>,
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Starts the task that prints. It ends with the log.
+    pub(crate) fn start(access: Access) -> (Self, JoinHandle<()>) {
+        // A reader that stalls delays no user: lines that do not fit are lost.
+        let (lines, mut waiting) = mpsc::channel::<String>(1_024);
+        let printed = tokio::task::spawn_blocking(move || {
+            let mut out = std::io::stdout();
+            while let Some(line) = waiting.blocking_recv() {
+                drop(out.write_all(line.as_bytes()));
+            }
+        });
+        (Self { access, lines }, printed)
+    }
+}
+
+/// Records a request, and how it was served.
+pub(crate) async fn record(
+    State(log): State<Log>,
+    ConnectInfo(user): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (begun, method, uri) = (
+        Instant::now(),
+        request.method().clone(),
+        request.uri().clone(),
+    );
+    let response = next.run(request).await;
+    let served = response.extensions().get().copied();
+    let Served { cache, upstream } = served.unwrap_or(Served {
+        cache: "none",
+        upstream: None,
+    });
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    let labels = [("status", status.to_string()), ("cache", cache.to_owned())];
+    metrics::counter!("tds_users_requests_total", &labels).increment(1);
+    metrics::histogram!("tds_users_seconds").record(took);
+    let Some(format) = log.access.access_log else {
+        return response;
+    };
+    let query = uri.query().filter(|_| log.access.log_queries);
+    let target = query.map_or_else(String::new, |query| format!("?{query}"));
+    let target = uri.path().to_owned() + &target;
+    let bytes = response.body().size_hint().exact();
+    let (ms, upstream) = (took.as_millis(), upstream.map(|took| took.as_millis()));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a time for people and other programs"
+    )]
+    let now = OffsetDateTime::from(std::time::SystemTime::now());
+    let line = match format {
+        Format::Json => json!({
+            "time": now.unix_timestamp(), "user": user.ip(), "method": method.as_str(), "target": target,
+            "status": status, "cache": cache, "bytes": bytes, "ms": ms, "upstream_ms": upstream,
+        })
+        .to_string(),
+        Format::Common => {
+            let month = now.month().to_string();
+            let month = month.get(..3).unwrap_or_default();
+            let (day, year, (hour, minute, second)) = (now.day(), now.year(), now.to_hms());
+            let text = |number: Option<u128>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
+            let (bytes, upstream) = (text(bytes.map(u128::from)), text(upstream));
+            format!(
+                "{} - - [{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000] \"{method} {target} \
+                 HTTP/1.1\" {status} {bytes} {cache} {ms} {upstream}",
+                user.ip()
+            )
+        }
+    };
+    drop(log.lines.try_send(line + "\n"));
+    response
+}
