@@ -9,6 +9,7 @@ use axum::{
 };
 use clap::{Args, ValueEnum};
 use http_body::Body as _;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
@@ -46,6 +47,15 @@ pub(crate) struct Log {
     lines: mpsc::Sender<String>,
 }
 
+/// A request without a response.
+struct Waits(metrics::Gauge);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
 // === impl Log ===
 
 impl Log {
@@ -63,6 +73,21 @@ impl Log {
     }
 }
 
+/// Installs the recorder of all metrics, with their descriptions.
+pub(crate) fn metrics() -> Result<PrometheusHandle, BuildError> {
+    let seconds = |name: &str| Matcher::Full(name.to_owned());
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(seconds("tds_users_seconds"), &BUCKETS)?
+        .set_buckets_for_metric(seconds("tds_call_seconds"), &BUCKETS)?
+        .set_buckets_for_metric(seconds("tds_wait_seconds"), &BUCKETS)?
+        .install_recorder()?;
+    for (name, help) in DESCRIPTIONS.lines().filter_map(|line| line.split_once(' ')) {
+        // The exporter knows the type by the first value.
+        metrics::describe_gauge!(name, help);
+    }
+    Ok(recorder)
+}
+
 /// Records a request, and how it was served.
 pub(crate) async fn record(
     State(log): State<Log>,
@@ -75,7 +100,11 @@ pub(crate) async fn record(
         request.method().clone(),
         request.uri().clone(),
     );
+    // A user who disconnects drops this future.
+    let waits = Waits(metrics::gauge!("tds_users_waiting"));
+    waits.0.increment(1.0);
     let response = next.run(request).await;
+    drop(waits);
     let served = response.extensions().get().copied();
     let Served { cache, upstream } = served.unwrap_or(Served {
         cache: "none",
@@ -120,3 +149,11 @@ pub(crate) async fn record(
     drop(log.lines.try_send(line + "\n"));
     response
 }
+
+/// A line for each metric of the family: its name and what it counts.
+const DESCRIPTIONS: &str = include_str!("metrics.txt");
+
+/// Seconds: from a response of the cache to the longest call.
+const BUCKETS: [f64; 12] = [
+    0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
+];

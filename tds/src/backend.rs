@@ -14,7 +14,7 @@ use http::{
     Method, StatusCode,
     header::{ALLOW, CONTENT_TYPE},
 };
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 use tokio::{
     net::TcpListener,
@@ -91,9 +91,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     };
     let service = settings.service().await?;
     let client = settings.client(service.builder).await?;
-    let metrics = PrometheusBuilder::new()
-        .install_recorder()
-        .map_err(|error| Failure::usage(causes(&error)))?;
+    let metrics = access::metrics().map_err(|error| Failure::usage(causes(&error)))?;
     let cache = Cache::new(client.clone(), settings.accept.clone(), job.terms);
     let shared = Shared {
         condition: Condition {

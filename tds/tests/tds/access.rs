@@ -1,12 +1,15 @@
 //! What the operator of a backend sees: its log while the service fails, the access log, and the users' metrics.
 
-use std::{fs, process::Stdio};
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 use tds_sim::{Config, Faults};
 use tokio::time::{Duration, sleep, timeout};
 
-use crate::{Bench, HANGS, serving::Serving, signal, text};
+use crate::{Bench, HANGS, err, out, output, serving::Serving, signal, skipped, text};
 
 /// A backend whose standard output is a file.
 fn serving(bench: &Bench, more: &[&str]) -> Serving {
@@ -42,6 +45,7 @@ async fn outage_of_the_service_and_of_a_resource_is_a_line_each_and_another_at_i
     let backend = serving(&bench, &["--fresh", "1ms", "--deadline", "30s"]);
     assert_eq!(backend.get("/v1/live/metro").await.status, 200);
     bench.server.sim().set_faults(failing("503"));
+    sleep(Duration::from_millis(20)).await;
     for _ in 0..2 {
         for _ in 0..20 {
             for target in ["/v1/live/metro", "/v1/live/bus?$top=5"] {
@@ -162,4 +166,60 @@ async fn access_log_is_common_with_queries_if_they_are_asked_for() {
     let backend = serving(&bench, &[]);
     assert_eq!(backend.get("/v1/live/bus?$top=5").await.status, 200);
     assert_eq!(access(&bench, backend).await, "");
+}
+
+#[tokio::test]
+async fn each_metric_has_its_help_and_type_and_times_are_histograms() {
+    let bench = Bench::new("access-metrics", Config::default()).await;
+    let backend = serving(&bench, &[]);
+    assert_eq!(backend.get("/v1/live/metro").await.status, 200);
+    let metrics = backend.get("/metrics").await.text();
+    let of = |kind: &str| {
+        let lines = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix(kind)?.split_once(' '));
+        lines
+            .map(|(name, text)| (name.to_owned(), text.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let (helps, types) = (of("# HELP "), of("# TYPE "));
+    let names =
+        |all: &[(String, String)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert!(types.len() > 15, "{metrics}");
+    assert_eq!(names(&helps), names(&types), "each has both");
+    for name in ["tds_users_seconds", "tds_call_seconds"] {
+        assert!(
+            types.contains(&(name.to_owned(), "histogram".to_owned())),
+            "{name}: {types:?}"
+        );
+        assert!(metrics.contains(&format!("{name}_bucket{{")), "{name}");
+    }
+    assert!(
+        metrics.contains("tds_users_waiting 1\n"),
+        "the one for this page: {metrics}"
+    );
+    for series in metrics
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
+        let name = series.split(['{', ' ']).next().expect("a name");
+        let ends = ["_bucket", "_sum", "_count"];
+        let family = ends
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(name);
+        let has = |all: &[(String, String)]| {
+            all.iter()
+                .any(|(known, _)| known == family || known == name)
+        };
+        assert!(has(&helps) && has(&types), "{series}");
+    }
+    if !skipped("promtool") {
+        fs::write(bench.path("metrics"), &metrics).expect("a file");
+        let file = fs::File::open(bench.path("metrics")).expect("it is there");
+        let mut check = Command::new("promtool");
+        check.args(["check", "metrics"]).stdin(file);
+        let check = output(check).await;
+        assert!(check.status.success(), "{}{}", out(&check), err(&check));
+    }
 }
