@@ -157,7 +157,11 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     if !is_served {
         return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
     }
-    shared.condition.cache.serve(target).await
+    shared
+        .condition
+        .cache
+        .serve(target, request.headers())
+        .await
 }
 
 async fn health(State(shared): State<Shared>) -> Response {

@@ -4,19 +4,21 @@ use std::{
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use axum::{
     Json,
-    body::Body,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use clap::Args;
+use headers::{Date, Expires, HeaderMapExt as _};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER},
+    header::{
+        AGE, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES,
+        IF_NONE_MATCH, LAST_MODIFIED, LINK, RETRY_AFTER, VARY,
+    },
 };
 use serde_json::json;
 use tokio::{
@@ -31,6 +33,7 @@ use crate::{
     ending::Trouble,
     exit::Exit,
     output::{counted, rough, warn},
+    representation::Stored,
     settings::duration,
 };
 
@@ -90,9 +93,11 @@ struct Resource {
 /// A whole response.
 #[derive(Debug, Clone)]
 struct Answer {
-    body: Bytes,
+    stored: Stored,
     headers: HeaderMap,
     at: Instant,
+    /// Its age at that time.
+    age: Duration,
     /// How long it is fresh, by the service's headers.
     fresh: Duration,
     /// Whether it may be served while the service fails.
@@ -120,12 +125,12 @@ impl Cache {
     }
 
     /// Serves one user. Dropping the future does not end the call.
-    pub(crate) async fn serve(self: &Arc<Self>, target: &str) -> Response {
+    pub(crate) async fn serve(self: &Arc<Self>, target: &str, asked: &HeaderMap) -> Response {
         let (mut call, cache, begun) = {
             let mut book = self.book();
             let resource = book.resource(target);
             if resource.is_settled() {
-                return served(resource.serve(self.terms), "hit", None);
+                return served(resource.serve(self.terms, asked), "hit", None);
             }
             let running = resource.running();
             let cache = if running.is_some() { "join" } else { "miss" };
@@ -138,8 +143,8 @@ impl Cache {
         let mut book = self.book();
         let resource = book.resource(target);
         let response = match ended {
-            Ok(_) => resource.serve(self.terms),
-            Err(_) => resource.stale(self.terms, &LATE),
+            Ok(_) => resource.serve(self.terms, asked),
+            Err(_) => resource.stale(self.terms, asked, &LATE),
         };
         served(response, cache, upstream)
     }
@@ -202,22 +207,25 @@ impl Cache {
             Some(known) if is_as_known => (known.headers.clone(), response.headers()),
             _ => (HeaderMap::new(), response.headers()),
         };
-        for name in PASSED {
-            if let Some(value) = source.get(&name) {
-                headers.insert(name, value.clone());
+        for name in PASSED.iter().filter(|name| source.contains_key(*name)) {
+            headers.remove(name);
+            for value in source.get_all(name) {
+                headers.append(name.clone(), value.clone());
             }
         }
-        let age = number(source.get(AGE).and_then(|age| age.to_str().ok()));
-        let (fresh, is_kept) = freshness(&headers, self.terms.fresh);
-        let body = match known {
-            Some(known) if is_as_known => known.body,
-            _ => self.accept.whole(response, target).await?,
+        let age = number(source.get(AGE).and_then(|age| age.to_str().ok())).unwrap_or_default();
+        let date = source.typed_get::<Date>();
+        let (fresh, is_kept) = freshness(&headers, date, self.terms.fresh);
+        let stored = match known {
+            Some(known) if is_as_known => known.stored,
+            _ => Stored::new(self.accept.whole(response, target).await?, &headers),
         };
         Ok(Answer {
-            body,
+            stored,
             headers,
             at: Instant::now(),
-            fresh: fresh.saturating_sub(age.unwrap_or_default()),
+            age,
+            fresh: fresh.saturating_sub(age),
             is_kept,
         })
     }
@@ -287,7 +295,7 @@ impl Book {
     fn shrink(&mut self) {
         let size = |resource: &Resource| {
             let last = resource.last.as_ref();
-            last.map_or(0, |last| last.body.len()) + OVERHEAD
+            last.map_or(0, |last| last.stored.len()) + OVERHEAD
         };
         let mut all: usize = self.resources.values().map(size).sum();
         while all > MOST {
@@ -343,20 +351,20 @@ impl Resource {
             .filter(|(_, call)| call.has_changed().is_ok())
     }
 
-    fn serve(&self, terms: Terms) -> (Response, bool) {
+    fn serve(&self, terms: Terms, asked: &HeaderMap) -> (Response, bool) {
         match (&self.failed, &self.last) {
-            (Some((_, refusal)), _) => self.stale(terms, refusal),
-            (None, Some(last)) => (last.response(), false),
+            (Some((_, refusal)), _) => self.stale(terms, asked, refusal),
+            (None, Some(last)) => (last.response(asked), false),
             (None, None) => (LATE.into_response(), false),
         }
     }
 
     /// The last response, if it may be served while the service fails. Returns whether it is.
-    fn stale(&self, terms: Terms, refusal: &Refusal) -> (Response, bool) {
+    fn stale(&self, terms: Terms, asked: &HeaderMap, refusal: &Refusal) -> (Response, bool) {
         let stale = terms.stale.unwrap_or_default();
         let last = self.last.as_ref();
         let last = last.filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
-        let response = last.map_or_else(|| refusal.into_response(), Answer::response);
+        let response = last.map_or_else(|| refusal.into_response(), |last| last.response(asked));
         (response, last.is_some())
     }
 }
@@ -372,12 +380,11 @@ fn served(served: (Response, bool), cache: &'static str, upstream: Option<Durati
 // === impl Answer ===
 
 impl Answer {
-    fn response(&self) -> Response {
-        let age = HeaderValue::from(self.at.elapsed().as_secs());
-        let mut response = Response::new(Body::from(self.body.clone()));
-        *response.headers_mut() = self.headers.clone();
-        response.headers_mut().insert(AGE, age);
-        response
+    fn response(&self, asked: &HeaderMap) -> Response {
+        let age = HeaderValue::from((self.age + self.at.elapsed()).as_secs());
+        let mut headers = self.headers.clone();
+        headers.insert(AGE, age);
+        self.stored.response(headers, asked)
     }
 }
 
@@ -436,7 +443,11 @@ impl IntoResponse for Refusal {
 
 /// How long a response is fresh by its headers, and whether it may be kept beyond that (RFC 9111,
 /// section 5.2.2).
-pub(crate) fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bool) {
+pub(crate) fn freshness(
+    headers: &HeaderMap,
+    date: Option<Date>,
+    default: Duration,
+) -> (Duration, bool) {
     let values = headers.get_all(CACHE_CONTROL).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     let directives = values.flat_map(|value| value.split(',')).map(str::trim);
@@ -449,24 +460,53 @@ pub(crate) fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bo
             number(Some(value.trim_matches('"')))
         })
     };
-    if has("no-store") || has("private") {
+    // A user may need another response (RFC 9110, section 12.5.5).
+    let varies = headers
+        .get_all(VARY)
+        .iter()
+        .any(|names| names.as_bytes().contains(&b'*'));
+    if has("no-store") || has("private") || varies {
         return (Duration::ZERO, false);
     }
     if has("no-cache") {
         return (Duration::ZERO, true);
     }
+    let expires = || {
+        // A malformed time is in the past (RFC 9111, section 5.3).
+        let expires = headers
+            .get(EXPIRES)
+            .map(|_| headers.typed_get::<Expires>())?;
+        let life = expires.zip(date).map(|(end, date)| {
+            let (end, date) = (SystemTime::from(end), SystemTime::from(date));
+            end.duration_since(date).unwrap_or_default().min(MONTH)
+        });
+        Some(life.unwrap_or_default())
+    };
     let fresh = seconds("s-maxage").or_else(|| seconds("max-age"));
-    (fresh.unwrap_or(default), true)
+    let fresh = fresh.or_else(expires).unwrap_or(default);
+    (fresh, !has("must-revalidate") && !has("proxy-revalidate"))
 }
 
 /// Parses a number of seconds. A longer time than a month is read as a month.
 fn number(text: Option<&str>) -> Option<Duration> {
     let seconds = text?.trim().parse::<u64>().ok()?;
-    Some(Duration::from_secs(seconds.min(2_678_400)))
+    Some(Duration::from_secs(seconds).min(MONTH))
 }
 
 /// The headers that users get.
-const PASSED: [HeaderName; 4] = [CONTENT_TYPE, ETAG, LAST_MODIFIED, CACHE_CONTROL];
+const PASSED: [HeaderName; 9] = [
+    CONTENT_TYPE,
+    ETAG,
+    LAST_MODIFIED,
+    CACHE_CONTROL,
+    EXPIRES,
+    LINK,
+    CONTENT_LANGUAGE,
+    CONTENT_DISPOSITION,
+    VARY,
+];
+
+const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);

@@ -22,6 +22,7 @@ mod plan;
 mod poll;
 mod progress;
 mod proxy;
+mod representation;
 mod save;
 mod service;
 mod settings;

@@ -12,6 +12,7 @@ mod get;
 mod output;
 mod poll;
 mod proxy;
+mod representation;
 mod serving;
 mod settings;
 mod signals;
