@@ -8,6 +8,7 @@ use axum::{
     response::Response,
 };
 use clap::{Args, ValueEnum};
+use http::{HeaderValue, header::X_CONTENT_TYPE_OPTIONS};
 use http_body::Body as _;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
@@ -103,7 +104,9 @@ pub(crate) async fn record(
     // A user who disconnects drops this future.
     let waits = Waits(metrics::gauge!("tds_users_waiting"));
     waits.0.increment(1.0);
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    let sniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, sniff);
     drop(waits);
     let served = response.extensions().get().copied();
     let Served { cache, upstream } = served.unwrap_or(Served {

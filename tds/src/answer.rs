@@ -202,7 +202,7 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
 }
 
 /// The title of a page, in one line.
-fn title(begin: &[u8]) -> Option<String> {
+pub(crate) fn title(begin: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(begin);
     // The same length: only the case of ASCII differs.
     let lower = text.to_ascii_lowercase();

@@ -23,10 +23,11 @@ use tokio::{
 
 use crate::{
     access::{self, Access, Log},
-    cache::{Cache, Refusal, Terms},
+    cache::{Cache, Terms},
     exit::{Exit, Failure, causes},
     list,
     output::note,
+    refusal::Refusal,
     settings::{Settings, address},
     status::{self, Condition, is_local},
 };
@@ -92,7 +93,12 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let service = settings.service().await?;
     let client = settings.client(service.builder).await?;
     let metrics = access::metrics().map_err(|error| Failure::usage(causes(&error)))?;
-    let cache = Cache::new(client.clone(), settings.accept.clone(), job.terms);
+    let cache = Cache::new(
+        client.clone(),
+        settings.accept.clone(),
+        service.secrets,
+        job.terms,
+    );
     let shared = Shared {
         condition: Condition {
             client: client.clone(),

@@ -7,25 +7,22 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 use clap::Args;
 use headers::{Date, Expires, HeaderMapExt as _};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
         AGE, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES,
-        IF_NONE_MATCH, LAST_MODIFIED, LINK, RETRY_AFTER, VARY,
+        IF_NONE_MATCH, LAST_MODIFIED, LINK, VARY,
     },
 };
-use serde_json::json;
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 use tower_tds::{Client, Kind};
+use tower_tds_outcome::Secrets;
 
 use crate::{
     access::Served,
@@ -33,6 +30,7 @@ use crate::{
     ending::Trouble,
     exit::Exit,
     output::{counted, rough, warn},
+    refusal::Refusal,
     representation::Stored,
     settings::duration,
 };
@@ -42,6 +40,7 @@ use crate::{
 pub(crate) struct Cache {
     client: Client,
     accept: Accept,
+    secrets: Secrets,
     terms: Terms,
     /// The lock guards all of the book. It is held for a few statements and never over an await.
     book: Mutex<Book>,
@@ -104,21 +103,14 @@ struct Answer {
     is_kept: bool,
 }
 
-/// A response without data: a status, a kind, and a `Retry-After`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Refusal {
-    status: StatusCode,
-    kind: &'static str,
-    retry_after: Option<Duration>,
-}
-
 // === impl Cache ===
 
 impl Cache {
-    pub(crate) fn new(client: Client, accept: Accept, terms: Terms) -> Self {
+    pub(crate) fn new(client: Client, accept: Accept, secrets: Secrets, terms: Terms) -> Self {
         Self {
             client,
             accept,
+            secrets,
             terms,
             book: Mutex::default(),
         }
@@ -187,7 +179,7 @@ impl Cache {
         let (cache, target) = (Arc::clone(self), Arc::<str>::from(target));
         tokio::spawn(async move {
             let answer = cache.answer(&target, known).await;
-            let lines = cache.book().ended(target, answer);
+            let lines = cache.book().ended(target, answer, &cache.secrets);
             drop(running);
             lines.iter().for_each(|line| warn(line));
         });
@@ -246,7 +238,12 @@ impl Book {
 
     /// Records the end of a call. Returns lines for the log: when a resource or the service begins
     /// to fail, each minute, and at the end.
-    fn ended(&mut self, target: Arc<str>, answer: Result<Answer, Trouble>) -> Vec<String> {
+    fn ended(
+        &mut self,
+        target: Arc<str>,
+        answer: Result<Answer, Trouble>,
+        secrets: &Secrets,
+    ) -> Vec<String> {
         let now = Instant::now();
         self.outage = None;
         let resource = self.resource(&target);
@@ -268,7 +265,7 @@ impl Book {
                 let is_too_large = kind == Kind::InvalidRequest.as_str();
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
-                resource.failed = Some((failed, Refusal::of(&trouble)));
+                resource.failed = Some((failed, Refusal::of(&trouble, secrets, FAILED)));
                 // A missing role concerns this resource alone.
                 let is_of_one =
                     trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
@@ -364,7 +361,10 @@ impl Resource {
         let stale = terms.stale.unwrap_or_default();
         let last = self.last.as_ref();
         let last = last.filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
-        let response = last.map_or_else(|| refusal.into_response(), |last| last.response(asked));
+        let response = last.map_or_else(
+            || refusal.clone().into_response(),
+            |last| last.response(asked),
+        );
         (response, last.is_some())
     }
 }
@@ -385,59 +385,6 @@ impl Answer {
         let mut headers = self.headers.clone();
         headers.insert(AGE, age);
         self.stored.response(headers, asked)
-    }
-}
-
-// === impl Refusal ===
-
-impl Refusal {
-    pub(crate) const fn new(status: StatusCode, kind: &'static str) -> Self {
-        Self {
-            status,
-            kind,
-            retry_after: None,
-        }
-    }
-
-    /// Returns the refusal for a failed call, without the error's text, which contains addresses.
-    fn of(trouble: &Trouble) -> Self {
-        let Trouble::Service(error) = trouble else {
-            let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, trouble.kind());
-            return Self {
-                retry_after: Some(FAILED),
-                ..refusal
-            };
-        };
-        let status = match (Exit::of(error), error.kind()) {
-            (_, Kind::NotFound) => StatusCode::NOT_FOUND,
-            // Only the operator can correct these.
-            (Exit::SomeFailed | Exit::Credentials | Exit::Usage, _) | (_, Kind::Tls) => {
-                StatusCode::BAD_GATEWAY
-            }
-            _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        // A longer hint may be wrong, and users would not come back.
-        let wait = error.retry_after().unwrap_or(FAILED).min(HOUR);
-        Self {
-            status,
-            kind: error.kind().as_str(),
-            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(wait),
-        }
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let json = Json(json!({ "kind": self.kind }));
-        let mut response = (self.status, json).into_response();
-        if let Some(wait) = self.retry_after {
-            // Rounded up, because an early request is refused again.
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            let seconds = HeaderValue::from(seconds.max(1));
-            response.headers_mut().insert(RETRY_AFTER, seconds);
-        }
-        response
     }
 }
 
@@ -512,8 +459,6 @@ const MONTH: Duration = Duration::from_secs(31 * 86_400);
 const FAILED: Duration = Duration::from_secs(1);
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How long a response that is too large is refused: each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);

@@ -22,6 +22,7 @@ mod plan;
 mod poll;
 mod progress;
 mod proxy;
+mod refusal;
 mod representation;
 mod save;
 mod service;

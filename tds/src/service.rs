@@ -7,6 +7,7 @@ use tower_tds::{
     AuthServer, Builder, Client, Credentials, Limits, Provider, Quota, layers::token::TokenEndpoint,
 };
 use tower_tds_fleet::RedisTokens;
+use tower_tds_outcome::Secrets;
 
 use crate::{
     exit::{Failure, causes},
@@ -26,6 +27,8 @@ pub(crate) struct Service {
     /// The base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
     pub(crate) routes: Routes,
+    /// The secret of the key, which no text shows.
+    pub(crate) secrets: Secrets,
     /// The state that processes with the same key share on this machine. `None` in a fleet, without
     /// a folder, and with the simulated service, which ends with this process.
     pub(crate) state: Option<State>,
@@ -158,6 +161,8 @@ impl Settings {
             })?;
             (key.into(), secret.value.clone())
         };
+        let secrets = Secrets::default();
+        secrets.add("client secret", secret.trim());
         let unusable = |error: &dyn Error| {
             let why = causes(error);
             Failure::usage(format!("{auth_name}: {why}"))
@@ -206,6 +211,7 @@ impl Settings {
             builder: builder.limits(limits),
             base_url: base.to_owned(),
             routes,
+            secrets,
             state,
             simulated: None,
         })
@@ -225,6 +231,7 @@ async fn simulated(limits: Limits) -> Result<Service, Failure> {
         builder: builder.loopback_http().limits(limits),
         base_url: SIMULATED.to_owned(),
         routes: Routes::default(),
+        secrets: Secrets::default(),
         state: None,
         simulated: Some(server),
     })

@@ -16,9 +16,10 @@ use http::{
 use tower_tds::{Client, Status};
 
 use crate::{
-    cache::{Cache, Refusal},
+    cache::Cache,
     output::{counted, rough},
     proxy::is_this_machine,
+    refusal::Refusal,
 };
 
 /// What the page and the health checks show.

@@ -303,3 +303,116 @@ async fn headers_of_the_service_decide_about_age_and_about_what_may_be_old() {
         assert_eq!(backend.get("/a").await.status, status, "{name}");
     }
 }
+
+#[tokio::test]
+async fn text_of_the_service_reaches_the_developer_without_secrets_and_addresses() {
+    let json = "content-type: application/json\r\n";
+    let ours = r#"{"kind":"KIND"}"#;
+    for (status, headers, body, got, kind, shown) in [
+        (
+            "400 Bad Request",
+            json,
+            r#"{"error":"filter_is_wrong","at":{"column":7}}"#,
+            400,
+            "rejected",
+            r#"{"error":"filter_is_wrong","at":{"column":7}}"#,
+        ),
+        (
+            "404 Not Found",
+            json,
+            r#"{"message":"no line 9"}"#,
+            404,
+            "not_found",
+            r#"{"message":"no line 9"}"#,
+        ),
+        ("405 Method Not Allowed", json, "{}", 405, "rejected", "{}"),
+        ("409 Conflict", "", "twice", 409, "rejected", r#""twice""#),
+        (
+            "422 Unprocessable Content",
+            json,
+            "[1]",
+            422,
+            "rejected",
+            "[1]",
+        ),
+        ("418 I'm a teapot", json, "{}", 502, "rejected", ours),
+        (
+            "503 Service Unavailable",
+            json,
+            r#"{"message":"x"}"#,
+            503,
+            "unavailable",
+            ours,
+        ),
+        (
+            "400 Bad Request",
+            "content-type: text/html\r\n",
+            "<html><title>No such filter</title><p>by nginx</html>",
+            400,
+            "rejected",
+            r#""No such filter""#,
+        ),
+        (
+            "400 Bad Request",
+            json,
+            r#"{"message":"client SECRET at 10.0.0.7:8080, see http://internal.example/x?a=1."}"#,
+            400,
+            "rejected",
+            r#"{"message":"client [redacted] at (address), see (address)."}"#,
+        ),
+    ] {
+        let bench = Bench::new("repr-text", Config::default()).await;
+        let secret = bench.server.client_secret().to_owned();
+        let body = body.replace("SECRET", &secret);
+        let headers = format!("{headers}content-length: {}\r\n", body.len());
+        let upstream = Upstream::start(move |_, _| answer(status, &headers, body.as_bytes()));
+        let list = bench.path("resources");
+        fs::write(&list, "/a\n").expect("a file");
+        let arguments = [
+            "backend",
+            "--list",
+            text(&list),
+            "--listen",
+            "127.0.0.1:0",
+            "--base-url",
+            &upstream.url,
+            "--deadline",
+            "20s",
+        ];
+        let user = Serving::start(bench.tds(&arguments)).get("/a").await;
+        let problem: serde_json::Value = serde_json::from_slice(&user.body).expect("JSON");
+        assert_eq!(
+            (user.status, &problem["kind"]),
+            (got, &kind.into()),
+            "{status}: {problem}"
+        );
+        assert_eq!(problem["status"], got, "{problem}");
+        for line in [
+            "content-type: application/problem+json",
+            "x-content-type-options: nosniff",
+        ] {
+            assert!(user.head.contains(line), "{}", user.head);
+        }
+        let all = user.text();
+        for hidden in [
+            &*secret,
+            "10.0.0.7",
+            "internal.example",
+            "nginx",
+            "127.0.0.1",
+        ] {
+            assert!(!all.contains(hidden), "{hidden}: {all}");
+        }
+        match shown == ours {
+            true => assert!(
+                problem.get("body").is_none() && problem.get("detail").is_none(),
+                "{problem}"
+            ),
+            false => {
+                let shown: serde_json::Value = serde_json::from_str(shown).expect("JSON");
+                assert_eq!(problem["body"], shown, "{status}");
+                assert!(problem["detail"].is_string(), "{problem}");
+            }
+        }
+    }
+}
