@@ -11,15 +11,22 @@ use axum::{
 };
 use clap::Args;
 use http::{
-    Method, StatusCode,
-    header::{ALLOW, CONTENT_TYPE},
+    HeaderValue, Method, StatusCode, Uri,
+    header::{
+        ACCEPT, AGE, ALLOW, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LINK, RANGE,
+        RETRY_AFTER,
+    },
+    uri::Authority,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
+use sd_notify::NotifyState;
 use serde_json::json;
 use tokio::{
     net::TcpListener,
     time::{sleep, timeout},
 };
+use tower::util::option_layer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::{
     access::{self, Access, Log},
@@ -28,8 +35,9 @@ use crate::{
     list,
     output::note,
     refusal::Refusal,
-    settings::{Settings, address},
+    settings::{Settings, address, duration_or_zero},
     status::{self, Condition, is_local},
+    stop::Stop,
 };
 
 /// Serve many users and programs with one call for each resource
@@ -50,6 +58,12 @@ pub(crate) struct Backend {
     terms: Terms,
     #[command(flatten)]
     access: Access,
+    /// Web pages of this origin may read; * needs --list
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    allow_origin: Vec<HeaderValue>,
+    /// Stay so long after SIGTERM, not ready but serving
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration_or_zero)]
+    drain: Duration,
     /// Address of a page with numbers, for this machine
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
@@ -62,6 +76,9 @@ struct Shared {
     /// `None` serves every resource.
     list: Option<Arc<HashSet<String>>>,
     metrics: PrometheusHandle,
+    /// The origins whose pages may read.
+    origins: Arc<[HeaderValue]>,
+    stop: Arc<Stop>,
 }
 
 pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failure> {
@@ -79,6 +96,10 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let own = |target: &&String| OWN.contains(&&*path(target));
     if let Some(target) = list.iter().flatten().find(own) {
         let why = format!("--list: {target} is a path of tds itself");
+        return Err(Failure::usage(why));
+    }
+    if list.is_none() && job.allow_origin.iter().any(|origin| origin == ANY) {
+        let why = "--allow-origin *: any page could read with this key; name origins, or the resources with --list";
         return Err(Failure::usage(why));
     }
     // The addresses are bound first, so that a used one fails before any request.
@@ -106,7 +127,10 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         },
         list: list.map(Arc::new),
         metrics,
+        origins: job.allow_origin.into(),
+        stop: Arc::clone(&settings.stop),
     };
+    let cross = cross_origin(&shared.origins);
     // Fetched ahead: the first user does not wait for the token, and the first health check shows a
     // wrong secret.
     let tokens = client.tokens().clone();
@@ -121,18 +145,26 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let router = Router::new()
         .route("/healthz", routing::get(health))
         .route("/readyz", routing::get(health))
+        .route("/livez", routing::get(|| async { "alive\n" }))
         .route("/metrics", routing::get(prometheus))
         .fallback(serve)
         .with_state(shared)
+        .layer(option_layer(cross))
         .layer(middleware::from_fn_with_state(log, access::record))
         .into_make_service_with_connect_info::<SocketAddr>();
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
-    let stopped = async move { stop.requested().await };
+    // Only where the service manager has asked for it.
+    drop(sd_notify::notify(&[NotifyState::Ready]));
+    let stopped = async move {
+        stop.requested().await;
+        drop(sd_notify::notify(&[NotifyState::Stopping]));
+        sleep(job.drain).await;
+    };
     let serving = axum::serve(users, router).with_graceful_shutdown(stopped);
     let grace = async {
         settings.stop.requested().await;
-        sleep(job.terms.deadline).await;
+        sleep(job.drain + job.terms.deadline).await;
     };
     tokio::select! {
         served = serving.into_future() => served.map_err(|error| {
@@ -155,7 +187,7 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     let target = target.map_or("/", |target| target.as_str());
     let is_served = match &shared.list {
         Some(list) => list.contains(target),
-        None if !is_local(request.headers()) => {
+        None if !is_local(request.headers(), &shared.origins) => {
             return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
         }
         None => true,
@@ -170,9 +202,38 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
         .await
 }
 
+/// What browsers are told about pages of other origins.
+fn cross_origin(origins: &[HeaderValue]) -> Option<CorsLayer> {
+    let allowed = match origins {
+        [] => return None,
+        origins if origins.iter().any(|origin| origin == ANY) => AllowOrigin::any(),
+        origins => AllowOrigin::list(origins.to_vec()),
+    };
+    let cors = CorsLayer::new().allow_origin(allowed);
+    let cors = cors.allow_methods([Method::GET, Method::HEAD]);
+    let cors = cors.allow_headers([ACCEPT, IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE]);
+    Some(cors.expose_headers([ETAG, AGE, LINK, RETRY_AFTER]))
+}
+
+/// Parses an origin as browsers send it.
+fn origin(text: &str) -> Result<HeaderValue, String> {
+    let uri = text.parse::<Uri>().ok();
+    let is_origin = |uri: Uri| {
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let authority = uri.authority().map_or("", Authority::as_str);
+        format!("{scheme}://{authority}") == text
+    };
+    let value = HeaderValue::from_str(text).ok();
+    let value = value.filter(|_| text == ANY || uri.is_some_and(is_origin));
+    value.ok_or_else(|| "write an origin, as in https://app.example.org, or *".to_owned())
+}
+
 async fn health(State(shared): State<Shared>) -> Response {
     let client = shared.condition.client.status();
-    let troubles = shared.condition.troubles(&client);
+    let mut troubles = shared.condition.troubles(&client);
+    if shared.stop.is_requested() {
+        troubles.push("it is stopping".to_owned());
+    }
     let code = match troubles[..] {
         [] => StatusCode::OK,
         _ => StatusCode::SERVICE_UNAVAILABLE,
@@ -209,4 +270,6 @@ fn listens(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 }
 
 /// The paths of this server itself.
-const OWN: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];
+
+const ANY: &str = "*";

@@ -9,6 +9,7 @@ mod canary;
 mod container;
 mod fleet;
 mod get;
+mod origin;
 mod output;
 mod poll;
 mod proxy;
