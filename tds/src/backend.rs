@@ -29,6 +29,7 @@ use tower::util::option_layer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::{
+    accept,
     access::{self, Access, Log},
     cache::{Cache, Terms},
     exit::{Exit, Failure, causes},
@@ -150,8 +151,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         .fallback(serve)
         .with_state(shared)
         .layer(option_layer(cross))
-        .layer(middleware::from_fn_with_state(log, access::record))
-        .into_make_service_with_connect_info::<SocketAddr>();
+        .layer(middleware::from_fn_with_state(log, access::record));
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
     // Only where the service manager has asked for it.
@@ -161,15 +161,12 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         drop(sd_notify::notify(&[NotifyState::Stopping]));
         sleep(job.drain).await;
     };
-    let serving = axum::serve(users, router).with_graceful_shutdown(stopped);
     let grace = async {
         settings.stop.requested().await;
         sleep(job.drain + job.terms.deadline).await;
     };
     tokio::select! {
-        served = serving.into_future() => served.map_err(|error| {
-            Failure::new(Exit::SomeFailed, error.to_string())
-        })?,
+        () = accept::serve(users, router, stopped) => {}
         () = grace => {}
     }
     // The last lines of the access log are printed meanwhile.

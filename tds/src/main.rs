@@ -2,6 +2,7 @@
 //!
 //! With `--simulate` each job calls a simulated service that it starts itself.
 
+mod accept;
 mod access;
 mod answer;
 mod backend;

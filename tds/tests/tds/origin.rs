@@ -4,7 +4,9 @@ use std::{fs, os::unix::net::UnixDatagram};
 
 use tds_sim::Config;
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    task::JoinSet,
     time::{Duration, sleep, timeout},
 };
 
@@ -136,4 +138,48 @@ async fn live_backend_is_not_restarted_for_an_outage() {
     assert_eq!(backend.get("/v1/live/metro").await.status, 502);
     assert_eq!(backend.get("/readyz").await.status, 503);
     assert_eq!(backend.get("/livez").await.status, 200);
+}
+
+#[tokio::test]
+async fn half_sent_request_ends_after_ten_seconds_and_an_idle_connection_does_not() {
+    let bench = Bench::new("origin-half", Config::default()).await;
+    let backend = Serving::start(backend(&bench, &["--fresh", "1h"], true));
+    let request = b"GET /v1/live/metro HTTP/1.1\r\nhost: a\r\n\r\n";
+    let mut idle = TcpStream::connect(backend.address)
+        .await
+        .expect("it listens");
+    let mut answer = [0; 4_096];
+    idle.write_all(request).await.expect("it reads");
+    assert!(idle.read(&mut answer).await.expect("an answer") > 0);
+    let fresh = TcpStream::connect(backend.address)
+        .await
+        .expect("it listens");
+    let mut halves = JoinSet::new();
+    for n in 0..300 {
+        let mut half = TcpStream::connect(backend.address)
+            .await
+            .expect("it listens");
+        halves.spawn(async move {
+            // Some have had a whole request before.
+            if n % 3 == 0 {
+                half.write_all(request).await.expect("it reads");
+                let mut answer = [0; 4_096];
+                assert!(half.read(&mut answer).await.expect("an answer") > 0);
+            }
+            half.write_all(b"GET /v1/live/metro HTTP/1.1\r\nhost")
+                .await
+                .expect("it reads");
+            let mut rest = Vec::new();
+            // A reset is an end as well.
+            half.read_to_end(&mut rest).await.unwrap_or_default();
+        });
+    }
+    timeout(Duration::from_secs(30), halves.join_all())
+        .await
+        .expect("each is closed");
+    for mut kept in [idle, fresh] {
+        kept.write_all(request).await.expect("it is open");
+        let length = kept.read(&mut answer).await.expect("an answer");
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK"));
+    }
 }
