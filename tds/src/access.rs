@@ -1,6 +1,12 @@
 //! What users got: a line of the access log for each request, and metrics.
 
-use std::{io::Write as _, net::SocketAddr, time::Duration};
+use std::{
+    collections::HashMap,
+    io::Write as _,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::{
     extract::{ConnectInfo, Request, State},
@@ -10,6 +16,7 @@ use axum::{
 use clap::{Args, ValueEnum};
 use http::{HeaderValue, header::X_CONTENT_TYPE_OPTIONS};
 use http_body::Body as _;
+use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use time::OffsetDateTime;
@@ -46,10 +53,20 @@ pub(crate) struct Served {
 pub(crate) struct Log {
     access: Access,
     lines: mpsc::Sender<String>,
+    metrics: Arc<Metrics>,
+}
+
+/// Registered once, because a look into the registry costs as much as a response of the cache.
+#[derive(Debug)]
+struct Metrics {
+    waiting: Gauge,
+    seconds: Histogram,
+    /// By status and origin. Never held over an await.
+    requests: Mutex<HashMap<(u16, &'static str), Counter>>,
 }
 
 /// A request without a response.
-struct Waits(metrics::Gauge);
+struct Waits(Gauge);
 
 impl Drop for Waits {
     fn drop(&mut self) {
@@ -70,12 +87,22 @@ impl Log {
                 drop(out.write_all(line.as_bytes()));
             }
         });
-        (Self { access, lines }, printed)
+        let metrics = Arc::new(Metrics {
+            waiting: metrics::gauge!("tds_users_waiting"),
+            seconds: metrics::histogram!("tds_users_seconds"),
+            requests: Mutex::default(),
+        });
+        let log = Self {
+            access,
+            lines,
+            metrics,
+        };
+        (log, printed)
     }
 }
 
 /// Installs the recorder of all metrics, with their descriptions.
-pub(crate) fn metrics() -> Result<PrometheusHandle, BuildError> {
+pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
     let seconds = |name: &str| Matcher::Full(name.to_owned());
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(seconds("tds_users_seconds"), &BUCKETS)?
@@ -102,7 +129,7 @@ pub(crate) async fn record(
         request.uri().clone(),
     );
     // A user who disconnects drops this future.
-    let waits = Waits(metrics::gauge!("tds_users_waiting"));
+    let waits = Waits(log.metrics.waiting.clone());
     waits.0.increment(1.0);
     let mut response = next.run(request).await;
     let sniff = HeaderValue::from_static("nosniff");
@@ -114,9 +141,14 @@ pub(crate) async fn record(
         upstream: None,
     });
     let (status, took) = (response.status().as_u16(), begun.elapsed());
-    let labels = [("status", status.to_string()), ("cache", cache.to_owned())];
-    metrics::counter!("tds_users_requests_total", &labels).increment(1);
-    metrics::histogram!("tds_users_seconds").record(took);
+    let requests = log.metrics.requests.lock();
+    let mut requests = requests.unwrap_or_else(PoisonError::into_inner);
+    let count = requests.entry((status, cache)).or_insert_with(|| {
+        metrics::counter!("tds_users_requests_total", "status" => status.to_string(), "cache" => cache)
+    });
+    count.increment(1);
+    drop(requests);
+    log.metrics.seconds.record(took);
     let Some(format) = log.access.access_log else {
         return response;
     };

@@ -114,7 +114,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     };
     let service = settings.service().await?;
     let client = settings.client(service.builder).await?;
-    let metrics = access::metrics().map_err(|error| Failure::usage(causes(&error)))?;
+    let metrics = access::recorder().map_err(|error| Failure::usage(causes(&error)))?;
     let cache = Cache::new(
         client.clone(),
         settings.accept.clone(),

@@ -16,13 +16,17 @@ use headers::{
 };
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_TYPE, ETAG, RANGE, VARY},
+    header::{
+        ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE,
+        IF_NONE_MATCH, RANGE, VARY,
+    },
 };
 
 /// The bytes of a response, and their codings.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     identity: Bytes,
+    is_text: bool,
     /// Empty until the codings are made, and for what is not coded.
     coded: Arc<OnceLock<Vec<(&'static str, Bytes)>>>,
 }
@@ -33,7 +37,8 @@ impl Stored {
     /// Begins to code a text, once for all users. Until then they get it as it is.
     pub(crate) fn new(identity: Bytes, headers: &HeaderMap) -> Self {
         let coded = Arc::<OnceLock<_>>::default();
-        if is_text(headers) && (SMALL..=LARGE).contains(&identity.len()) {
+        let is_text = is_text(headers);
+        if is_text && (SMALL..=LARGE).contains(&identity.len()) {
             let (coded, identity) = (Arc::clone(&coded), identity.clone());
             tokio::task::spawn_blocking(move || {
                 let all = [("br", brotli(&identity)), ("gzip", gzip(&identity))];
@@ -48,7 +53,11 @@ impl Stored {
                 );
             });
         }
-        Self { identity, coded }
+        Self {
+            identity,
+            is_text,
+            coded,
+        }
     }
 
     /// The bytes in memory.
@@ -70,11 +79,17 @@ impl Stored {
                 None => drop(headers.remove(ETAG)),
             }
         }
-        if is_text(&headers) {
+        if self.is_text {
             headers.append(VARY, HeaderValue::from_static("accept-encoding"));
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         let body = coded.map_or(&self.identity, |(_, body)| body);
+        let conditions = [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE];
+        if conditions.iter().all(|name| !asked.contains_key(name)) {
+            let mut response = Response::new(body::Body::from(body.clone()));
+            *response.headers_mut() = headers;
+            return response;
+        }
         let (tag, date) = (
             headers.typed_get::<ETag>(),
             headers.typed_get::<LastModified>(),
