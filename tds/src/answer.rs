@@ -1,6 +1,6 @@
 //! Whole responses: a 200 with data, without a content coding, with all of its body.
 
-use std::time::Duration;
+use std::{io, mem, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{
@@ -15,6 +15,13 @@ use crate::ending::Trouble;
 /// The media types that a job accepts. Pages are not among them unless they are named.
 #[derive(Debug, Clone)]
 pub(crate) struct Accept(HeaderValue);
+
+/// A response that is no page, with the begin of its body.
+#[derive(Debug)]
+pub(crate) struct Data {
+    begin: Bytes,
+    response: Response,
+}
 
 // === impl Accept ===
 
@@ -46,21 +53,23 @@ impl Accept {
         self.on(call).header(ACCEPT_ENCODING, identity)
     }
 
-    /// Gets one whole response. A page is requested again, as the client does after a 503.
+    /// Gets one response of data. A page is requested again, as the client does after a 503.
     pub(crate) async fn get(
         &self,
         client: &Client,
         target: &str,
         deadline: Duration,
-    ) -> Result<Bytes, Trouble> {
+    ) -> Result<Data, Trouble> {
         let begun = Instant::now();
         let mut pauses = [1, 2].map(Duration::from_secs).into_iter();
         loop {
             let left = deadline.saturating_sub(begun.elapsed());
-            let response = self.plain(client.get(target)).deadline(left).await?;
-            let trouble = match self.whole(response, target).await {
+            let mut response = self.plain(client.get(target)).deadline(left).await?;
+            usable(&response, target)?;
+            let trouble = match self.begin(&mut response, target).await {
+                Ok(begin) => return Ok(Data { begin, response }),
                 Err(trouble @ Trouble::Page(_)) => trouble,
-                ended => return ended,
+                Err(trouble) => return Err(trouble),
             };
             match pauses.next().filter(|pause| *pause < left) {
                 Some(pause) => sleep(pause).await,
@@ -71,19 +80,7 @@ impl Accept {
 
     /// Reads the whole body of a 200 for `target`.
     pub(crate) async fn whole(&self, response: Response, target: &str) -> Result<Bytes, Trouble> {
-        let status = response.status();
-        if status != StatusCode::OK {
-            let other = format!("status {status} instead of 200");
-            let other = refused(Kind::UnexpectedAnswer, &other, target);
-            let other = other.with_advice("check that the path is a data endpoint");
-            return Err(other.into());
-        }
-        if is_coded(response.headers()) {
-            return Err(refused(Kind::Malformed, CODED, target).into());
-        }
-        if !response.body().is_verifiable() {
-            return Err(refused(Kind::Truncated, OPEN, target).into());
-        }
+        usable(&response, target)?;
         let headers = response.headers().clone();
         let body = response.bytes().await?;
         self.check(&headers, &body)?;
@@ -124,6 +121,42 @@ impl Accept {
         let types = self.as_str().to_ascii_lowercase();
         PAGES.iter().any(|page| types.contains(page))
     }
+}
+
+// === impl Data ===
+
+impl Data {
+    /// Reads the rest of the body, and hands it on in pieces. Returns its length.
+    pub(crate) async fn copy(
+        mut self,
+        mut write: impl AsyncFnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<u64, Trouble> {
+        let mut length = 0;
+        let mut next = Some(mem::take(&mut self.begin));
+        while let Some(data) = next {
+            write(&data).await?;
+            length += data.len() as u64;
+            next = self.response.chunk().await?;
+        }
+        Ok(length)
+    }
+}
+
+/// Checks that a response is a 200 whose body can be read to a known end.
+fn usable(response: &Response, target: &str) -> Result<(), Error> {
+    let status = response.status();
+    if status != StatusCode::OK {
+        let other = format!("status {status} instead of 200");
+        let other = refused(Kind::UnexpectedAnswer, &other, target);
+        return Err(other.with_advice("check that the path is a data endpoint"));
+    }
+    if is_coded(response.headers()) {
+        return Err(refused(Kind::Malformed, CODED, target));
+    }
+    if !response.body().is_verifiable() {
+        return Err(refused(Kind::Truncated, OPEN, target));
+    }
+    Ok(())
 }
 
 /// Whether a response is a page: of a login, a captcha or a maintenance. `None` if its type is open
@@ -169,7 +202,7 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
 }
 
 /// The title of a page, in one line.
-fn title(begin: &[u8]) -> Option<String> {
+pub(crate) fn title(begin: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(begin);
     // The same length: only the case of ASCII differs.
     let lower = text.to_ascii_lowercase();

@@ -5,25 +5,40 @@ use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{
     Json, Router,
     extract::{Request, State},
+    middleware,
     response::{IntoResponse, Response},
     routing,
 };
 use clap::Args;
 use http::{
-    Method, StatusCode,
-    header::{ALLOW, CONTENT_TYPE},
+    HeaderValue, Method, StatusCode, Uri,
+    header::{
+        ACCEPT, AGE, ALLOW, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LINK, RANGE,
+        RETRY_AFTER,
+    },
+    uri::Authority,
 };
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
+use sd_notify::NotifyState;
 use serde_json::json;
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+use tower::util::option_layer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::{
-    cache::{Cache, Refusal, Terms},
+    accept,
+    access::{self, Access, Log},
+    cache::{Cache, Terms},
     exit::{Exit, Failure, causes},
     list,
     output::note,
-    settings::{Settings, address},
+    refusal::Refusal,
+    settings::{Settings, address, duration_or_zero},
     status::{self, Condition, is_local},
+    stop::Stop,
 };
 
 /// Serve many users and programs with one call for each resource
@@ -42,6 +57,14 @@ pub(crate) struct Backend {
     listen: SocketAddr,
     #[command(flatten)]
     terms: Terms,
+    #[command(flatten)]
+    access: Access,
+    /// Web pages of this origin may read; * needs --list
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    allow_origin: Vec<HeaderValue>,
+    /// Stay so long after SIGTERM, not ready but serving
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration_or_zero)]
+    drain: Duration,
     /// Address of a page with numbers, for this machine
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
@@ -54,6 +77,9 @@ struct Shared {
     /// `None` serves every resource.
     list: Option<Arc<HashSet<String>>>,
     metrics: PrometheusHandle,
+    /// The origins whose pages may read.
+    origins: Arc<[HeaderValue]>,
+    stop: Arc<Stop>,
 }
 
 pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failure> {
@@ -73,6 +99,10 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         let why = format!("--list: {target} is a path of tds itself");
         return Err(Failure::usage(why));
     }
+    if list.is_none() && job.allow_origin.iter().any(|origin| origin == ANY) {
+        let why = "--allow-origin *: any page could read with this key; name origins, or the resources with --list";
+        return Err(Failure::usage(why));
+    }
     // The addresses are bound first, so that a used one fails before any request.
     let users = bind("--listen", job.listen).await?;
     let board = match job.status {
@@ -84,10 +114,13 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     };
     let service = settings.service().await?;
     let client = settings.client(service.builder).await?;
-    let metrics = PrometheusBuilder::new()
-        .install_recorder()
-        .map_err(|error| Failure::usage(causes(&error)))?;
-    let cache = Cache::new(client.clone(), settings.accept.clone(), job.terms);
+    let metrics = access::recorder().map_err(|error| Failure::usage(causes(&error)))?;
+    let cache = Cache::new(
+        client.clone(),
+        settings.accept.clone(),
+        service.secrets,
+        job.terms,
+    );
     let shared = Shared {
         condition: Condition {
             client: client.clone(),
@@ -95,7 +128,10 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         },
         list: list.map(Arc::new),
         metrics,
+        origins: job.allow_origin.into(),
+        stop: Arc::clone(&settings.stop),
     };
+    let cross = cross_origin(&shared.origins);
     // Fetched ahead: the first user does not wait for the token, and the first health check shows a
     // wrong secret.
     let tokens = client.tokens().clone();
@@ -106,27 +142,36 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         let pages = axum::serve(board, status::router(shared.condition.clone()));
         tokio::spawn(pages.into_future());
     }
+    let (log, printed) = Log::start(job.access);
     let router = Router::new()
         .route("/healthz", routing::get(health))
         .route("/readyz", routing::get(health))
+        .route("/livez", routing::get(|| async { "alive\n" }))
         .route("/metrics", routing::get(prometheus))
         .fallback(serve)
-        .with_state(shared);
+        .with_state(shared)
+        .layer(option_layer(cross))
+        .layer(middleware::from_fn_with_state(log, access::record));
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
-    let stopped = async move { stop.requested().await };
-    let serving = axum::serve(users, router).with_graceful_shutdown(stopped);
+    // Only where the service manager has asked for it.
+    drop(sd_notify::notify(&[NotifyState::Ready]));
+    let stopped = async move {
+        stop.requested().await;
+        drop(sd_notify::notify(&[NotifyState::Stopping]));
+        sleep(job.drain).await;
+    };
     let grace = async {
         settings.stop.requested().await;
-        sleep(job.terms.deadline).await;
+        sleep(job.drain + job.terms.deadline).await;
     };
     tokio::select! {
-        served = serving.into_future() => served.map_err(|error| {
-            Failure::new(Exit::SomeFailed, error.to_string())
-        })?,
+        () = accept::serve(users, router, stopped) => {}
         () = grace => {}
     }
+    // The last lines of the access log are printed meanwhile.
     client.shutdown(Duration::from_secs(1)).await;
+    drop(timeout(Duration::from_secs(1), printed).await);
     Ok(Exit::Whole)
 }
 
@@ -139,7 +184,7 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     let target = target.map_or("/", |target| target.as_str());
     let is_served = match &shared.list {
         Some(list) => list.contains(target),
-        None if !is_local(request.headers()) => {
+        None if !is_local(request.headers(), &shared.origins) => {
             return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
         }
         None => true,
@@ -147,12 +192,45 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Response {
     if !is_served {
         return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
     }
-    shared.condition.cache.serve(target).await
+    shared
+        .condition
+        .cache
+        .serve(target, request.headers())
+        .await
+}
+
+/// What browsers are told about pages of other origins.
+fn cross_origin(origins: &[HeaderValue]) -> Option<CorsLayer> {
+    let allowed = match origins {
+        [] => return None,
+        origins if origins.iter().any(|origin| origin == ANY) => AllowOrigin::any(),
+        origins => AllowOrigin::list(origins.to_vec()),
+    };
+    let cors = CorsLayer::new().allow_origin(allowed);
+    let cors = cors.allow_methods([Method::GET, Method::HEAD]);
+    let cors = cors.allow_headers([ACCEPT, IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE]);
+    Some(cors.expose_headers([ETAG, AGE, LINK, RETRY_AFTER]))
+}
+
+/// Parses an origin as browsers send it.
+fn origin(text: &str) -> Result<HeaderValue, String> {
+    let uri = text.parse::<Uri>().ok();
+    let is_origin = |uri: Uri| {
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let authority = uri.authority().map_or("", Authority::as_str);
+        format!("{scheme}://{authority}") == text
+    };
+    let value = HeaderValue::from_str(text).ok();
+    let value = value.filter(|_| text == ANY || uri.is_some_and(is_origin));
+    value.ok_or_else(|| "write an origin, as in https://app.example.org, or *".to_owned())
 }
 
 async fn health(State(shared): State<Shared>) -> Response {
     let client = shared.condition.client.status();
-    let troubles = shared.condition.troubles(&client);
+    let mut troubles = shared.condition.troubles(&client);
+    if shared.stop.is_requested() {
+        troubles.push("it is stopping".to_owned());
+    }
     let code = match troubles[..] {
         [] => StatusCode::OK,
         _ => StatusCode::SERVICE_UNAVAILABLE,
@@ -189,4 +267,6 @@ fn listens(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 }
 
 /// The paths of this server itself.
-const OWN: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];
+
+const ANY: &str = "*";

@@ -14,10 +14,11 @@ use std::{
 
 use clap::{Args, builder::ArgPredicate};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use indicatif::DecimalBytes;
-use serde::Serialize;
 use serde_json::json;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::{
+    sync::Notify,
+    time::{Instant, MissedTickBehavior, interval},
+};
 use tower_tds::Kind;
 
 use crate::{
@@ -27,7 +28,9 @@ use crate::{
     exit::{Exit, Failure},
     list::{self, Item},
     manifest::Manifest,
-    output::{self, Progress, counted, rough},
+    output::{self, counted, is_quiet},
+    plan,
+    progress::{Progress, Report},
     save::{self, MANIFEST},
     settings::{Settings, count, duration_or_zero},
     stop::Stop,
@@ -62,6 +65,12 @@ pub(crate) struct Bulk {
         default_value_if("compress", ArgPredicate::IsPresent, "5")
     )]
     jobs: NonZeroU32,
+    /// Print what would be fetched, resumed and skipped
+    #[arg(long)]
+    dry_run: bool,
+    /// Compare existing files with their SHA-256, and fetch damaged ones again
+    #[arg(long)]
+    verify: bool,
     /// Request compressed bodies, which cannot be resumed
     #[arg(long)]
     compress: bool,
@@ -91,54 +100,53 @@ struct Run {
     missing: Vec<bool>,
 }
 
-/// The sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
-/// `unfinished`.
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    event: &'static str,
-    total: u64,
-    ok: u64,
-    /// The part of `ok` that replaced an existing file.
-    replaced: u64,
-    skipped: u64,
-    /// By kind.
-    failed: BTreeMap<&'static str, u64>,
-    unfinished: u64,
-    bytes: u64,
-    seconds: u64,
-    /// Why the run ended early.
-    ended_by: Option<String>,
-    exit: u8,
-}
-
 pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
-    save::check("--rerun", job.rerun.as_deref()).await?;
-    let _alone = save::alone(&job.out)?;
+    let alone = match job.dry_run {
+        true => None,
+        false => {
+            save::check("--rerun", job.rerun.as_deref()).await?;
+            Some(save::alone(&job.out)?)
+        }
+    };
     let builder = match job.compress {
         true => service.builder.compression(),
         false => service.builder,
     };
-    let manifest =
-        Manifest::open(&job.out, &service.base_url, settings.accept.as_str()).map_err(|error| {
-            Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
-        })?;
-    let client = settings.client(builder).await?;
+    let open = if job.dry_run {
+        Manifest::read
+    } else {
+        Manifest::open
+    };
+    let manifest = open(&job.out, &service.base_url, settings.accept.as_str());
+    let manifest = manifest.map_err(|error| {
+        Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
+    })?;
+    let client = match alone {
+        Some(_) => settings.client(builder).await?,
+        // It joins no fleet.
+        None => builder.build()?,
+    };
     let total = items.len() as u64;
+    let downloads = Downloads {
+        client: client.clone(),
+        accept: settings.accept.clone(),
+        out: job.out,
+        manifest,
+        resume: !job.compress,
+        verify: job.verify,
+        wait_quota: job.wait_quota,
+        breaker: Breaker::new(job.wait_outage),
+        success: Notify::new(),
+        asleep: AtomicU64::default(),
+        progress: Progress::new(),
+    };
+    if job.dry_run {
+        return plan::print(&downloads, &items, job.json).await;
+    }
     let mut run = Run {
-        downloads: Arc::new(Downloads {
-            client: client.clone(),
-            accept: settings.accept.clone(),
-            out: job.out,
-            manifest,
-            resume: !job.compress,
-            wait_quota: job.wait_quota,
-            breaker: Breaker::new(job.wait_outage),
-            received: AtomicU64::default(),
-            asleep: AtomicU64::default(),
-            progress: Progress::new(total),
-        }),
+        downloads: Arc::new(downloads),
         queue: (0..items.len()).collect(),
         held: Vec::new(),
         missing: vec![true; items.len()],
@@ -180,7 +188,7 @@ impl Run {
         let mut stop = pin!(stop.requested());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut ticks, mut had) = (0_u64, 0);
+        let (mut line_at, mut lines, mut had) = (Instant::now() + LINES, LINES, 0);
         loop {
             while running.len() < most
                 && let Some(number) = self.queue.pop_front()
@@ -194,11 +202,15 @@ impl Run {
                     None => self.note_held(),
                 },
                 now = tick.tick() => {
-                    ticks += 1;
-                    if self.downloads.progress.is_on_terminal() || ticks % LINES == 0 {
+                    let is_due = now >= line_at;
+                    if is_due {
+                        lines = (lines * 2).min(HOUR);
+                        line_at = now + lines;
+                    }
+                    if is_due || self.downloads.progress.is_on_terminal() {
                         self.show();
                     }
-                    let received = self.downloads.received.load(Ordering::Relaxed);
+                    let received = self.downloads.progress.received();
                     if received > had {
                         self.ending.progressed();
                     }
@@ -318,24 +330,13 @@ impl Run {
     }
 
     fn show(&self) {
-        let (report, downloads) = (&self.report, &self.downloads);
-        let (done, total) = (report.total - report.unfinished, report.total);
-        let seconds = self.begun.elapsed().as_secs_f64().max(0.1);
-        let count = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        let rate = count(done - report.skipped) / seconds;
-        let left = Duration::try_from_secs_f64(count(report.unfinished) / rate);
-        let left = left.map_or_else(|_| "?".to_owned(), rough);
-        let failed = report.failed.values().sum::<u64>();
-        let bytes = DecimalBytes(downloads.received.load(Ordering::Relaxed));
-        let line =
-            format!("{done}/{total} files, {rate:.0}/s, {left} to go, {failed} failed, {bytes}");
+        let downloads = &self.downloads;
         let asleep = downloads.asleep.load(Ordering::Relaxed);
-        let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));
+        let again = || (asleep > 0).then(|| format!("another try of {}", counted(asleep, "file")));
         let outage = downloads.breaker.is_open();
         let outage = outage.then(|| "the end of an outage".to_owned());
         let waits = outage.or_else(|| downloads.client.status().waits_for());
-        let waits = waits.or_else(again);
-        downloads.progress.show(done, &line, waits);
+        downloads.progress.show(&self.report, waits.or_else(again));
     }
 
     /// Prints the causes and the sums, and writes the list of missing files, even if the print
@@ -353,10 +354,10 @@ impl Run {
         if sums.ended_by.as_deref() == Some(QUOTA_GONE) {
             output::warn(QUOTA_GONE);
         }
-        let last = if self.is_json {
-            serde_json::to_string(&sums).unwrap_or_default() + "\n"
-        } else {
-            sums.line()
+        let last = match (self.is_json, exit) {
+            (true, _) => serde_json::to_string(&sums).unwrap_or_default() + "\n",
+            (false, Exit::Whole) if is_quiet() => String::new(),
+            (false, _) => sums.line(),
         };
         let printed = output::print(last).map(drop);
         let Some(path) = rerun else { return printed };
@@ -367,32 +368,13 @@ impl Run {
     }
 }
 
-// === impl Report ===
-
-impl Report {
-    /// The summary line.
-    fn line(&self) -> String {
-        let failed: u64 = self.failed.values().sum();
-        let Self {
-            total,
-            ok,
-            skipped,
-            unfinished,
-            seconds,
-            ..
-        } = self;
-        let bytes = DecimalBytes(self.bytes);
-        format!(
-            "{total} files: {ok} ok, {skipped} skipped, {failed} failed, {unfinished} unfinished; \
-             {bytes} in {seconds} s\n"
-        )
-    }
-}
-
 const TICK: Duration = Duration::from_millis(250);
 
-/// Ticks between two lines of the progress, ten seconds.
-const LINES: u64 = 40;
+/// When the first line of the progress is printed. Each later one takes twice as long, up to an
+/// hour, so that the log of a night fits on a screen.
+const LINES: Duration = Duration::from_secs(10);
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Failed files, each after all of its attempts, that count as an outage.
 const OUTAGE: u32 = 20;

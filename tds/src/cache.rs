@@ -4,34 +4,43 @@ use std::{
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use axum::{
-    Json,
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use bytes::Bytes;
+use axum::response::{IntoResponse, Response};
 use clap::Args;
+use headers::{Date, Expires, HeaderMapExt as _};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER},
+    header::{
+        AGE, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES,
+        IF_NONE_MATCH, LAST_MODIFIED, LINK, VARY,
+    },
 };
-use serde_json::json;
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 use tower_tds::{Client, Kind};
+use tower_tds_outcome::Secrets;
 
-use crate::{answer::Accept, ending::Trouble, exit::Exit, settings::duration};
+use crate::{
+    access::Served,
+    answer::Accept,
+    ending::Trouble,
+    exit::Exit,
+    output::{counted, rough, warn},
+    refusal::Refusal,
+    representation::Stored,
+    settings::duration,
+};
 
 /// The resources, their responses, and the last failures.
 #[derive(Debug)]
 pub(crate) struct Cache {
     client: Client,
     accept: Accept,
+    secrets: Secrets,
     terms: Terms,
     /// The lock guards all of the book. It is held for a few statements and never over an await.
     book: Mutex<Book>,
@@ -56,6 +65,16 @@ struct Book {
     resources: HashMap<Arc<str>, Resource>,
     /// The last call, if it failed for a reason that concerns all resources.
     outage: Option<(Arc<str>, Instant, String)>,
+    failing: Option<Failing>,
+}
+
+/// Failures since the last success.
+#[derive(Debug)]
+struct Failing {
+    begun: Instant,
+    /// When the next line about them is due.
+    line_at: Instant,
+    failures: u64,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +83,7 @@ struct Resource {
     /// The last failure, and the time until which it is served. Without it each waiting user would
     /// cause a call.
     failed: Option<(Instant, Refusal)>,
+    failing: Option<Failing>,
     /// The start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
     used: Option<Instant>,
@@ -72,53 +92,53 @@ struct Resource {
 /// A whole response.
 #[derive(Debug, Clone)]
 struct Answer {
-    body: Bytes,
+    stored: Stored,
     headers: HeaderMap,
     at: Instant,
+    /// Its age at that time.
+    age: Duration,
     /// How long it is fresh, by the service's headers.
     fresh: Duration,
     /// Whether it may be served while the service fails.
     is_kept: bool,
 }
 
-/// A response without data: a status, a kind, and a `Retry-After`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Refusal {
-    status: StatusCode,
-    kind: &'static str,
-    retry_after: Option<Duration>,
-}
-
 // === impl Cache ===
 
 impl Cache {
-    pub(crate) fn new(client: Client, accept: Accept, terms: Terms) -> Self {
+    pub(crate) fn new(client: Client, accept: Accept, secrets: Secrets, terms: Terms) -> Self {
         Self {
             client,
             accept,
+            secrets,
             terms,
             book: Mutex::default(),
         }
     }
 
     /// Serves one user. Dropping the future does not end the call.
-    pub(crate) async fn serve(self: &Arc<Self>, target: &str) -> Response {
-        let mut call = {
+    pub(crate) async fn serve(self: &Arc<Self>, target: &str, asked: &HeaderMap) -> Response {
+        let (mut call, cache, begun) = {
             let mut book = self.book();
             let resource = book.resource(target);
             if resource.is_settled() {
-                return resource.serve(self.terms);
+                return served(resource.serve(self.terms, asked), "hit", None);
             }
-            self.call(target, &mut book)
+            let running = resource.running();
+            let cache = if running.is_some() { "join" } else { "miss" };
+            let begun = running.map_or_else(Instant::now, |(begun, _)| begun);
+            (self.call(target, &mut book), cache, begun)
         };
         // No value is sent: the channel closes at the end of the call.
         let ended = timeout(self.terms.deadline, call.changed()).await;
+        let upstream = Some(begun.elapsed());
         let mut book = self.book();
         let resource = book.resource(target);
-        match ended {
-            Ok(_) => resource.serve(self.terms),
-            Err(_) => resource.stale(self.terms, LATE),
-        }
+        let response = match ended {
+            Ok(_) => resource.serve(self.terms, asked),
+            Err(_) => resource.stale(self.terms, asked, &LATE),
+        };
+        served(response, cache, upstream)
     }
 
     /// The number of calls that have taken longer than a user waits, and the age of the oldest.
@@ -150,11 +170,8 @@ impl Cache {
     /// Returns the call in flight, or begins one as a task, which no user can cancel.
     fn call(self: &Arc<Self>, target: &str, book: &mut Book) -> watch::Receiver<()> {
         let resource = book.resource(target);
-        // The channel of a call that was aborted is closed.
-        if let Some((_, call)) = &resource.call
-            && call.has_changed().is_ok()
-        {
-            return call.clone();
+        if let Some((_, call)) = resource.running() {
+            return call;
         }
         let (running, call) = watch::channel(());
         resource.call = Some((Instant::now(), call.clone()));
@@ -162,8 +179,9 @@ impl Cache {
         let (cache, target) = (Arc::clone(self), Arc::<str>::from(target));
         tokio::spawn(async move {
             let answer = cache.answer(&target, known).await;
-            cache.book().ended(target, answer);
+            let lines = cache.book().ended(target, answer, &cache.secrets);
             drop(running);
+            lines.iter().for_each(|line| warn(line));
         });
         call
     }
@@ -181,22 +199,25 @@ impl Cache {
             Some(known) if is_as_known => (known.headers.clone(), response.headers()),
             _ => (HeaderMap::new(), response.headers()),
         };
-        for name in PASSED {
-            if let Some(value) = source.get(&name) {
-                headers.insert(name, value.clone());
+        for name in PASSED.iter().filter(|name| source.contains_key(*name)) {
+            headers.remove(name);
+            for value in source.get_all(name) {
+                headers.append(name.clone(), value.clone());
             }
         }
-        let age = number(source.get(AGE).and_then(|age| age.to_str().ok()));
-        let (fresh, is_kept) = freshness(&headers, self.terms.fresh);
-        let body = match known {
-            Some(known) if is_as_known => known.body,
-            _ => self.accept.whole(response, target).await?,
+        let age = number(source.get(AGE).and_then(|age| age.to_str().ok())).unwrap_or_default();
+        let date = source.typed_get::<Date>();
+        let (fresh, is_kept) = freshness(&headers, date, self.terms.fresh);
+        let stored = match known {
+            Some(known) if is_as_known => known.stored,
+            _ => Stored::new(self.accept.whole(response, target).await?, &headers),
         };
         Ok(Answer {
-            body,
+            stored,
             headers,
             at: Instant::now(),
-            fresh: fresh.saturating_sub(age.unwrap_or_default()),
+            age,
+            fresh: fresh.saturating_sub(age),
             is_kept,
         })
     }
@@ -215,15 +236,27 @@ impl Book {
         resource
     }
 
-    /// Records the end of a call.
-    fn ended(&mut self, target: Arc<str>, answer: Result<Answer, Trouble>) {
+    /// Records the end of a call. Returns lines for the log: when a resource or the service begins
+    /// to fail, each minute, and at the end.
+    fn ended(
+        &mut self,
+        target: Arc<str>,
+        answer: Result<Answer, Trouble>,
+        secrets: &Secrets,
+    ) -> Vec<String> {
+        let now = Instant::now();
         self.outage = None;
         let resource = self.resource(&target);
         resource.call = None;
+        let mut lines = Vec::new();
         match answer {
             Ok(answer) => {
                 resource.failed = None;
                 resource.last = Some(answer);
+                let over = resource.failing.take();
+                lines.extend(over.map(|over| over.end(now, &format!("{target} is back"))));
+                let over = self.failing.take();
+                lines.extend(over.map(|over| over.end(now, "the service answers")));
                 self.shrink();
             }
             Err(trouble) => {
@@ -232,23 +265,34 @@ impl Book {
                 let is_too_large = kind == Kind::TooLarge.as_str();
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
-                resource.failed = Some((failed, Refusal::of(&trouble)));
+                resource.failed = Some((failed, Refusal::of(&trouble, secrets, FAILED)));
                 // A missing role concerns this resource alone.
                 let is_of_one =
                     trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
+                let line = trouble.line(Path::new(&*target));
+                let failing = match is_of_one {
+                    true => &mut resource.failing,
+                    false => &mut self.failing,
+                };
+                let failing = failing.get_or_insert(Failing {
+                    begun: now,
+                    line_at: now,
+                    failures: 0,
+                });
+                lines.extend(failing.failed(now, &line));
                 if !is_of_one {
-                    let line = trouble.line(Path::new(&*target));
-                    self.outage = Some((target, Instant::now(), line));
+                    self.outage = Some((target, now, line));
                 }
             }
         }
+        lines
     }
 
     /// Drops the least recently used resources, until the rest has at most [`MOST`] bytes.
     fn shrink(&mut self) {
         let size = |resource: &Resource| {
             let last = resource.last.as_ref();
-            last.map_or(0, |last| last.body.len()) + OVERHEAD
+            last.map_or(0, |last| last.stored.len()) + OVERHEAD
         };
         let mut all: usize = self.resources.values().map(size).sum();
         while all > MOST {
@@ -260,6 +304,27 @@ impl Book {
             let gone = self.resources.remove(&target);
             all -= gone.as_ref().map_or(0, size);
         }
+    }
+}
+
+// === impl Failing ===
+
+impl Failing {
+    fn failed(&mut self, now: Instant, line: &str) -> Option<String> {
+        self.failures += 1;
+        let lasted = match self.failures {
+            1 => String::new(),
+            _ => format!(" for {}", rough(now.saturating_duration_since(self.begun))),
+        };
+        let is_due = now >= self.line_at;
+        self.line_at = if is_due { now + MINUTE } else { self.line_at };
+        is_due.then(|| format!("outage{lasted}: {line}"))
+    }
+
+    fn end(&self, now: Instant, who: &str) -> String {
+        let lasted = rough(now.saturating_duration_since(self.begun));
+        let failures = counted(self.failures, "failure");
+        format!("outage over after {lasted} and {failures}: {who}")
     }
 }
 
@@ -276,93 +341,60 @@ impl Resource {
                 .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    fn serve(&self, terms: Terms) -> Response {
+    /// The call in flight, and its start. The channel of a call that was aborted is closed.
+    fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
+        self.call
+            .clone()
+            .filter(|(_, call)| call.has_changed().is_ok())
+    }
+
+    fn serve(&self, terms: Terms, asked: &HeaderMap) -> (Response, bool) {
         match (&self.failed, &self.last) {
-            (Some((_, refusal)), _) => self.stale(terms, *refusal),
-            (None, Some(last)) => last.response(),
-            (None, None) => LATE.into_response(),
+            (Some((_, refusal)), _) => self.stale(terms, asked, refusal),
+            (None, Some(last)) => (last.response(asked), false),
+            (None, None) => (LATE.into_response(), false),
         }
     }
 
-    /// The last response, if it may be served while the service fails.
-    fn stale(&self, terms: Terms, refusal: Refusal) -> Response {
+    /// The last response, if it may be served while the service fails. Returns whether it is.
+    fn stale(&self, terms: Terms, asked: &HeaderMap, refusal: &Refusal) -> (Response, bool) {
         let stale = terms.stale.unwrap_or_default();
-        let last = self
-            .last
-            .as_ref()
-            .filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
-        last.map_or_else(|| refusal.into_response(), Answer::response)
+        let last = self.last.as_ref();
+        let last = last.filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
+        let response = last.map_or_else(
+            || refusal.clone().into_response(),
+            |last| last.response(asked),
+        );
+        (response, last.is_some())
     }
+}
+
+/// Adds the origin of a response, and whether it is stale, for the log.
+fn served(served: (Response, bool), cache: &'static str, upstream: Option<Duration>) -> Response {
+    let (mut response, is_stale) = served;
+    let cache = if is_stale { "stale" } else { cache };
+    response.extensions_mut().insert(Served { cache, upstream });
+    response
 }
 
 // === impl Answer ===
 
 impl Answer {
-    fn response(&self) -> Response {
-        let age = HeaderValue::from(self.at.elapsed().as_secs());
-        let mut response = Response::new(Body::from(self.body.clone()));
-        *response.headers_mut() = self.headers.clone();
-        response.headers_mut().insert(AGE, age);
-        response
-    }
-}
-
-// === impl Refusal ===
-
-impl Refusal {
-    pub(crate) const fn new(status: StatusCode, kind: &'static str) -> Self {
-        Self {
-            status,
-            kind,
-            retry_after: None,
-        }
-    }
-
-    /// Returns the refusal for a failed call, without the error's text, which contains addresses.
-    fn of(trouble: &Trouble) -> Self {
-        let Trouble::Service(error) = trouble else {
-            let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, trouble.kind());
-            return Self {
-                retry_after: Some(FAILED),
-                ..refusal
-            };
-        };
-        let status = match (Exit::of(error), error.kind()) {
-            (_, Kind::NotFound) => StatusCode::NOT_FOUND,
-            // Only the operator can correct these.
-            (Exit::SomeFailed | Exit::Credentials | Exit::Usage, _) | (_, Kind::Tls) => {
-                StatusCode::BAD_GATEWAY
-            }
-            _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        // A longer hint may be wrong, and users would not come back.
-        let wait = error.retry_after().unwrap_or(FAILED).min(HOUR);
-        Self {
-            status,
-            kind: error.kind().as_str(),
-            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(wait),
-        }
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let json = Json(json!({ "kind": self.kind }));
-        let mut response = (self.status, json).into_response();
-        if let Some(wait) = self.retry_after {
-            // Rounded up, because an early request is refused again.
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            let seconds = HeaderValue::from(seconds.max(1));
-            response.headers_mut().insert(RETRY_AFTER, seconds);
-        }
-        response
+    fn response(&self, asked: &HeaderMap) -> Response {
+        let age = HeaderValue::from((self.age + self.at.elapsed()).as_secs());
+        let mut headers = self.headers.clone();
+        headers.insert(AGE, age);
+        self.stored.response(headers, asked)
     }
 }
 
 /// How long a response is fresh by its headers, and whether it may be kept beyond that (RFC 9111,
 /// section 5.2.2).
-pub(crate) fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bool) {
+pub(crate) fn freshness(
+    headers: &HeaderMap,
+    date: Option<Date>,
+    default: Duration,
+) -> (Duration, bool) {
     let values = headers.get_all(CACHE_CONTROL).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     let directives = values.flat_map(|value| value.split(',')).map(str::trim);
@@ -375,29 +407,58 @@ pub(crate) fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bo
             number(Some(value.trim_matches('"')))
         })
     };
-    if has("no-store") || has("private") {
+    // A user may need another response (RFC 9110, section 12.5.5).
+    let varies = headers
+        .get_all(VARY)
+        .iter()
+        .any(|names| names.as_bytes().contains(&b'*'));
+    if has("no-store") || has("private") || varies {
         return (Duration::ZERO, false);
     }
     if has("no-cache") {
         return (Duration::ZERO, true);
     }
+    let expires = || {
+        // A malformed time is in the past (RFC 9111, section 5.3).
+        let expires = headers
+            .get(EXPIRES)
+            .map(|_| headers.typed_get::<Expires>())?;
+        let life = expires.zip(date).map(|(end, date)| {
+            let (end, date) = (SystemTime::from(end), SystemTime::from(date));
+            end.duration_since(date).unwrap_or_default().min(MONTH)
+        });
+        Some(life.unwrap_or_default())
+    };
     let fresh = seconds("s-maxage").or_else(|| seconds("max-age"));
-    (fresh.unwrap_or(default), true)
+    let fresh = fresh.or_else(expires).unwrap_or(default);
+    (fresh, !has("must-revalidate") && !has("proxy-revalidate"))
 }
 
 /// Parses a number of seconds. A longer time than a month is read as a month.
 fn number(text: Option<&str>) -> Option<Duration> {
     let seconds = text?.trim().parse::<u64>().ok()?;
-    Some(Duration::from_secs(seconds.min(2_678_400)))
+    Some(Duration::from_secs(seconds).min(MONTH))
 }
 
 /// The headers that users get.
-const PASSED: [HeaderName; 4] = [CONTENT_TYPE, ETAG, LAST_MODIFIED, CACHE_CONTROL];
+const PASSED: [HeaderName; 9] = [
+    CONTENT_TYPE,
+    ETAG,
+    LAST_MODIFIED,
+    CACHE_CONTROL,
+    EXPIRES,
+    LINK,
+    CONTENT_LANGUAGE,
+    CONTENT_DISPOSITION,
+    VARY,
+];
+
+const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
 
-const HOUR: Duration = Duration::from_secs(3_600);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// How long a response that is too large is refused: each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower_tds::Kind;
 
@@ -10,11 +11,11 @@ use crate::{
     ending::Trouble,
     exit::{Exit, Failure},
     list,
-    output::{counted, print, rough},
+    output::{self, counted, rough},
     settings::{Settings, duration},
 };
 
-/// Print the settings in use, fetch one token, and make one data call
+/// Print the settings, fetch one token, and make one data call
 #[derive(Debug, Args)]
 #[command(
     after_help = "Each setting has its source: flag, environment, --env-file or default. The secret is not shown. The token is always a new one."
@@ -23,14 +24,29 @@ pub(crate) struct Check {
     /// Path and query of the data call
     #[arg(default_value = "/", value_parser = list::target)]
     path: String,
+    /// Lines of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Give up after this time
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     deadline: Duration,
 }
 
 pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure> {
-    print(settings.to_string())?;
+    let tell = |event: Value, text| output::tell(job.json, &event, text).map(drop);
+    for (name, value, source) in settings.shown() {
+        let text = format!("{name:<22} {value} ({source})\n");
+        let event = json!({ "event": "setting", "name": name, "value": value, "source": source });
+        tell(event, text)?;
+    }
     let service = settings.service_for_one().await?;
+    for (name, proxy) in service.routes.shown() {
+        let text = format!("proxy: {name} through {proxy}\n");
+        tell(
+            json!({ "event": "proxy", "name": name, "proxy": proxy }),
+            text,
+        )?;
+    }
     // Without the stored token, which proves nothing about the secret.
     let client = settings
         .client(service.builder.tokens(|tokens| tokens))
@@ -39,24 +55,40 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         let fleet = fleet.status();
         let members = counted(fleet.members.into(), "member");
         let (share, total) = (fleet.share.requests, fleet.total.requests);
-        print(format!(
-            "fleet: {members}, this one with {share} of {total} requests\n"
-        ))?;
+        let text = format!("fleet: {members}, this one with {share} of {total} requests\n");
+        let members = fleet.members;
+        tell(
+            json!({ "event": "fleet", "members": members, "share": share, "total": total }),
+            text,
+        )?;
     }
     // If there is no token, the call returns the reason.
     if let Ok(Ok(_)) = timeout(job.deadline, client.tokens().ready()).await {
         let life = client.tokens().health().life_left.unwrap_or_default();
-        print(format!("token: valid for {}\n", rough(life)))?;
+        let text = format!("token: valid for {}\n", rough(life));
+        tell(json!({ "event": "token", "seconds": life.as_secs() }), text)?;
     }
-    match settings.accept.get(&client, &job.path, job.deadline).await {
-        Ok(body) => drop(print(format!(
-            "data:  {} has {} bytes\n",
-            job.path,
-            body.len()
-        ))?),
+    let data = settings.accept.get(&client, &job.path, job.deadline).await;
+    let length = match data {
+        Ok(data) => data.copy(async |_| Ok(())).await,
+        Err(trouble) => Err(trouble),
+    };
+    match length {
+        Ok(length) => {
+            let bytes = counted(length, "byte");
+            let text = format!("data:  {} has {bytes}\n", job.path);
+            tell(
+                json!({ "event": "data", "url": job.path, "bytes": length }),
+                text,
+            )?;
+        }
         // The token was accepted. The default path need not exist.
         Err(Trouble::Service(error)) if error.kind() == Kind::NotFound && job.path == "/" => {
-            print("data:  the service accepts the token; name a path to read data\n")?;
+            let text = "data:  the service accepts the token; name a path to read data\n";
+            tell(
+                json!({ "event": "data", "url": job.path, "bytes": null }),
+                text.to_owned(),
+            )?;
         }
         Err(trouble) => return Err(trouble.failure(&job.path)),
     }

@@ -14,6 +14,7 @@ use http::{
 };
 use tokio::{
     fs,
+    sync::Notify,
     time::{Instant, sleep, timeout},
 };
 use tower_tds::{Client, Kind, Response};
@@ -25,8 +26,8 @@ use crate::{
     exit::Exit,
     list::Item,
     manifest::{Manifest, Version},
-    output::Progress,
-    save::Part,
+    progress::Progress,
+    save::{self, Part},
 };
 
 /// The downloads into a folder.
@@ -38,10 +39,12 @@ pub(crate) struct Downloads {
     pub(crate) manifest: Manifest,
     /// Whether parts are resumed. Decoded bodies are not, because a range counts coded bytes.
     pub(crate) resume: bool,
+    /// Whether existing files are compared with their SHA-256.
+    pub(crate) verify: bool,
     pub(crate) wait_quota: bool,
     pub(crate) breaker: Breaker,
-    /// The number of bytes received.
-    pub(crate) received: AtomicU64,
+    /// Wakes files that sleep for as long as is allowed.
+    pub(crate) success: Notify,
     /// The number of files in a backoff.
     pub(crate) asleep: AtomicU64,
     pub(crate) progress: Progress,
@@ -58,23 +61,24 @@ pub(crate) enum Downloaded {
     },
 }
 
+/// What is there of an item before its download.
+pub(crate) enum Found {
+    Whole,
+    /// A file that has to be replaced, and why.
+    Outdated(&'static str),
+    Missing,
+}
+
 // === impl Downloads ===
 
 impl Downloads {
     /// Downloads one item.
-    ///
-    /// An existing file is skipped if the manifest has its URL, service and length, because only
-    /// whole files get their name.
     pub(crate) async fn download(&self, item: &Item) -> Result<Downloaded, Trouble> {
         let path = &*self.out.join(&item.name);
-        let replaced = match fs::metadata(path).await {
-            Ok(there) if there.is_file() => match self.manifest.outdated(item, there.len()) {
-                None => return Ok(Downloaded::Skipped),
-                why => why,
-            },
-            Ok(_) => return Err(io::Error::other("it exists and is not a regular file").into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error.into()),
+        let replaced = match self.look(item, path).await? {
+            Found::Whole => return Ok(Downloaded::Skipped),
+            Found::Outdated(why) => Some(why),
+            Found::Missing => None,
         };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).await?;
@@ -86,7 +90,7 @@ impl Downloads {
             let mut length = 0;
             let trouble = match self.attempt(item, path, &mut length).await {
                 Ok(bytes) => {
-                    self.answered();
+                    self.succeeded();
                     return Ok(Downloaded::Whole { bytes, replaced });
                 }
                 Err(trouble) => trouble,
@@ -123,9 +127,37 @@ impl Downloads {
             self.progress.warn_once(trouble.kind(), &line);
             // Relaxed: the count is only shown.
             self.asleep.fetch_add(1, Ordering::Relaxed);
-            sleep(wait).await;
+            // A success shows that a wait whose end is a guess is over.
+            let success = self.success.notified();
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = success, if wait == LONGEST => {}
+            }
             self.asleep.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Looks for an existing file. It is whole if the manifest has its URL, service and length,
+    /// because only whole files get their name.
+    pub(crate) async fn look(&self, item: &Item, path: &Path) -> io::Result<Found> {
+        let there = match fs::metadata(path).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
+            there => there?,
+        };
+        if !there.is_file() {
+            return Err(io::Error::other("it exists and is not a regular file"));
+        }
+        let sum = match self.verify {
+            true => Some(save::hex(save::sum(path).await?)),
+            false => None,
+        };
+        let outdated = self.manifest.outdated(item, there.len(), sum.as_deref());
+        Ok(outdated.map_or(Found::Whole, Found::Outdated))
+    }
+
+    fn succeeded(&self) {
+        self.success.notify_waiters();
+        self.answered();
     }
 
     fn answered(&self) {
@@ -151,13 +183,14 @@ impl Downloads {
             part.clear().await?;
         }
         let filled = self.fill(item, &mut part, known).await;
+        self.progress.ended(&item.target);
         *length = part.length();
         match filled {
             Ok(etag) => {
-                part.finish().await?;
                 let version = Version {
                     etag,
                     length: Some(*length),
+                    sha256: Some(part.finish().await?),
                 };
                 let recorded = self.manifest.record(item, version);
                 recorded.map(|()| *length).map_err(Trouble::from)
@@ -191,22 +224,23 @@ impl Downloads {
         match (response.status(), whole) {
             (StatusCode::OK, _) => {
                 part.clear().await?;
-                let length = headers.get(CONTENT_LENGTH);
                 let version = Version {
                     etag: strong(headers).filter(|_| self.resume).map(str::to_owned),
-                    length: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+                    length: length(headers),
+                    sha256: None,
                 };
                 if self.manifest.begin(item, version)? {
                     part.keep();
                 }
             }
-            (StatusCode::PARTIAL_CONTENT, Some(_)) => {}
+            (StatusCode::PARTIAL_CONTENT, Some(_)) => part.resume().await?,
             _ => {
                 return Err(Trouble::Answer(
                     "the response is neither a 200 nor the requested range",
                 ));
             }
         }
+        let expected = whole.or_else(|| length(response.headers()));
         let mut next = Some(begin);
         let mut has_data = false;
         // A body longer than announced is an error, and its rest is not read.
@@ -223,12 +257,11 @@ impl Downloads {
             };
             // The end of a long body would be late news for the files that wait.
             if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
-                self.answered();
+                self.succeeded();
             }
-            // Relaxed: the count is only shown.
-            let bytes = data.len() as u64;
-            self.received.fetch_add(bytes, Ordering::Relaxed);
             part.write(&data).await?;
+            let (bytes, had) = (data.len() as u64, part.length());
+            self.progress.came(&item.target, bytes, had, expected);
         }
         if whole.is_some_and(|whole| part.length() != whole) {
             part.clear().await?;
@@ -291,7 +324,7 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     let hint = error.retry_after();
     match Exit::of(error) {
         // A hint may be wrong, and a quota may be raised early.
-        Exit::Quota if wait_quota => Some(hint.map_or(QUOTA, |hint| hint.min(QUOTA))),
+        Exit::Quota if wait_quota => Some(hint.unwrap_or(LONGEST).min(LONGEST)),
         // A quota with windows of a minute works like a rate: it is free again soon. The job
         // ends by `Ending::paused` if no success follows.
         Exit::Quota if error.kind() == Kind::Throttled => hint,
@@ -309,6 +342,10 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
     etag.starts_with('"').then_some(etag)
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// The length of the whole, if a response is the whole rest of the same bytes.
@@ -337,7 +374,5 @@ const LOOK: Duration = Duration::from_millis(100);
 
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest time between two attempts: one a minute costs little.
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// The longest time between attempts while the quota is used up: one a minute costs little.
-const QUOTA: Duration = Duration::from_secs(60);

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use tower_tds::{Error, Kind, layers::token::Health};
 
 use crate::{
-    exit::{Exit, Failure},
-    save,
+    exit::{Exit, Failure, causes},
+    save::{self, TOO_MANY_FILES},
 };
 
 /// The reason why there is no file.
@@ -168,7 +168,9 @@ impl Trouble {
 
     /// The failure of a job with one request.
     pub(crate) fn failure(&self, target: &str) -> Failure {
-        Failure::new(self.exit(), self.line(Path::new(target)))
+        let mut failure = Failure::new(self.exit(), self.line(Path::new(target)));
+        failure.kind = Some(self.kind());
+        failure
     }
 
     /// The text for people, with the name of the file.
@@ -176,6 +178,10 @@ impl Trouble {
         let name = name.display();
         match self {
             Self::Service(error) => error.to_string(),
+            Self::Disk(error) if save::is_too_many_files(error) => format!(
+                "{name}: too few file descriptors (ulimit -n); raise their limit, or lower --jobs \
+                 and --connections"
+            ),
             Self::Disk(error) => format!("{name}: {error}"),
             Self::Answer(why) => format!("{name}: {why}"),
             Self::Page(title) => {
@@ -192,7 +198,11 @@ impl Trouble {
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        Self::Service(error)
+        // The network and the service are not to blame for a socket that cannot be opened here.
+        match causes(&error).contains("(os error 24)") {
+            true => Self::Disk(io::Error::from_raw_os_error(TOO_MANY_FILES)),
+            false => Self::Service(error),
+        }
     }
 }
 

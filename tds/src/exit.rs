@@ -21,6 +21,8 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
+    /// The kind of the error, if there is one.
+    pub(crate) kind: Option<&'static str>,
     why: String,
 }
 
@@ -30,6 +32,13 @@ impl Exit {
     /// Returns the exit for an error. It shows what can help: time, the owner of the key, or the
     /// operator of the network.
     pub(crate) fn of(error: &Error) -> Self {
+        // A call that waits for the quota may meet its deadline first.
+        if error
+            .waited_for()
+            .is_some_and(|cause| cause.ends_with("after a 429"))
+        {
+            return Self::Quota;
+        }
         match error.kind() {
             Kind::Throttled | Kind::QuotaExhausted => Self::Quota,
             Kind::MissingCredentials
@@ -87,7 +96,8 @@ impl From<Exit> for ExitCode {
 impl Failure {
     pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Self {
         let why = why.into();
-        Self { exit, why }
+        let kind = None;
+        Self { exit, kind, why }
     }
 
     /// A usage error.

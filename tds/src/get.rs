@@ -1,12 +1,19 @@
 //! `tds get`: one response, for scripts and cron.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io::{Seek as _, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
+use tempfile::SpooledTempFile;
 use tokio::time::{Instant, sleep, timeout};
 use tower_tds::Client;
 
 use crate::{
+    answer::Data,
+    ending::Trouble,
     exit::{Exit, Failure},
     list, output, save,
     service::Service,
@@ -25,6 +32,9 @@ pub(crate) struct Get {
     /// Write to this file, which is replaced once the response is complete
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Lines of JSON on the standard error: the end, and its cause
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Give up after this time, whatever it waits for
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     deadline: Duration,
@@ -58,13 +68,27 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     // Waits until a new token is saved for the next start. It is saved before its use, so this
     // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
+    let written = match answer {
+        Ok(data) => write(data, job.out.as_deref()).await,
+        Err(trouble) => Err(trouble),
+    };
     drop(simulated);
-    let answer = answer.map_err(|trouble| trouble.failure(&job.path))?;
-    match &job.out {
-        Some(path) => save::write(path, &answer).await?,
-        None => drop(output::print(&answer)?),
-    }
+    written.map_err(|trouble| trouble.failure(&job.path))?;
     Ok(Exit::Whole)
+}
+
+/// Writes data, or nothing: a body that ends early is in an unnamed file until then, or in a part.
+async fn write(data: Data, path: Option<&Path>) -> Result<(), Trouble> {
+    let Some(path) = path else {
+        let mut spool = SpooledTempFile::new(IN_MEMORY);
+        data.copy(async |data| spool.write_all(data)).await?;
+        spool.rewind()?;
+        return Ok(output::copy(spool).map(drop)?);
+    };
+    let mut part = save::own(path).await?;
+    part.clear().await?;
+    data.copy(async |data| part.write(data).await).await?;
+    Ok(part.finish().await.map(drop)?)
 }
 
 /// Describes the awaited token: its endpoint and the last failure.
@@ -74,6 +98,9 @@ fn token_of(client: &Client) -> String {
     let last = last.map(|error| format!(" ({error})")).unwrap_or_default();
     format!("a token from {}{last}", health.endpoint)
 }
+
+/// The most bytes that wait for their end without a file.
+const IN_MEMORY: usize = 8 << 20;
 
 /// Longer than a token request, which takes ten seconds at most.
 const SAVING: Duration = Duration::from_secs(15);

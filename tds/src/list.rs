@@ -69,6 +69,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
                 None => (&*line, Ok(PathBuf::from(derived(&line)))),
             };
             check(target).map_err(of_line)?;
+            if name
+                .as_deref()
+                .is_ok_and(|name| name.to_string_lossy().contains("{}"))
+            {
+                let why = "the name has a {} that no range of the path fills";
+                return Err(of_line(why.to_owned()));
+            }
             let name = name.map_err(of_line)?;
             if let Some(other) = lines_by_name.insert(name.clone(), number) {
                 let name = name.display();
@@ -89,32 +96,27 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// Returns the lines of a template. `{1..12}`, `{01..12}` and `{2026-01-01..2026-01-31}` are
-/// ranges, and each value replaces a `{}` in the name.
+/// Returns the lines of a template. `{1..12}`, `{01..12}`, `{2026-01..2026-12}`,
+/// `{2026-01-01..2026-01-31}` and `{bus,metro}` in the path are ranges, and each value replaces a
+/// `{}` in the name.
 fn expanded(line: &str) -> Result<Vec<String>, String> {
     let mut open = vec![line.to_owned()];
     let mut lines = Vec::new();
     while let Some(line) = open.pop() {
-        let range = line.match_indices('{').find_map(|(at, _)| {
-            let (before, rest) = line.split_at(at);
+        let (target, name) = line.split_once('\t').unzip();
+        let target = target.unwrap_or(&line);
+        let range = target.match_indices('{').find_map(|(at, _)| {
+            let (before, rest) = target.split_at(at);
             let (range, after) = rest.strip_prefix('{')?.split_once('}')?;
-            let (first, last) = range.split_once("..")?;
-            Some((before, first, last, after))
+            Some((before, values(range)?, after))
         });
-        let Some((before, first, last, after)) = range else {
+        let Some((before, values, after)) = range else {
             lines.push(line);
             continue;
         };
-        let values = values(first, last).ok_or_else(|| {
-            let forms = "{1..12} or {2026-01-01..2026-01-31}, with at most a million values";
-            format!("{{{first}..{last}}} is not a range: write {forms}")
-        })?;
-        open.extend(values.iter().rev().map(|value| {
-            let line = format!("{before}{value}{after}");
-            match line.split_once('\t') {
-                Some((target, name)) => format!("{target}\t{}", name.replacen("{}", value, 1)),
-                None => line,
-            }
+        open.extend(values?.iter().rev().map(|value| match name {
+            Some(name) => format!("{before}{value}{after}\t{}", name.replacen("{}", value, 1)),
+            None => format!("{before}{value}{after}"),
         }));
         if lines.len() + open.len() > MOST {
             return Err(format!("more than {MOST} files: split the list"));
@@ -123,20 +125,55 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// Returns the values of a range, at least one and at most [`MOST`] of them.
-fn values(first: &str, last: &str) -> Option<Vec<String>> {
-    let values: Vec<_> = if let Some((first, last)) = day(first).zip(day(last)) {
-        let days = iter::successors(Some(first), |day| day.next_day());
-        let days = days.take_while(|day| *day <= last);
-        days.take(MOST + 1).map(|day| day.to_string()).collect()
-    } else {
-        let is_padded = first.starts_with('0');
-        let width = if is_padded { first.len() } else { 1 };
-        let numbers = first.parse::<u64>().ok()?..=last.parse().ok()?;
-        let numbers = numbers.take(MOST + 1);
-        numbers.map(|n| format!("{n:0width$}")).collect()
+/// Returns the values of a range, at least one and at most [`MOST`] of them. `None` if the text is
+/// no range: braces that a service reads are sent as they are.
+fn values(range: &str) -> Option<Result<Vec<String>, String>> {
+    let Some((first, last)) = range.split_once("..") else {
+        let plain = |c: char| c.is_alphanumeric() || "-_.~%".contains(c);
+        let mut values = range.split(',');
+        let is_list =
+            range.contains(',') && values.all(|it| !it.is_empty() && it.chars().all(plain));
+        return is_list.then(|| Ok(range.split(',').map(str::to_owned).collect()));
     };
-    (1..=MOST).contains(&values.len()).then_some(values)
+    let month = |text: &str| day(&format!("{text}-01"));
+    let values = if let Some((first, last)) = day(first).zip(day(last)) {
+        dates(first, last, Date::next_day)
+            .map(|day| day.to_string())
+            .collect()
+    } else if let Some((first, last)) = month(first).zip(month(last)) {
+        let months = dates(first, last, next_month).map(|day| day.to_string());
+        months
+            .filter_map(|day| day.strip_suffix("-01").map(str::to_owned))
+            .collect()
+    } else {
+        numbers(first, last).unwrap_or_default()
+    };
+    let is_right = (1..=MOST).contains(&values.len());
+    Some(is_right.then_some(values).ok_or_else(|| {
+        format!(
+            "{{{range}}} is not a range: write {{1..12}}, {{2026-01..2026-12}} or \
+             {{2026-01-01..2026-01-31}}, with at most a million values"
+        )
+    }))
+}
+
+fn numbers(first: &str, last: &str) -> Option<Vec<String>> {
+    let is_padded = first.starts_with('0');
+    let width = if is_padded { first.len() } else { 1 };
+    let numbers = first.parse::<u64>().ok()?..=last.parse().ok()?;
+    let numbers = numbers.take(MOST + 1);
+    Some(numbers.map(|n| format!("{n:0width$}")).collect())
+}
+
+fn dates(first: Date, last: Date, next: fn(Date) -> Option<Date>) -> impl Iterator<Item = Date> {
+    let dates = iter::successors(Some(first), move |date| next(*date));
+    dates.take_while(move |date| *date <= last).take(MOST + 1)
+}
+
+fn next_month(date: Date) -> Option<Date> {
+    let month = date.month().next();
+    let year = date.year() + i32::from(month == Month::January);
+    Date::from_calendar_date(year, month, 1).ok()
 }
 
 /// Parses a day such as 2026-01-31.

@@ -2,6 +2,8 @@
 //!
 //! With `--simulate` each job calls a simulated service that it starts itself.
 
+mod accept;
+mod access;
 mod answer;
 mod backend;
 mod breaker;
@@ -17,7 +19,12 @@ mod list;
 mod manifest;
 mod outage;
 mod output;
+mod plan;
 mod poll;
+mod progress;
+mod proxy;
+mod refusal;
+mod representation;
 mod save;
 mod service;
 mod settings;
@@ -26,12 +33,18 @@ mod status;
 mod stop;
 
 use std::{
+    io::{self, Write as _, stderr},
+    iter, mem,
     pin::pin,
     process::{self, ExitCode},
     time::Duration,
 };
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{
+    Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind,
+};
+use clap_complete::Shell;
+use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
@@ -55,7 +68,17 @@ struct Cli {
     #[command(flatten)]
     options: settings::Options,
     #[command(subcommand)]
-    job: Job,
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    #[command(flatten)]
+    Job(Job),
+    /// Print completions for a shell
+    Completions { shell: Shell },
+    /// Print the manual
+    Man,
 }
 
 #[derive(Debug, Subcommand)]
@@ -88,11 +111,75 @@ fn main() -> ExitCode {
 }
 
 async fn run() -> Result<Exit, Failure> {
-    let cli = Cli::try_parse().map_err(|error| refused(&error))?;
+    let parsed = helpful(Cli::command()).try_get_matches();
+    let parsed = parsed.and_then(|mut parsed| Cli::from_arg_matches_mut(&mut parsed));
+    let cli = parsed.map_err(|error| refused(&error))?;
+    let job = match cli.act {
+        Act::Job(job) => job,
+        Act::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tds", &mut script);
+            return output::print(script).map(|_| Exit::Whole);
+        }
+        Act::Man => {
+            let pages = manual().map_err(|error| Failure::usage(error.to_string()))?;
+            return output::print(pages).map(|_| Exit::Whole);
+        }
+    };
     let settings = cli.options.settings()?;
-    let ended = supervised(cli.job, &settings).await;
+    let is_data = matches!(job, Job::Get(_));
+    let is_json = match &job {
+        Job::Get(job) => job.json,
+        Job::Poll(job) => job.json,
+        Job::Check(job) => job.json,
+        // Its sums are the end.
+        Job::Bulk(_) | Job::Backend(_) | Job::Fleet(_) => false,
+    };
+    let ended = supervised(job, &settings).await;
     settings.leave().await;
-    ended
+    if !is_json {
+        return ended;
+    }
+    let (exit, kind, error) = match ended {
+        Ok(exit) => (exit, None, None),
+        Err(failure) => (failure.exit, failure.kind, Some(failure.to_string())),
+    };
+    let end = json!({ "event": "end", "exit": exit.code(), "kind": kind, "error": error });
+    // The standard output of `get` is for data.
+    match is_data {
+        true => drop(writeln!(stderr(), "{end}")),
+        false => drop(output::print(format!("{end}\n"))?),
+    }
+    Ok(exit)
+}
+
+/// The manual pages of the program and of its jobs, one after the other.
+fn manual() -> io::Result<Vec<u8>> {
+    let mut command = Cli::command();
+    command.build();
+    let mut text = Vec::new();
+    for page in iter::once(&command).chain(command.get_subcommands()) {
+        clap_mangen::Man::new(page.clone()).render(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// Fits each help page on a screen: the options that all jobs have are on the first one alone.
+fn helpful(mut command: Command) -> Command {
+    // This hands the options to the jobs.
+    command.build();
+    for job in command.get_subcommands_mut() {
+        let after = job.get_after_help().map(|after| format!("{after}\n\n"));
+        let after = after.unwrap_or_default() + "tds --help has the options of the service.";
+        *job = mem::take(job).after_help(after).mut_args(|option| {
+            let is_of_all = option.is_global_set();
+            option.hide(is_of_all)
+        });
+    }
+    command.mut_args(|option| {
+        let is_rare = IN_THE_MANUAL.contains(&option.get_id().as_str());
+        option.hide(is_rare)
+    })
 }
 
 /// Prints a help page and ends, or returns a line with the argument and the fault.
@@ -146,6 +233,9 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
         Job::Fleet(Fleet::Status) => fleet::run(settings).await,
     }
 }
+
+/// The options that few set.
+const IN_THE_MANUAL: [&str; 4] = ["fleet_name", "state", "help", "version"];
 
 /// The time for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);

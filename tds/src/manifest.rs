@@ -30,7 +30,8 @@ pub(crate) struct Manifest {
 
 #[derive(Debug)]
 struct Book {
-    file: fs::File,
+    /// `None` for a job that only looks.
+    file: Option<fs::File>,
     /// The entries by file name.
     whole: HashMap<String, Entry>,
     parts: HashMap<String, Entry>,
@@ -62,6 +63,9 @@ struct Entry {
 pub(crate) struct Version {
     pub(crate) etag: Option<String>,
     pub(crate) length: Option<u64>,
+    /// Of a whole file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sha256: Option<String>,
 }
 
 // === impl Manifest ===
@@ -77,6 +81,18 @@ impl Manifest {
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
+        Ok(Self::of(&text, Some(file), base_url, accept))
+    }
+
+    /// As [`open`](Self::open), for a job that writes nothing.
+    pub(crate) fn read(out: &Path, base_url: &str, accept: &str) -> io::Result<Self> {
+        match fs::read_to_string(out.join(MANIFEST)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            text => Ok(Self::of(&text.unwrap_or_default(), None, base_url, accept)),
+        }
+    }
+
+    fn of(text: &str, file: Option<fs::File>, base_url: &str, accept: &str) -> Self {
         let mut book = Book {
             file,
             whole: HashMap::new(),
@@ -88,17 +104,22 @@ impl Manifest {
             }
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        Ok(Self {
+        Self {
             base_url: base_url.trim_end_matches('/').to_owned(),
             accept: accept.to_owned(),
             boot: boot.ok().map(|boot| boot.trim().to_owned()),
             book: Mutex::new(book),
-        })
+        }
     }
 
-    /// Returns why a file of this length is not the recorded one of the URL and the service. `None`
-    /// if it is.
-    pub(crate) fn outdated(&self, item: &Item, length: u64) -> Option<&'static str> {
+    /// Returns why a file of this length, and of this SHA-256 if that is given, is not the recorded
+    /// one of the URL and the service. `None` if it is.
+    pub(crate) fn outdated(
+        &self,
+        item: &Item,
+        length: u64,
+        sum: Option<&str>,
+    ) -> Option<&'static str> {
         let book = self.book();
         let Some(entry) = book.whole.get(&*item.name.to_string_lossy()) else {
             return Some("is not in .tds-manifest.jsonl");
@@ -107,7 +128,8 @@ impl Manifest {
             return Some("came from another URL or service, or as another media type");
         }
         let is_as_long = entry.version.length.is_none_or(|was| was == length);
-        (!is_as_long).then_some("changed since its download")
+        let is_same = is_as_long && (sum.is_none() || sum == entry.version.sha256.as_deref());
+        (!is_same).then_some("changed since its download")
     }
 
     /// Returns the version of a part, if it is of this URL and service and can be resumed.
@@ -153,7 +175,9 @@ impl Manifest {
         line.push(b'\n');
         let mut book = self.book();
         book.put(entry);
-        book.file.write_all(&line)
+        book.file
+            .as_ref()
+            .map_or(Ok(()), |mut file| file.write_all(&line))
     }
 
     fn is_of(&self, entry: &Entry, item: &Item) -> bool {

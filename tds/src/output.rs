@@ -1,13 +1,13 @@
 //! Output of the program: data, messages, the log, and the progress of a job.
 
 use std::{
-    collections::BTreeSet,
     io::{self, Write, stderr},
-    sync::{Mutex, PoisonError},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use console::style;
+use serde_json::Value;
 use tracing::level_filters::LevelFilter;
 
 use crate::exit::{Exit, Failure};
@@ -15,15 +15,22 @@ use crate::exit::{Exit, Failure};
 /// Writes to the standard output. Returns whether it has a reader: `head` closes the pipe when it
 /// has read enough.
 pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<bool, Failure> {
+    copy(data.as_ref()).map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
+}
+
+/// As [`print`], for data of any length.
+pub(crate) fn copy(mut data: impl io::Read) -> io::Result<bool> {
     let mut out = io::stdout();
-    match out.write_all(data.as_ref()).and_then(|()| out.flush()) {
+    match io::copy(&mut data, &mut out).and_then(|_| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(
-            Exit::SomeFailed,
-            format!("the standard output: {error}"),
-        )),
+        Err(error) => Err(io::Error::other(format!("the standard output: {error}"))),
     }
+}
+
+/// Prints an event as a line of JSON, or its text.
+pub(crate) fn tell(is_json: bool, event: &Value, text: String) -> Result<bool, Failure> {
+    print(if is_json { format!("{event}\n") } else { text })
 }
 
 /// Prints a message on the standard error, or logs it.
@@ -32,18 +39,37 @@ pub(crate) fn warn(line: &str) {
         tracing::warn!("{line}");
     } else {
         // Without a standard error there is no place for a message.
-        drop(writeln!(stderr(), "tds: {line}"));
+        let name = style("tds:").for_stderr().red().bold();
+        drop(writeln!(stderr(), "{name} {line}"));
     }
 }
 
-/// As [`warn`], for a message that is no warning.
+/// As [`warn`], for a message that is no warning. With `--quiet` there are none.
 pub(crate) fn note(line: &str) {
-    if tracing::dispatcher::has_been_set() {
+    if is_quiet() {
+    } else if tracing::dispatcher::has_been_set() {
         tracing::info!("{line}");
     } else {
-        warn(line);
+        drop(writeln!(
+            stderr(),
+            "{} {line}",
+            style("tds:").for_stderr().cyan()
+        ));
     }
 }
+
+/// Prints from now on only what failed.
+pub(crate) fn be_quiet() {
+    // Relaxed: it is set before the job begins.
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// A setting of the process, as the standard error itself is.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Starts the log. `spec` is `text` or `json`, with an optional level after a colon.
 pub(crate) fn start_log(spec: &str) -> Result<(), Failure> {
@@ -74,65 +100,5 @@ pub(crate) fn rough(time: Duration) -> String {
         seconds @ ..120 => format!("{seconds} s"),
         seconds @ ..7_200 => format!("{} min", seconds / 60),
         seconds => format!("{} h", seconds / 3_600),
-    }
-}
-
-/// A bar on a terminal, and lines elsewhere.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    /// Hidden if the standard error is no terminal.
-    bar: ProgressBar,
-    /// The kinds of messages that were printed. Never held over an await.
-    printed: Mutex<BTreeSet<&'static str>>,
-}
-
-// === impl Progress ===
-
-impl Progress {
-    pub(crate) fn new(total: u64) -> Self {
-        let bar = ProgressBar::new(total);
-        // A narrow terminal wraps the text.
-        if let Ok(style) = ProgressStyle::with_template("{bar:12} {msg}") {
-            bar.set_style(style);
-        }
-        Self {
-            bar,
-            printed: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn is_on_terminal(&self) -> bool {
-        !self.bar.is_hidden()
-    }
-
-    /// Shows the progress, and the cause of waits, on a separate line of a terminal.
-    pub(crate) fn show(&self, done: u64, line: &str, waits: Option<String>) {
-        let between = if self.is_on_terminal() { "\n" } else { "; " };
-        let waits = waits.map(|waits| format!("{between}waits for {waits}"));
-        let text = line.to_owned() + &waits.unwrap_or_default();
-        if self.is_on_terminal() {
-            self.bar.set_message(text);
-            self.bar.set_position(done);
-        } else {
-            note(&text);
-        }
-    }
-
-    /// Prints a message above the bar.
-    pub(crate) fn warn(&self, line: &str) {
-        self.bar.suspend(|| warn(line));
-    }
-
-    /// Prints the first message of a kind, above the bar.
-    pub(crate) fn warn_once(&self, kind: &'static str, line: &str) {
-        let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
-        if printed.insert(kind) {
-            let line = format!("{line}; further ones of this kind are counted");
-            self.warn(&line);
-        }
-    }
-
-    pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
     }
 }

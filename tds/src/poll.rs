@@ -15,6 +15,7 @@ use http::{
     HeaderValue, StatusCode,
     header::{ETAG, IF_NONE_MATCH},
 };
+use serde_json::json;
 use tokio::{
     fs,
     sync::{Semaphore, mpsc},
@@ -48,6 +49,9 @@ pub(crate) struct Poll {
     /// Write each feed to a file in this folder, replaced when it is whole
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Lines of JSON for changes and failures
+    #[arg(long)]
+    pub(crate) json: bool,
     /// End after so many rounds
     #[arg(long, value_name = "N", value_parser = count)]
     rounds: Option<NonZeroU32>,
@@ -115,7 +119,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
                 };
                 let name = items.get(round.feed).map_or("", |item| &item.target);
                 let token = client.tokens().health();
-                if let Some(exit) = report(name, round, &token, &mut outages, &mut ending)? {
+                if let Some(exit) = report(name, round, job.json, &token, &mut outages, &mut ending)? {
                     break exit;
                 }
             }
@@ -139,6 +143,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
 fn report(
     name: &str,
     round: Round,
+    is_json: bool,
     token: &Health,
     outages: &mut Outages,
     ending: &mut Ending,
@@ -150,6 +155,11 @@ fn report(
             if let Some(line) = outages.failed(round.feed, exit, &line) {
                 warn(&line);
             }
+            if is_json {
+                let kind = trouble.kind();
+                let event = json!({ "event": "failed", "url": name, "kind": kind, "error": line });
+                output::print(format!("{event}\n"))?;
+            }
             return Ok(ending.failed(&trouble, token));
         }
     };
@@ -160,7 +170,8 @@ fn report(
     let Some(bytes) = change else {
         return Ok(None);
     };
-    let has_reader = output::print(format!("{name}\t{bytes}\n"))?;
+    let event = json!({ "event": "change", "url": name, "bytes": bytes });
+    let has_reader = output::tell(is_json, &event, format!("{name}\t{bytes}\n"))?;
     // The reader has closed the pipe, as `head` does, so the job is done.
     Ok((!has_reader).then_some(Exit::Whole))
 }

@@ -1,11 +1,12 @@
 //! Atomic files: written under another name, synced, and renamed.
 
 use std::{
-    io::{self, Seek, SeekFrom},
+    io::{self, Read as _, Seek, SeekFrom},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use sha2::{Digest as _, Sha256};
 use tokio::{
     fs,
     io::{AsyncSeekExt, AsyncWriteExt},
@@ -25,6 +26,8 @@ pub(crate) struct Part {
     part: PathBuf,
     whole: PathBuf,
     length: u64,
+    /// Of the bytes, except those of an earlier run that are not [resumed](Self::resume).
+    sum: Sha256,
     is_kept: bool,
 }
 
@@ -51,6 +54,7 @@ impl Part {
                 part,
                 whole,
                 length,
+                sum: Sha256::new(),
                 is_kept: length > 0,
             })
         })
@@ -69,6 +73,7 @@ impl Part {
     /// Removes all bytes.
     pub(crate) async fn clear(&mut self) -> io::Result<()> {
         self.is_kept = false;
+        self.sum = Sha256::new();
         // A device has no length to set.
         if self.length > 0 {
             self.file.set_len(0).await?;
@@ -77,7 +82,14 @@ impl Part {
         Ok(())
     }
 
+    /// Continues after the bytes of an earlier run.
+    pub(crate) async fn resume(&mut self) -> io::Result<()> {
+        self.sum = sum(&self.part).await?;
+        Ok(())
+    }
+
     pub(crate) async fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.sum.update(data);
         self.file.write_all(data).await?;
         self.length += data.len() as u64;
         Ok(())
@@ -90,13 +102,14 @@ impl Part {
         flushed
     }
 
-    /// Renames the part to the file. After a loss of power either the old or the new file exists.
-    pub(crate) async fn finish(mut self) -> io::Result<()> {
+    /// Renames the part to the file, and returns its SHA-256. After a loss of power either the old
+    /// or the new file exists.
+    pub(crate) async fn finish(mut self) -> io::Result<String> {
         self.flush().await?;
         self.file.sync_all().await?;
         fs::rename(&self.part, &self.whole).await?;
         self.keep();
-        Ok(())
+        Ok(hex(self.sum.clone()))
     }
 }
 
@@ -123,7 +136,32 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
     let mut part = own(path).await?;
     part.clear().await?;
     part.write(data).await?;
-    part.finish().await
+    part.finish().await.map(drop)
+}
+
+/// The SHA-256 of a file.
+pub(crate) async fn sum(path: &Path) -> io::Result<Sha256> {
+    let path = path.to_owned();
+    spawn_blocking(|| {
+        let mut file = std::fs::File::open(path)?;
+        let (mut sum, mut buffer) = (Sha256::new(), vec![0; BUFFER]);
+        loop {
+            let length = file.read(&mut buffer)?;
+            match buffer.get(..length) {
+                None | Some([]) => break,
+                Some(data) => sum.update(data),
+            }
+        }
+        Ok(sum)
+    })
+    .await?
+}
+
+pub(crate) fn hex(sum: Sha256) -> String {
+    sum.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// As [`whole`], for a file of an option that has been checked.
@@ -134,7 +172,7 @@ pub(crate) async fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
 }
 
 /// Opens the part of a file that is written in one piece.
-async fn own(path: &Path) -> io::Result<Part> {
+pub(crate) async fn own(path: &Path) -> io::Result<Part> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(io::Error::other(
             "a name that ends with a slash is a folder",
@@ -232,7 +270,12 @@ pub(crate) fn is_the_disk(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         StorageFull | QuotaExceeded | ReadOnlyFilesystem
-    )
+    ) || is_too_many_files(error)
+}
+
+/// Whether the process has no further file descriptor.
+pub(crate) fn is_too_many_files(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(TOO_MANY_FILES)
 }
 
 /// Whether a component of the name is that of a part, a lock or a manifest.
@@ -247,6 +290,9 @@ const BUFFER: usize = 64 * 1024;
 const MOMENT: Duration = Duration::from_millis(10);
 
 pub(crate) const PART: &str = ".part";
+
+/// EMFILE, which has no `ErrorKind`.
+pub(crate) const TOO_MANY_FILES: i32 = 24;
 
 /// The lock of the process that writes into a folder.
 const LOCK: &str = ".tds.lock";

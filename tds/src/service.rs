@@ -7,10 +7,12 @@ use tower_tds::{
     AuthServer, Builder, Client, Credentials, Limits, Provider, Quota, layers::token::TokenEndpoint,
 };
 use tower_tds_fleet::RedisTokens;
+use tower_tds_outcome::Secrets;
 
 use crate::{
     exit::{Failure, causes},
     output::warn,
+    proxy::Routes,
     settings::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
@@ -24,6 +26,9 @@ pub(crate) struct Service {
     pub(crate) builder: Builder,
     /// The base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
+    pub(crate) routes: Routes,
+    /// The secret of the key, which no text shows.
+    pub(crate) secrets: Secrets,
     /// The state that processes with the same key share on this machine. `None` in a fleet, without
     /// a folder, and with the simulated service, which ends with this process.
     pub(crate) state: Option<State>,
@@ -156,6 +161,8 @@ impl Settings {
             })?;
             (key.into(), secret.value.clone())
         };
+        let secrets = Secrets::default();
+        secrets.add("client secret", secret.trim());
         let unusable = |error: &dyn Error| {
             let why = causes(error);
             Failure::usage(format!("{auth_name}: {why}"))
@@ -181,6 +188,8 @@ impl Settings {
             })?;
             builder = builder.root_certificate(&pem);
         }
+        let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)])?;
+        builder = routes.on(builder);
         // The members of a fleet share a token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
@@ -201,6 +210,8 @@ impl Settings {
         Ok(Service {
             builder: builder.limits(limits),
             base_url: base.to_owned(),
+            routes,
+            secrets,
             state,
             simulated: None,
         })
@@ -219,6 +230,8 @@ async fn simulated(limits: Limits) -> Result<Service, Failure> {
     Ok(Service {
         builder: builder.loopback_http().limits(limits),
         base_url: SIMULATED.to_owned(),
+        routes: Routes::default(),
+        secrets: Secrets::default(),
         state: None,
         simulated: Some(server),
     })

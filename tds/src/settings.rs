@@ -10,10 +10,11 @@ use std::{
 };
 
 use clap::Args;
+use strsim::levenshtein;
 use tokio::sync::SetOnce;
 use tower_tds_fleet::Fleet;
 
-use crate::{answer::Accept, exit::Failure, state, stop::Stop};
+use crate::{answer::Accept, exit::Failure, output, state, stop::Stop};
 
 /// The options that all jobs have.
 #[derive(Debug, Args)]
@@ -41,6 +42,9 @@ pub(crate) struct Options {
     /// File with further root certificates (TDS_CA_FILE)
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<String>,
+    /// Proxy, in place of the environment's (TDS_PROXY)
+    #[arg(long, global = true, value_name = "URL")]
+    proxy: Option<String>,
     /// File with settings in lines NAME=VALUE
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
@@ -68,6 +72,12 @@ pub(crate) struct Options {
     /// Call a simulated service; its data is invented
     #[arg(long, global = true)]
     simulate: bool,
+    /// Print only what failed
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Log each step: text:debug
+    #[arg(long, short, global = true, conflicts_with = "log")]
+    verbose: bool,
     /// text or json, and a level: json:debug (TDS_LOG)
     #[arg(long, global = true, value_name = "FORMAT")]
     log: Option<String>,
@@ -125,6 +135,10 @@ impl Options {
         }
         let rates = (!self.rate.is_empty()).then(|| self.rate.join(","));
         let text = |text: &str| Some(text.to_owned());
+        let verbose = || self.verbose.then(|| "text:debug".to_owned());
+        if self.quiet {
+            output::be_quiet();
+        }
         let mut all = Vec::new();
         for (name, flag, default) in [
             (AUTH_URL, self.auth_url.clone(), None),
@@ -135,13 +149,14 @@ impl Options {
             (SECRET, None, None),
             (SECRET_FILE, self.secret_file.clone(), None),
             (CA_FILE, self.ca.clone(), None),
+            (PROXY, self.proxy.clone(), None),
             (RATE, rates, text("50/1s")),
             (CONNECTIONS, self.connections.clone(), text("60")),
             (SHARE, self.share.clone(), text("1/1")),
             (FLEET_STORE, self.fleet.clone(), None),
             (FLEET_NAME, self.fleet_name.clone(), text("tds")),
             (STATE_DIR, self.state.clone(), state::usual()),
-            (LOG, self.log.clone(), None),
+            (LOG, self.log.clone().or_else(verbose), None),
         ] {
             let in_file = file.iter().rev().find(|(known, _)| known == name);
             let in_file = in_file.map(|(_, value)| value.clone());
@@ -188,31 +203,26 @@ impl Settings {
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         Some(&*self.find(name)?.value)
     }
-}
 
-/// One setting a line, with its source and without a secret.
-impl fmt::Display for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for setting in &self.all {
-            let Setting {
-                name,
-                value,
-                source,
-            } = setting;
-            let value = match (*name, value.rsplit_once('@')) {
+    /// The name, the value and the source of each setting, without a secret.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.all.iter().map(|setting| {
+            let value = match (setting.name, setting.value.rsplit_once('@')) {
                 (SECRET, _) => "(not shown)",
-                (AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | FLEET_STORE, Some((_, host))) => host,
-                _ => value,
+                (
+                    AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | PROXY | FLEET_STORE,
+                    Some((_, host)),
+                ) => host,
+                _ => &*setting.value,
             };
-            let source = match source {
+            let source = match setting.source {
                 Source::Flag => "flag",
                 Source::Environment => "environment",
                 Source::File => "--env-file",
                 Source::Default => "default",
             };
-            writeln!(f, "{name:<22} {value} ({source})")?;
-        }
-        Ok(())
+            (setting.name, value, source)
+        })
     }
 }
 
@@ -221,24 +231,8 @@ pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     if !name.starts_with("TDS_") || NAMES.contains(&name) {
         return None;
     }
-    let distances = NAMES.map(|known| (known, distance(name, known)));
+    let distances = NAMES.map(|known| (known, levenshtein(name, known)));
     distances.into_iter().min_by_key(|(_, distance)| *distance)
-}
-
-/// The letters to insert, remove or replace (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let first: Vec<_> = (0..=b.len()).collect();
-    let last = a.bytes().zip(1..).fold(first, |above, (x, start)| {
-        let mut row = vec![start];
-        let mut left = start;
-        for (y, pair) in b.bytes().zip(above.windows(2)) {
-            let [diagonal, up] = *pair else { continue };
-            left = (diagonal + usize::from(x != y)).min(up + 1).min(left + 1);
-            row.push(left);
-        }
-        row
-    });
-    last.last().copied().unwrap_or_default()
 }
 
 /// The names in the environment that look like settings. Kubernetes injects some for a service of
@@ -353,7 +347,7 @@ pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
 
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     AUTH_URL,
     TOKEN_URL,
     DISCOVER,
@@ -362,6 +356,7 @@ const NAMES: [&str; 15] = [
     SECRET,
     SECRET_FILE,
     CA_FILE,
+    PROXY,
     RATE,
     CONNECTIONS,
     SHARE,
@@ -375,6 +370,7 @@ pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";
 pub(crate) const TOKEN_URL: &str = "TDS_TOKEN_URL";
 pub(crate) const DISCOVER: &str = "TDS_DISCOVER";
 pub(crate) const CA_FILE: &str = "TDS_CA_FILE";
+pub(crate) const PROXY: &str = "TDS_PROXY";
 pub(crate) const BASE_URL: &str = "TDS_BASE_URL";
 pub(crate) const CLIENT_ID: &str = "TDS_CLIENT_ID";
 pub(crate) const SECRET: &str = "TDS_CLIENT_SECRET";

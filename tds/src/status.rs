@@ -9,15 +9,17 @@ use axum::{
     routing,
 };
 use http::{
-    HeaderMap, StatusCode,
+    HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST},
     uri::Authority,
 };
 use tower_tds::{Client, Status};
 
 use crate::{
-    cache::{Cache, Refusal},
+    cache::Cache,
     output::{counted, rough},
+    proxy::is_this_machine,
+    refusal::Refusal,
 };
 
 /// What the page and the health checks show.
@@ -64,7 +66,7 @@ pub(crate) fn router(condition: Condition) -> Router {
 }
 
 async fn page(State(condition): State<Condition>, request: Request) -> Response {
-    if !is_local(request.headers()) {
+    if !is_local(request.headers(), &[]) {
         return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
     }
     let headers = [
@@ -75,23 +77,22 @@ async fn page(State(condition): State<Condition>, request: Request) -> Response 
     (headers, html(&condition)).into_response()
 }
 
-/// Whether a request is from a program of this machine, and not from a page of another site.
+/// Whether a request is from a program of this machine, and not from a page of another site, unless
+/// that may read.
 ///
 /// A page may reach this address by another host name (DNS rebinding) and read data with this key,
 /// or use up the quota without reading.
-pub(crate) fn is_local(headers: &HeaderMap) -> bool {
+pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let site = text("sec-fetch-site").unwrap_or("none");
     let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
-    let is_loopback = |host: Authority| {
-        let host = host.host();
-        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
+    let is_allowed = match headers.get("origin") {
+        Some(origin) => origins.contains(origin),
+        None => ["none", "same-origin"].contains(&site),
     };
-    !headers.contains_key("origin")
-        && ["none", "same-origin"].contains(&site)
+    is_allowed
         && headers.get_all(HOST).iter().count() < 2
-        && host.is_none_or(is_loopback)
+        && host.is_none_or(|host| is_this_machine(host.host()))
 }
 
 /// Fills the page. It has no script: the browser reloads it every two seconds.

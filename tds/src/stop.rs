@@ -29,6 +29,10 @@ impl Stop {
         number
     }
 
+    pub(crate) fn is_requested(&self) -> bool {
+        self.signal.initialized()
+    }
+
     /// Waits until a signal was recorded.
     pub(crate) async fn requested(&self) {
         self.signal.wait().await;

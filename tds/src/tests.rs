@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
 use tower_tds::{Error, Kind};
 
-use crate::{breaker, cache, download, fleet, list, manifest, save, settings, status};
+use crate::{breaker, cache, download, exit, fleet, list, manifest, save, settings, status};
 
 /// A generator of pseudorandom numbers (Knuth's constants).
 struct Random(u64);
@@ -82,6 +82,7 @@ fn any_list_stays_in_its_folder_and_can_be_run_again() {
         "/v1/live/bus\n",
         "/v1/{01..12}?n={1..2}\t{}/{}.json\n/v1/live/a\tb\n",
         "/v1/{2026-01-01..2026-01-31}\r\n# a comment\n",
+        "/v1/{2026-01..2026-12}/{bus,metro}\t{}/{}\n",
     ];
     each(&examples, |text| {
         let Ok(items) = list::parse(text) else { return };
@@ -124,8 +125,8 @@ fn any_manifest_keeps_its_other_lines() {
         let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
         fs::write(folder.join(save::MANIFEST), text).expect("a file");
         let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*").expect("text");
-        assert_eq!(manifest.outdated(&item, 7), None);
-        assert!(manifest.outdated(&item, 8).is_some());
+        assert_eq!(manifest.outdated(&item, 7, None), None);
+        assert!(manifest.outdated(&item, 8, None).is_some());
         assert!(manifest.part(&item).is_none());
     });
     fs::remove_dir_all(&folder).expect("it is there");
@@ -195,12 +196,12 @@ fn any_headers_of_a_response_are_read_within_bounds() {
                 return;
             };
             let headers = HeaderMap::from_iter([(CACHE_CONTROL, value)]);
-            assert!(cache::freshness(&headers, Duration::ZERO).0 <= month);
+            assert!(cache::freshness(&headers, None, Duration::ZERO).0 <= month);
         },
     );
     let known = manifest::Version {
         etag: Some("\"x\"".to_owned()),
-        length: None,
+        ..manifest::Version::default()
     };
     each(&["bytes 5-9/10", "bytes 5-9/*", "bytes */10"], |text| {
         let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) else {
@@ -297,6 +298,16 @@ fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
         assert!(!state.failed("/b", false, "why", seconds(140)));
     }
     assert!(state.failed("/c", false, "why", seconds(140)));
+}
+
+#[test]
+fn deadline_that_passes_in_a_pause_after_a_429_is_the_quotas() {
+    let late = |cause: &'static str| Error::new(Kind::LimitTimeout, "late").with_waited_for(cause);
+    let paused = late("the end of the pause after a 429");
+    assert_eq!(exit::Exit::of(&paused), exit::Exit::Quota);
+    assert_eq!(exit::Exit::of(&late("a permit")), exit::Exit::Unreachable);
+    let wait = download::wait(&paused.into(), 9, true);
+    assert!(wait.is_some_and(|wait| wait <= Duration::from_secs(60)));
 }
 
 #[test]

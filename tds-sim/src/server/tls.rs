@@ -24,7 +24,8 @@ pub(super) struct Authority {
 // === impl Authority ===
 
 impl Authority {
-    /// Creates an authority, and its certificate for `localhost` and 127.0.0.1.
+    /// Creates an authority, and its certificate for `localhost`, 127.0.0.1, and
+    /// `tds.example`, which a proxy may lead to it.
     pub(super) fn new() -> Result<Self, Error> {
         let failed = |error: rcgen::Error| Error::failed("cannot start: no certificate", error);
         let mut params = CertificateParams::default();
@@ -36,7 +37,7 @@ impl Authority {
         let root = params.self_signed(&key).map_err(failed)?;
         let issuer = Issuer::new(params, key);
 
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let names = ["localhost", "127.0.0.1", "tds.example"].map(str::to_owned);
         let params = CertificateParams::new(names).map_err(failed)?;
         let key = KeyPair::generate().map_err(failed)?;
         let leaf = params.signed_by(&key, &issuer).map_err(failed)?;

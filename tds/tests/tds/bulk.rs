@@ -6,6 +6,7 @@ mod ending;
 mod long;
 mod outage;
 mod page;
+mod verify;
 
 use std::{fmt::Write as _, fs, process::Output};
 
@@ -164,11 +165,36 @@ async fn range_makes_one_file_for_each_value() {
         ("/v1/{2023-02-29..2023-03-01}\n", "is not a range"),
         ("/v1/{1..2000}/{1..2000}\n", "more than 1000000 files"),
         ("/v1/{1..2}\tx\n", "has the same file name, x:"),
+        ("/v1/{a,b}\tx\n", "has the same file name, x:"),
+        ("/v1/{1..2}-{a,b}\t{}\n", "has the same file name, 1:"),
+        ("/v1/{1..2}\t{}-{}\n", "no range of the path fills"),
+        ("/v1/live\t{}\n", "no range of the path fills"),
+        ("/v1/{2024-13..2025-01}\n", "is not a range"),
+        ("/v1/{2025-02..2025-01}\n", "is not a range"),
+        ("/v1/{2025-02..2025-03-01}\n", "is not a range"),
     ] {
         let run = output(bench.bulk(list, &[])).await;
         ended(&run, 2);
         assert!(err(&run).contains(told), "{}", err(&run));
     }
+    // Months and words are ranges, too, and braces that are neither are sent.
+    let list = "/v1/live/{2024-11..2025-02}\n/v1/live/{bus,metro}-{1..2}\t{}/{}\n/v1/live/{x}?q={a:1,b:2}\tz\n";
+    let run = output(bench.bulk(list, &[])).await;
+    ended(&run, 0);
+    assert_eq!(bench.report(&run)["total"], 9);
+    for (file, name) in [
+        ("v1_live_2024-12", "2024-12"),
+        ("v1_live_2025-01", "2025-01"),
+        ("bus/2", "bus-2"),
+        ("metro/1", "metro-1"),
+    ] {
+        assert_eq!(bench.file(file), live(name).as_bytes());
+    }
+    let sent = bench.server.ledger().arrivals();
+    assert!(
+        sent.iter()
+            .any(|call| &*call.target == "/v1/live/{x}?q={a:1,b:2}")
+    );
     // A file that was changed is downloaded again.
     fs::write(bench.path("files/v1_live_a"), "short").expect("it is ours");
     ended(&output(bench.bulk("/v1/live/a\n", &[])).await, 0);

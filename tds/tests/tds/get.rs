@@ -5,9 +5,15 @@ mod turns;
 use std::{fs, path::Path, process::Stdio};
 
 use tds_sim::{Config, Quota};
-use tokio::task::spawn_blocking;
+use tokio::{
+    task::spawn_blocking,
+    time::{Duration, sleep},
+};
 
-use crate::{Bench, end, err, output, text};
+use crate::{
+    Bench, end, err, output, text,
+    upstream::{Upstream, answer, late},
+};
 
 #[tokio::test]
 async fn the_exit_code_shows_the_cause_and_nothing_else_is_written() {
@@ -28,7 +34,7 @@ async fn the_exit_code_shows_the_cause_and_nothing_else_is_written() {
 
     server
         .sim()
-        .set_quota(Some(Quota::new(0, std::time::Duration::from_secs(3_600))));
+        .set_quota(Some(Quota::new(0, Duration::from_secs(3_600))));
     let quota = bench.run(&["get", "/v1/history/bus"]).await;
     assert_eq!(quota.status.code(), Some(3), "{}", err(&quota));
 
@@ -201,10 +207,16 @@ async fn symbolic_link_stays_and_its_target_is_written() {
 async fn disk_full_at_the_end_leaves_no_part() {
     let bench = Bench::new("get-part", Config::default()).await;
     let file = bench.path("bus.json");
-    let target = "/v1/history/slow?bytes=9000&rate=3000";
-    let mut run = bench.tds(&["get", target, "--out", text(&file)]);
-    let run = run.stderr(Stdio::piped()).spawn().expect("it starts");
-    bench.seen(|seen| seen.data_calls == 1).await;
+    let upstream = Upstream::start(|_, _| {
+        let headers = "content-type: application/json\r\ncontent-length: 9\r\n";
+        late(answer("200 OK", headers, b"123456789"), 2)
+    });
+    let mut run = bench.tds(&["get", "/x", "--base-url", &upstream.url]);
+    let run = run.args(["--out", text(&file)]).stderr(Stdio::piped());
+    let run = run.spawn().expect("it starts");
+    while upstream.heads().is_empty() {
+        sleep(Duration::from_millis(5)).await;
+    }
     // The part of the file is a link to a device without space.
     let part = bench.path("bus.json.part");
     std::os::unix::fs::symlink("/dev/full", &part).expect("a link");
@@ -233,4 +245,58 @@ async fn get_trusts_the_roots_of_ssl_cert_file() {
         assert_eq!(err(&run).contains("certificate"), !has_roots);
         assert_eq!(bench.server.ledger().summary().data_calls, 1);
     }
+}
+
+#[tokio::test]
+async fn response_of_any_length_is_data_or_nothing_and_leaves_no_file_behind() {
+    let bench = Bench::new("get-long", Config::default()).await;
+    let spools = bench.path("spools");
+    fs::create_dir_all(&spools).expect("a folder");
+    let file = bench.path("long.json");
+    fs::write(&file, "old").expect("a file");
+    // Above what the library reads in one piece.
+    let length = 70_000_000;
+    let target = format!("/v1/history/long?bytes={length}");
+    for arguments in [
+        &["get", &target][..],
+        &["get", &target, "--out", text(&file)],
+    ] {
+        let mut run = bench.tds(arguments);
+        run.env("TMPDIR", &spools);
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+        let data = match arguments.len() {
+            2 => run.stdout,
+            _ => fs::read(&file).expect("the data"),
+        };
+        assert_eq!(data.len(), length);
+    }
+    assert_eq!(bench.run(&["check", &target]).await.status.code(), Some(0));
+
+    // The body ends early, after more than is kept in memory.
+    let upstream = Upstream::start(move |_, _| {
+        let headers = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
+        answer("200 OK", &headers, &vec![b'x'; 20_000_000])
+    });
+    fs::write(&file, "old").expect("a file");
+    for out in [None, Some(text(&file))] {
+        let arguments = [
+            "get",
+            "/x",
+            "--base-url",
+            &upstream.url,
+            "--deadline",
+            "20s",
+        ];
+        let mut run = bench.tds(&arguments);
+        run.args(out.iter().flat_map(|out| ["--out", out]));
+        run.env("TMPDIR", &spools);
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(5), "{}", err(&run));
+        assert!(run.stdout.is_empty());
+        assert_eq!(err(&run).lines().count(), 1, "{}", err(&run));
+    }
+    assert_eq!(fs::read(&file).expect("it is there"), b"old");
+    assert_eq!(fs::read_dir(&spools).expect("a folder").count(), 0);
+    assert!(!bench.path("long.json.part").exists());
 }

@@ -2,13 +2,18 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod access;
 mod backend;
 mod bulk;
 mod canary;
 mod container;
 mod fleet;
 mod get;
+mod origin;
+mod output;
 mod poll;
+mod proxy;
+mod representation;
 mod serving;
 mod settings;
 mod signals;
@@ -227,7 +232,8 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
+    "TDS_PROXY",
     "TDS_TOKEN_URL",
     "TDS_DISCOVER",
     "TDS_CA_FILE",

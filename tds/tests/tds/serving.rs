@@ -36,8 +36,13 @@ pub(crate) struct Answer {
 // === impl Serving ===
 
 impl Serving {
-    pub(crate) fn start(mut command: Command) -> Self {
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+    pub(crate) fn start(command: Command) -> Self {
+        Self::to(command, Stdio::null())
+    }
+
+    /// Starts it with this standard output.
+    pub(crate) fn to(mut command: Command, out: Stdio) -> Self {
+        command.stdout(out).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let mut log = String::new();

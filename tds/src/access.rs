@@ -1,0 +1,194 @@
+//! What users got: a line of the access log for each request, and metrics.
+
+use std::{
+    collections::HashMap,
+    io::Write as _,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    extract::{ConnectInfo, Request, State},
+    middleware::Next,
+    response::Response,
+};
+use clap::{Args, ValueEnum};
+use http::{HeaderValue, header::X_CONTENT_TYPE_OPTIONS};
+use http_body::Body as _;
+use metrics::{Counter, Gauge, Histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
+
+/// The access log.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Access {
+    /// Print a line for each request
+    #[arg(long, value_name = "FORMAT")]
+    access_log: Option<Format>,
+    /// Print the queries too
+    #[arg(long, requires = "access_log")]
+    log_queries: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Common,
+    Json,
+}
+
+/// The origin of a response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served {
+    /// `hit`, `stale`, `miss` or `join`, and `none` for what is no resource.
+    pub(crate) cache: &'static str,
+    /// How long the service took.
+    pub(crate) upstream: Option<Duration>,
+}
+
+/// The access log, and its lines on their way to the standard output.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    access: Access,
+    lines: mpsc::Sender<String>,
+    metrics: Arc<Metrics>,
+}
+
+/// Registered once, because a look into the registry costs as much as a response of the cache.
+#[derive(Debug)]
+struct Metrics {
+    waiting: Gauge,
+    seconds: Histogram,
+    /// By status and origin. Never held over an await.
+    requests: Mutex<HashMap<(u16, &'static str), Counter>>,
+}
+
+/// A request without a response.
+struct Waits(Gauge);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Starts the task that prints. It ends with the log.
+    pub(crate) fn start(access: Access) -> (Self, JoinHandle<()>) {
+        // A reader that stalls delays no user: lines that do not fit are lost.
+        let (lines, mut waiting) = mpsc::channel::<String>(1_024);
+        let printed = tokio::task::spawn_blocking(move || {
+            let mut out = std::io::stdout();
+            while let Some(line) = waiting.blocking_recv() {
+                drop(out.write_all(line.as_bytes()));
+            }
+        });
+        let metrics = Arc::new(Metrics {
+            waiting: metrics::gauge!("tds_users_waiting"),
+            seconds: metrics::histogram!("tds_users_seconds"),
+            requests: Mutex::default(),
+        });
+        let log = Self {
+            access,
+            lines,
+            metrics,
+        };
+        (log, printed)
+    }
+}
+
+/// Installs the recorder of all metrics, with their descriptions.
+pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
+    let seconds = |name: &str| Matcher::Full(name.to_owned());
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(seconds("tds_users_seconds"), &BUCKETS)?
+        .set_buckets_for_metric(seconds("tds_call_seconds"), &BUCKETS)?
+        .set_buckets_for_metric(seconds("tds_wait_seconds"), &BUCKETS)?
+        .install_recorder()?;
+    for (name, help) in DESCRIPTIONS.lines().filter_map(|line| line.split_once(' ')) {
+        // The exporter knows the type by the first value.
+        metrics::describe_gauge!(name, help);
+    }
+    Ok(recorder)
+}
+
+/// Records a request, and how it was served.
+pub(crate) async fn record(
+    State(log): State<Log>,
+    ConnectInfo(user): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (begun, method, uri) = (
+        Instant::now(),
+        request.method().clone(),
+        request.uri().clone(),
+    );
+    // A user who disconnects drops this future.
+    let waits = Waits(log.metrics.waiting.clone());
+    waits.0.increment(1.0);
+    let mut response = next.run(request).await;
+    let sniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, sniff);
+    drop(waits);
+    let served = response.extensions().get().copied();
+    let Served { cache, upstream } = served.unwrap_or(Served {
+        cache: "none",
+        upstream: None,
+    });
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    let requests = log.metrics.requests.lock();
+    let mut requests = requests.unwrap_or_else(PoisonError::into_inner);
+    let count = requests.entry((status, cache)).or_insert_with(|| {
+        metrics::counter!("tds_users_requests_total", "status" => status.to_string(), "cache" => cache)
+    });
+    count.increment(1);
+    drop(requests);
+    log.metrics.seconds.record(took);
+    let Some(format) = log.access.access_log else {
+        return response;
+    };
+    let query = uri.query().filter(|_| log.access.log_queries);
+    let target = query.map_or_else(String::new, |query| format!("?{query}"));
+    let target = uri.path().to_owned() + &target;
+    let bytes = response.body().size_hint().exact();
+    let (ms, upstream) = (took.as_millis(), upstream.map(|took| took.as_millis()));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a time for people and other programs"
+    )]
+    let now = OffsetDateTime::from(std::time::SystemTime::now());
+    let line = match format {
+        Format::Json => json!({
+            "time": now.unix_timestamp(), "user": user.ip(), "method": method.as_str(), "target": target,
+            "status": status, "cache": cache, "bytes": bytes, "ms": ms, "upstream_ms": upstream,
+        })
+        .to_string(),
+        Format::Common => {
+            let month = now.month().to_string();
+            let month = month.get(..3).unwrap_or_default();
+            let (day, year, (hour, minute, second)) = (now.day(), now.year(), now.to_hms());
+            let text = |number: Option<u128>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
+            let (bytes, upstream) = (text(bytes.map(u128::from)), text(upstream));
+            format!(
+                "{} - - [{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000] \"{method} {target} \
+                 HTTP/1.1\" {status} {bytes} {cache} {ms} {upstream}",
+                user.ip()
+            )
+        }
+    };
+    drop(log.lines.try_send(line + "\n"));
+    response
+}
+
+/// A line for each metric of the family: its name and what it counts.
+const DESCRIPTIONS: &str = include_str!("metrics.txt");
+
+/// Seconds: from a response of the cache to the longest call.
+const BUCKETS: [f64; 12] = [
+    0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
+];

@@ -1,0 +1,207 @@
+//! The progress of a bulk download: a bar on a terminal, and lines elsewhere.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::output::{self, counted, is_quiet, note, rough};
+
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Hidden if the standard error is no terminal.
+    bar: ProgressBar,
+    begun: Instant,
+    /// Never held over an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The number of bytes received.
+    received: u64,
+    /// The bytes that are there of each file in flight, and its length.
+    flight: HashMap<String, (u64, Option<u64>)>,
+    /// The kinds of messages that were printed.
+    printed: BTreeSet<&'static str>,
+}
+
+/// The sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
+/// `unfinished`.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    pub(crate) event: &'static str,
+    pub(crate) total: u64,
+    pub(crate) ok: u64,
+    /// The part of `ok` that replaced an existing file.
+    pub(crate) replaced: u64,
+    pub(crate) skipped: u64,
+    /// By kind.
+    pub(crate) failed: BTreeMap<&'static str, u64>,
+    pub(crate) unfinished: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: u64,
+    /// Why the run ended early.
+    pub(crate) ended_by: Option<String>,
+    pub(crate) exit: u8,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let bar = match is_quiet() {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(PARTS),
+        };
+        // A narrow terminal wraps the text.
+        if let Ok(style) = ProgressStyle::with_template("{bar:10.green} {msg}") {
+            bar.set_style(style);
+        }
+        Self {
+            bar,
+            begun: Instant::now(),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn is_on_terminal(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Records received bytes of a file: `had` of `length` are there.
+    pub(crate) fn came(&self, file: &str, bytes: u64, had: u64, length: Option<u64>) {
+        let mut state = self.state();
+        state.received += bytes;
+        match state.flight.get_mut(file) {
+            Some(flight) => *flight = (had, length),
+            None => drop(state.flight.insert(file.to_owned(), (had, length))),
+        }
+    }
+
+    /// Records the end of an attempt.
+    pub(crate) fn ended(&self, file: &str) {
+        self.state().flight.remove(file);
+    }
+
+    pub(crate) fn received(&self) -> u64 {
+        self.state().received
+    }
+
+    /// Shows the progress, and the cause of waits, on a separate line of a terminal.
+    pub(crate) fn show(&self, report: &Report, waits: Option<String>) {
+        let (done, line) = self.state().line(report, self.begun.elapsed());
+        let between = if self.is_on_terminal() { "\n" } else { "; " };
+        let waits = waits.map(|waits| format!("{between}waits for {waits}"));
+        let text = line + &waits.unwrap_or_default();
+        if self.is_on_terminal() {
+            self.bar.set_message(text);
+            self.bar.set_position(done);
+        } else {
+            note(&text);
+        }
+    }
+
+    /// Prints a message above the bar.
+    pub(crate) fn warn(&self, line: &str) {
+        self.bar.suspend(|| output::warn(line));
+    }
+
+    /// Prints the first message of a kind, above the bar.
+    pub(crate) fn warn_once(&self, kind: &'static str, line: &str) {
+        if self.state().printed.insert(kind) {
+            let line = format!("{line}; further ones of this kind are counted");
+            self.warn(&line);
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Returns how much of the job is done, in [`PARTS`], and a line.
+    ///
+    /// Bytes are compared once the lengths of all files are known. Before that, files are, in
+    /// thousandths.
+    fn line(&self, report: &Report, elapsed: Duration) -> (u64, String) {
+        let Report {
+            total,
+            unfinished,
+            skipped,
+            bytes,
+            ..
+        } = *report;
+        let flight = || self.flight.values();
+        let had = bytes + flight().map(|(had, _)| had).sum::<u64>();
+        let lengths = flight().map(|(_, length)| *length).sum::<Option<u64>>();
+        let is_known = unfinished > 0 && self.flight.len() as u64 == unfinished;
+        let (ended, seconds) = (total - unfinished, elapsed.as_secs().max(1));
+        let (done, all, what) = if let Some(lengths) = lengths.filter(|_| is_known) {
+            let all = bytes + lengths;
+            (
+                had,
+                all,
+                format!("{} of {}", DecimalBytes(had), DecimalBytes(all)),
+            )
+        } else {
+            let part = |(had, length): &(u64, Option<u64>)| {
+                Some(had * PARTS / length.filter(|length| length > had)?)
+            };
+            let done = (ended - skipped) * PARTS + flight().filter_map(part).sum::<u64>();
+            let rate = (ended - skipped) / seconds;
+            (
+                done,
+                (total - skipped) * PARTS,
+                format!("{rate}/s, {}", DecimalBytes(self.received)),
+            )
+        };
+        let left = (seconds * all.saturating_sub(done)).checked_div(done);
+        let left = left.map_or_else(|| "?".to_owned(), |left| rough(Duration::from_secs(left)));
+        let rate = DecimalBytes(self.received / seconds);
+        let files = counted(total, "file");
+        let failed = match report.failed.values().sum::<u64>() {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
+        let line = format!("{ended}/{files}, {what}, {rate}/s, {left} to go{failed}");
+        (done * PARTS / all.max(1), line)
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// The summary line.
+    pub(crate) fn line(&self) -> String {
+        let failed: u64 = self.failed.values().sum();
+        let Self {
+            total,
+            ok,
+            skipped,
+            unfinished,
+            seconds,
+            ..
+        } = self;
+        let (files, bytes) = (counted(*total, "file"), DecimalBytes(self.bytes));
+        format!(
+            "{files}: {ok} ok, {skipped} skipped, {failed} failed, {unfinished} unfinished; \
+             {bytes} in {seconds} s\n"
+        )
+    }
+}
+
+/// The steps of the bar.
+const PARTS: u64 = 1_000;

@@ -1,0 +1,140 @@
+//! Errors for the users of a backend: problem details (RFC 9457) with what the service said.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use serde_json::{Value, json};
+use tower_tds::{Error, Kind};
+use tower_tds_outcome::Secrets;
+
+use crate::{answer, ending::Trouble, exit::Exit};
+
+/// A response without data: a status, a kind, and a `Retry-After`.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    kind: &'static str,
+    retry_after: Option<Duration>,
+    /// The message and the body of the service, for the developer of the request.
+    said: Option<Arc<(String, Value)>>,
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    pub(crate) const fn new(status: StatusCode, kind: &'static str) -> Self {
+        Self {
+            status,
+            kind,
+            retry_after: None,
+            said: None,
+        }
+    }
+
+    /// Returns the refusal for a failed call, without the error's text, which contains addresses.
+    /// Without a hint users come back after `soon`.
+    pub(crate) fn of(trouble: &Trouble, secrets: &Secrets, soon: Duration) -> Self {
+        let Trouble::Service(error) = trouble else {
+            let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, trouble.kind());
+            return Self {
+                retry_after: Some(soon),
+                ..refusal
+            };
+        };
+        let is_of_user = matches!(error.kind(), Kind::Rejected | Kind::NotFound);
+        let kept = error
+            .status()
+            .filter(|status| is_of_user && KEPT.contains(&status.as_u16()));
+        let status = match (Exit::of(error), error.kind()) {
+            _ if kept.is_some() => kept.unwrap_or_default(),
+            (_, Kind::NotFound) => StatusCode::NOT_FOUND,
+            // Only the operator can correct these.
+            (Exit::SomeFailed | Exit::Credentials | Exit::Usage, _) | (_, Kind::Tls) => {
+                StatusCode::BAD_GATEWAY
+            }
+            _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        // A longer hint may be wrong, and users would not come back.
+        let wait = error.retry_after().unwrap_or(soon).min(HOUR);
+        Self {
+            status,
+            kind: error.kind().as_str(),
+            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(wait),
+            said: kept.map(|_| Arc::new(said(error, secrets))),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, title) = (self.status.as_u16(), self.status.canonical_reason());
+        let mut problem = json!({ "kind": self.kind, "status": status, "title": title });
+        if let Some(said) = &self.said {
+            problem["detail"] = json!(said.0);
+            problem["body"] = said.1.clone();
+        }
+        let mut response = (self.status, Json(problem)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(wait) = self.retry_after {
+            // Rounded up, because an early request is refused again.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        response
+    }
+}
+
+/// The message of the service and its body, as JSON or text, without secrets and addresses. Of a
+/// page there is the title alone.
+fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
+    let plain = |text: &str| without_addresses(&secrets.redact(text));
+    if answer::is_page(&HeaderMap::new(), error.body()) == Some(true) {
+        let title = plain(&answer::title(error.body()).unwrap_or_default());
+        return (title.clone(), json!(title));
+    }
+    let text = plain(&String::from_utf8_lossy(error.body()));
+    let body = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
+    (plain(error.message().unwrap_or_default()), body)
+}
+
+/// Replaces URLs and IP addresses, which show the network of the service.
+fn without_addresses(text: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || "\"'<>(),;".contains(c);
+    let words = text.split_inclusive(is_end).map(|word| {
+        let name = word.trim_end_matches(is_end);
+        let bare = name.trim_end_matches(['.', ':', '!', '?']);
+        let value = bare.rsplit('=').next().unwrap_or_default();
+        let is_address = bare.contains("://")
+            || bare.contains(r":\/\/")
+            || value.parse::<SocketAddr>().is_ok()
+            || value.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        match word.strip_prefix(bare).filter(|_| is_address) {
+            Some(end) => format!("(address){end}"),
+            None => word.to_owned(),
+        }
+    });
+    words.collect()
+}
+
+/// The statuses that are about the request of the user. 401, 416, 423 and 429 are about ours.
+const KEPT: [u16; 13] = [
+    400, 403, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 422,
+];
+
+const HOUR: Duration = Duration::from_secs(3_600);

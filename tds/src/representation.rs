@@ -1,0 +1,194 @@
+//! What users get of a stored response: conditions, one range, and codings (RFC 9110, sections 8, 13
+//! and 14).
+
+use std::{
+    io::{self, Write as _},
+    ops::Bound,
+    sync::{Arc, OnceLock},
+};
+
+use axum::{body, response::Response};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use headers::{
+    ContentRange, ETag, HeaderMapExt as _, IfModifiedSince, IfNoneMatch, IfRange, LastModified,
+    Range,
+};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{
+        ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE,
+        IF_NONE_MATCH, RANGE, VARY,
+    },
+};
+
+/// The bytes of a response, and their codings.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    identity: Bytes,
+    is_text: bool,
+    /// Empty until the codings are made, and for what is not coded.
+    coded: Arc<OnceLock<Vec<(&'static str, Bytes)>>>,
+}
+
+// === impl Stored ===
+
+impl Stored {
+    /// Begins to code a text, once for all users. Until then they get it as it is.
+    pub(crate) fn new(identity: Bytes, headers: &HeaderMap) -> Self {
+        let coded = Arc::<OnceLock<_>>::default();
+        let is_text = is_text(headers);
+        if is_text && (SMALL..=LARGE).contains(&identity.len()) {
+            let (coded, identity) = (Arc::clone(&coded), identity.clone());
+            tokio::task::spawn_blocking(move || {
+                let all = [("br", brotli(&identity)), ("gzip", gzip(&identity))];
+                let all = all
+                    .into_iter()
+                    .filter_map(|(name, coded)| Some((name, coded.ok()?)));
+                drop(
+                    coded.set(
+                        all.filter(|(_, coded)| coded.len() < identity.len())
+                            .collect(),
+                    ),
+                );
+            });
+        }
+        Self {
+            identity,
+            is_text,
+            coded,
+        }
+    }
+
+    /// The bytes in memory.
+    pub(crate) fn len(&self) -> usize {
+        let coded = self.coded.get().into_iter().flatten();
+        self.identity.len() + coded.map(|(_, coded)| coded.len()).sum::<usize>()
+    }
+
+    /// Selects the representation that a user asks for. `headers` are those of the response.
+    pub(crate) fn response(&self, mut headers: HeaderMap, asked: &HeaderMap) -> Response {
+        let mut coded = self.coded.get().into_iter().flatten();
+        let coded = coded.find(|(name, _)| !asked.contains_key(RANGE) && accepts(asked, name));
+        if let Some((name, _)) = coded {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+            let tag = headers.get(ETAG).and_then(|tag| tag.to_str().ok());
+            let tag = tag.and_then(|tag| Some(format!("{}-{name}\"", tag.strip_suffix('"')?)));
+            match tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
+                Some(tag) => drop(headers.insert(ETAG, tag)),
+                None => drop(headers.remove(ETAG)),
+            }
+        }
+        if self.is_text {
+            headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+        }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        let body = coded.map_or(&self.identity, |(_, body)| body);
+        let conditions = [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE];
+        if conditions.iter().all(|name| !asked.contains_key(name)) {
+            let mut response = Response::new(body::Body::from(body.clone()));
+            *response.headers_mut() = headers;
+            return response;
+        }
+        let (tag, date) = (
+            headers.typed_get::<ETag>(),
+            headers.typed_get::<LastModified>(),
+        );
+        let (status, body) = if is_known(asked, tag.as_ref(), date) {
+            headers.remove(CONTENT_TYPE);
+            (StatusCode::NOT_MODIFIED, Bytes::new())
+        } else {
+            let condition = asked.typed_get::<IfRange>();
+            let is_same = condition.is_none_or(|it| !it.is_modified(tag.as_ref(), date.as_ref()));
+            let range = asked.typed_get::<Range>().filter(|_| is_same);
+            part(body, range, &mut headers)
+        };
+        let mut response = Response::new(body::Body::from(body));
+        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        response
+    }
+}
+
+/// Whether a user has this representation (RFC 9110, section 13.2.2).
+fn is_known(asked: &HeaderMap, tag: Option<&ETag>, date: Option<LastModified>) -> bool {
+    match (
+        asked.typed_get::<IfNoneMatch>(),
+        asked.typed_get::<IfModifiedSince>(),
+    ) {
+        (Some(tags), _) => tag.is_some_and(|tag| !tags.precondition_passes(tag)),
+        (None, Some(since)) => date.is_some_and(|date| !since.is_modified(date.into())),
+        (None, None) => false,
+    }
+}
+
+/// Returns one range of the body, or all of it if several or none are requested.
+fn part(body: &Bytes, range: Option<Range>, headers: &mut HeaderMap) -> (StatusCode, Bytes) {
+    let length = body.len() as u64;
+    let ranges = range.map(|range| range.satisfiable_ranges(length).collect::<Vec<_>>());
+    let (start, end) = match ranges.as_deref() {
+        Some([(Bound::Included(start), Bound::Included(end))]) => {
+            (*start, end.saturating_add(1).min(length))
+        }
+        Some([(Bound::Included(start), Bound::Unbounded)]) => (*start, length),
+        _ => return (StatusCode::OK, body.clone()),
+    };
+    let index = |at: u64| usize::try_from(at).ok();
+    let bounds = index(start)
+        .zip(index(end))
+        .filter(|(start, end)| start < end);
+    let range = ContentRange::bytes(start..end, length).ok();
+    match bounds.zip(range) {
+        Some(((start, end), range)) => {
+            headers.typed_insert(range);
+            (StatusCode::PARTIAL_CONTENT, body.slice(start..end))
+        }
+        None => {
+            headers.typed_insert(ContentRange::unsatisfied_bytes(length));
+            (StatusCode::RANGE_NOT_SATISFIABLE, Bytes::new())
+        }
+    }
+}
+
+/// Whether a user accepts a coding (RFC 9110, section 12.5.3). Wildcards get the identity.
+fn accepts(asked: &HeaderMap, name: &str) -> bool {
+    let values = asked.get_all(ACCEPT_ENCODING).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_zero = weight.trim().trim_start_matches("q=").parse() == Ok(0.0_f32);
+        coding.trim().eq_ignore_ascii_case(name) && !is_zero
+    })
+}
+
+fn is_text(headers: &HeaderMap) -> bool {
+    let media = headers
+        .get(CONTENT_TYPE)
+        .and_then(|media| media.to_str().ok());
+    let media = media.unwrap_or_default().to_ascii_lowercase();
+    media.starts_with("text/")
+        || ["json", "xml", "csv", "javascript"]
+            .iter()
+            .any(|it| media.contains(it))
+}
+
+fn gzip(data: &[u8]) -> io::Result<Bytes> {
+    let mut coder = GzEncoder::new(Vec::new(), Compression::default());
+    coder.write_all(data)?;
+    coder.finish().map(Bytes::from)
+}
+
+fn brotli(mut data: &[u8]) -> io::Result<Bytes> {
+    let mut coded = Vec::new();
+    let terms = brotli::enc::BrotliEncoderParams {
+        quality: 5,
+        ..Default::default()
+    };
+    brotli::BrotliCompress(&mut data, &mut coded, &terms)?;
+    Ok(coded.into())
+}
+
+/// Less is sent in one packet anyway.
+const SMALL: usize = 1_024;
+
+/// More would keep a processor busy for a second.
+const LARGE: usize = 16 << 20;

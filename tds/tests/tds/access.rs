@@ -1,0 +1,225 @@
+//! What the operator of a backend sees: its log while the service fails, the access log, and the users' metrics.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+use tds_sim::{Config, Faults};
+use tokio::time::{Duration, sleep, timeout};
+
+use crate::{Bench, HANGS, err, out, output, serving::Serving, signal, skipped, text};
+
+/// A backend whose standard output is a file.
+fn serving(bench: &Bench, more: &[&str]) -> Serving {
+    let list = bench.path("resources");
+    fs::write(&list, "/v1/live/bus?$top=5\n/v1/live/metro\n/nothing\n").expect("a file");
+    let arguments = ["backend", "--list", text(&list), "--listen", "127.0.0.1:0"];
+    let run = bench.tds(&[&arguments[..], more].concat());
+    let log = fs::File::create(bench.path("access.log")).expect("a file");
+    Serving::to(run, Stdio::from(log))
+}
+
+/// Ends it, and returns its access log.
+async fn access(bench: &Bench, mut backend: Serving) -> String {
+    signal(&backend.child, "-TERM");
+    let ended = async {
+        while backend.child.try_wait().expect("it is ours").is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(HANGS, ended).await.expect("it ends");
+    fs::read_to_string(bench.path("access.log")).expect("it is there")
+}
+
+fn failing(fault: &str) -> Faults {
+    let mut faults = Faults::default();
+    faults.data.push(fault.parse().expect("a fault"));
+    faults
+}
+
+#[tokio::test]
+async fn outage_of_the_service_and_of_a_resource_is_a_line_each_and_another_at_its_end() {
+    let bench = Bench::new("access-outage", Config::default()).await;
+    let backend = serving(&bench, &["--fresh", "1ms", "--deadline", "30s"]);
+    assert_eq!(backend.get("/v1/live/metro").await.status, 200);
+    bench.server.sim().set_faults(failing("503"));
+    sleep(Duration::from_millis(20)).await;
+    for _ in 0..2 {
+        for _ in 0..20 {
+            for target in ["/v1/live/metro", "/v1/live/bus?$top=5"] {
+                assert_eq!(backend.get(target).await.status, 503);
+            }
+        }
+        // A failure is served for a second.
+        sleep(Duration::from_millis(1_100)).await;
+    }
+    bench.server.sim().set_faults(Faults::default());
+    sleep(Duration::from_millis(1_100)).await;
+    for target in ["/v1/live/metro", "/v1/live/bus?$top=5"] {
+        assert_eq!(backend.get(target).await.status, 200);
+    }
+    // One resource fails alone.
+    for _ in 0..2 {
+        assert_eq!(backend.get("/nothing").await.status, 404);
+        assert_eq!(backend.get("/v1/live/metro").await.status, 200);
+    }
+    let log = backend.log();
+    assert_eq!(log.matches("tds: outage: ").count(), 2, "{log}");
+    assert_eq!(log.matches("outage over after ").count(), 1, "{log}");
+    assert!(log.contains("status 503") && log.contains("retry"), "{log}");
+    assert!(log.contains("failures: the service answers"), "{log}");
+    assert!(log.contains("/nothing: no such resource"), "{log}");
+}
+
+#[tokio::test]
+async fn access_log_has_a_line_of_json_for_each_request_and_no_query() {
+    let mut config = Config::default();
+    config.faults.before_head = "300ms".parse().expect("a delay");
+    let bench = Bench::new("access-json", config).await;
+    let backend = serving(
+        &bench,
+        &["--access-log", "json", "--fresh", "3s", "--stale", "1h"],
+    );
+    let bus = "/v1/live/bus?$top=5";
+    let first = backend
+        .send(&format!("GET {bus} HTTP/1.1\r\nhost: a"))
+        .await;
+    bench.seen(|seen| seen.data_calls == 1).await;
+    assert_eq!(backend.get(bus).await.status, 200);
+    assert_eq!(Serving::read(first).await.status, 200);
+    assert_eq!(backend.get(bus).await.status, 200);
+    bench.server.sim().set_faults(failing("503"));
+    sleep(Duration::from_millis(3_100)).await;
+    assert_eq!(backend.get(bus).await.status, 200);
+    assert_eq!(backend.get("/v1/live/rail?key=s3cr3t").await.status, 404);
+    let metrics = backend.get("/metrics").await.text();
+    let log = access(&bench, backend).await;
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines: Vec<_> = lines.collect();
+    let mut seen: Vec<_> = lines
+        .iter()
+        .map(|line| line["cache"].as_str().expect("text"))
+        .collect();
+    seen[..2].sort_unstable();
+    assert_eq!(
+        seen,
+        ["join", "miss", "hit", "stale", "none", "none"],
+        "{log}"
+    );
+    for line in &lines[..4] {
+        assert_eq!(line["target"], "/v1/live/bus");
+        assert_eq!(
+            (&line["status"], &line["bytes"]),
+            (&200.into(), &128.into()),
+            "{line}"
+        );
+        assert_eq!(
+            (&line["method"], &line["user"]),
+            (&"GET".into(), &"127.0.0.1".into())
+        );
+        assert_eq!(
+            line["upstream_ms"].is_null(),
+            line["cache"] == "hit",
+            "{line}"
+        );
+    }
+    let slow = lines
+        .iter()
+        .find(|line| line["cache"] == "miss")
+        .expect("one");
+    assert!(
+        slow["ms"].as_u64() >= slow["upstream_ms"].as_u64()
+            && slow["upstream_ms"].as_u64() >= Some(300)
+    );
+    assert_eq!(lines[4]["status"], 404);
+    assert!(!log.contains("s3cr3t"), "{log}");
+    for series in [
+        "tds_users_requests_total{status=\"200\",cache=\"hit\"} 1",
+        "tds_users_requests_total{status=\"200\",cache=\"stale\"} 1",
+        "tds_users_requests_total{status=\"404\",cache=\"none\"} 1",
+        "tds_users_seconds_count 5",
+    ] {
+        assert!(
+            metrics.lines().any(|line| line == series),
+            "{series}: {metrics}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn access_log_is_common_with_queries_if_they_are_asked_for() {
+    let bench = Bench::new("access-common", Config::default()).await;
+    let backend = serving(&bench, &["--access-log", "common", "--log-queries"]);
+    assert_eq!(backend.get("/v1/live/bus?$top=5").await.status, 200);
+    let log = access(&bench, backend).await;
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.starts_with("127.0.0.1 - - ["), "{log}");
+    assert!(
+        log.contains(" +0000] \"GET /v1/live/bus?$top=5 HTTP/1.1\" 200 128 miss "),
+        "{log}"
+    );
+    // Without the flag there is no line.
+    let backend = serving(&bench, &[]);
+    assert_eq!(backend.get("/v1/live/bus?$top=5").await.status, 200);
+    assert_eq!(access(&bench, backend).await, "");
+}
+
+#[tokio::test]
+async fn each_metric_has_its_help_and_type_and_times_are_histograms() {
+    let bench = Bench::new("access-metrics", Config::default()).await;
+    let backend = serving(&bench, &[]);
+    assert_eq!(backend.get("/v1/live/metro").await.status, 200);
+    let metrics = backend.get("/metrics").await.text();
+    let of = |kind: &str| {
+        let lines = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix(kind)?.split_once(' '));
+        lines
+            .map(|(name, text)| (name.to_owned(), text.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let (helps, types) = (of("# HELP "), of("# TYPE "));
+    let names =
+        |all: &[(String, String)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert!(types.len() > 15, "{metrics}");
+    assert_eq!(names(&helps), names(&types), "each has both");
+    for name in ["tds_users_seconds", "tds_call_seconds"] {
+        assert!(
+            types.contains(&(name.to_owned(), "histogram".to_owned())),
+            "{name}: {types:?}"
+        );
+        assert!(metrics.contains(&format!("{name}_bucket{{")), "{name}");
+    }
+    assert!(
+        metrics.contains("tds_users_waiting 1\n"),
+        "the one for this page: {metrics}"
+    );
+    for series in metrics
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
+        let name = series.split(['{', ' ']).next().expect("a name");
+        let ends = ["_bucket", "_sum", "_count"];
+        let family = ends
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(name);
+        let has = |all: &[(String, String)]| {
+            all.iter()
+                .any(|(known, _)| known == family || known == name)
+        };
+        assert!(has(&helps) && has(&types), "{series}");
+    }
+    if !skipped("promtool") {
+        fs::write(bench.path("metrics"), &metrics).expect("a file");
+        let file = fs::File::open(bench.path("metrics")).expect("it is there");
+        let mut check = Command::new("promtool");
+        check.args(["check", "metrics"]).stdin(file);
+        let check = output(check).await;
+        assert!(check.status.success(), "{}{}", out(&check), err(&check));
+    }
+}

@@ -1,0 +1,205 @@
+//! Proxies on the way to a service with a company's certificate, by the proxy's own record of its tunnels.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use tds_sim::Config;
+
+use crate::{Bench, err, live, out, output, text};
+
+/// A proxy in front of this machine, whatever host a tunnel is for.
+struct Proxy {
+    url: String,
+    tunnels: Arc<Mutex<Vec<String>>>,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("its address"));
+        let tunnels = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&tunnels);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, seen) = (stream.expect("a connection"), Arc::clone(&seen));
+                thread::spawn(move || tunnel(stream, &seen).unwrap_or_default());
+            }
+        });
+        Self { url, tunnels }
+    }
+
+    /// Takes the heads of the tunnels since the last look.
+    fn tunnels(&self) -> Vec<String> {
+        std::mem::take(&mut *self.tunnels.lock().expect("no panic"))
+    }
+}
+
+fn tunnel(mut user: TcpStream, seen: &Mutex<Vec<String>>) -> io::Result<()> {
+    let mut lines = BufReader::new(user.try_clone()?);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if lines.read_line(&mut head)? == 0 {
+            return Ok(());
+        }
+    }
+    let port = head.split([':', ' ']).nth(2).unwrap_or_default().to_owned();
+    seen.lock().expect("no panic").push(head);
+    let service = TcpStream::connect(format!("127.0.0.1:{port}"))?;
+    user.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+    let (mut from, mut to) = (lines, service.try_clone()?);
+    thread::spawn(move || io::copy(&mut from, &mut to).is_ok());
+    io::copy(&mut &service, &mut user).map(drop)
+}
+
+/// A service with a company's certificate, and `tds` for it under this host.
+async fn secure(name: &str) -> Bench {
+    let mut config = Config::default();
+    config.tls = true;
+    Bench::new(name, config).await
+}
+
+fn at(bench: &Bench, auth: &str, base: &str, arguments: &[&str]) -> Command {
+    let mut run = bench.tds(arguments);
+    let host = |url: &str, host: &str| url.replace("127.0.0.1", host).replace("localhost", host);
+    run.env_remove("SSL_CERT_FILE")
+        .env(
+            "TDS_CA_FILE",
+            bench.server.ca_file().expect("it speaks TLS"),
+        )
+        .env("TDS_AUTH_URL", host(bench.server.auth_url(), auth))
+        .env("TDS_BASE_URL", host(bench.server.base_url(), base));
+    for name in ["HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HTTP_PROXY"] {
+        run.env_remove(name).env_remove(name.to_lowercase());
+    }
+    run
+}
+
+const FAR: &str = "tds.example";
+
+#[tokio::test]
+async fn fresh_user_behind_a_proxy_with_a_companys_ca_gets_all_files_by_the_documented_steps() {
+    let bench = secure("proxy-fresh").await;
+    let proxy = Proxy::start();
+    let mut log = String::new();
+    // What the README names: check, one response, a list.
+    let list = bench.path("list");
+    fs::write(&list, "/v1/history/{1..40}\t{}.json\n").expect("a file");
+    let files = bench.path("files");
+    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    for arguments in [
+        &["check", "/v1/live/bus"][..],
+        &["get", "/v1/live/bus"],
+        &bulk,
+    ] {
+        let mut run = at(&bench, FAR, FAR, arguments);
+        run.env("HTTPS_PROXY", &proxy.url);
+        let run = output(run).await;
+        log += &(out(&run) + &err(&run));
+        assert_eq!(run.status.code(), Some(0), "{log}");
+    }
+    let through = proxy.url.trim_start_matches("http://");
+    for name in ["TDS_AUTH_URL", "TDS_BASE_URL"] {
+        let line = format!("proxy: {name} through {through} (environment)\n");
+        assert!(log.contains(&line), "{log}");
+    }
+    assert!(log.contains(&live("bus")), "{log}");
+    assert!(log.lines().count() <= 24, "one screen: {log}");
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 42)].into());
+    let tunnels = proxy.tunnels();
+    assert!(!tunnels.is_empty());
+    let is_far = |head: &String| head.starts_with("CONNECT tds.example:");
+    assert!(tunnels.iter().all(is_far), "{tunnels:?}");
+}
+
+#[tokio::test]
+async fn the_proxy_of_the_flag_is_stronger_than_the_environments_and_its_password_is_not_shown() {
+    let bench = secure("proxy-flag").await;
+    let (proxy, other) = (Proxy::start(), Proxy::start());
+    let with_password = proxy.url.replace("http://", "http://ann:p4ssw0rd@");
+    for host in [FAR, "127.0.0.1"] {
+        for is_flag in [true, false] {
+            let mut run = at(&bench, host, host, &["check", "/v1/live/bus"]);
+            if is_flag {
+                run.args(["--proxy", &with_password]);
+            } else {
+                run.env("TDS_PROXY", &with_password);
+            }
+            run.env("HTTPS_PROXY", &other.url).env("NO_PROXY", "*");
+            let run = output(run).await;
+            let all = out(&run) + &err(&run);
+            assert_eq!(run.status.code(), Some(0), "{all}");
+            assert!(!all.contains("p4ssw0rd") && !all.contains("ann"), "{all}");
+            assert!(
+                all.contains("proxy: TDS_BASE_URL through 127.0.0.1:"),
+                "{all}"
+            );
+            let tunnels = proxy.tunnels();
+            assert_eq!(tunnels.len(), 2, "{tunnels:?}");
+            assert!(tunnels.iter().all(|head| head.contains("YW5uOnA0c3N3MHJk")));
+            assert_eq!(other.tunnels(), <[String; 0]>::default());
+        }
+    }
+}
+
+#[tokio::test]
+async fn this_machine_is_never_reached_through_a_proxy_of_the_environment() {
+    let bench = secure("proxy-here").await;
+    let proxy = Proxy::start();
+    for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        for (host, tunnels) in [("127.0.0.1", 0), ("localhost", 0), (FAR, 2)] {
+            let mut run = at(&bench, host, host, &["check", "/v1/live/bus"]);
+            run.env(name, &proxy.url);
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(0), "{name} {host}: {}", err(&run));
+            assert_eq!(proxy.tunnels().len(), tunnels, "{name} {host}");
+            let none = out(&run).matches("through none").count();
+            assert_eq!(none, 2 - tunnels, "{}", out(&run));
+        }
+    }
+    // One proxy cannot be for one of two addresses, unless NO_PROXY has the other.
+    for (auth, base) in [(FAR, "127.0.0.1"), ("localhost", FAR)] {
+        for (no_proxy, code) in [("", 2), ("127.0.0.1,localhost", 0)] {
+            let mut run = at(&bench, auth, base, &["check", "/v1/live/bus"]);
+            run.env("HTTPS_PROXY", &proxy.url).env("NO_PROXY", no_proxy);
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(code), "{}", err(&run));
+            assert_eq!(err(&run).contains("NO_PROXY"), code == 2, "{}", err(&run));
+            assert_eq!(proxy.tunnels().len(), usize::from(code == 0));
+        }
+    }
+    // Plain http is for this machine alone.
+    let bench = Bench::new("proxy-plain", Config::default()).await;
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    run.env("HTTP_PROXY", &proxy.url)
+        .env("ALL_PROXY", &proxy.url);
+    assert_eq!(output(run).await.status.code(), Some(0));
+    assert_eq!(proxy.tunnels().len(), 0);
+}
+
+#[tokio::test]
+async fn unusable_proxy_is_refused_before_any_request() {
+    let bench = secure("proxy-unusable").await;
+    for url in [
+        "https://127.0.0.1:1",
+        "socks5://127.0.0.1:1",
+        "http://127.0.0.1:x",
+    ] {
+        for name in ["TDS_PROXY", "HTTPS_PROXY"] {
+            let mut run = at(&bench, FAR, FAR, &["get", "/v1/live/bus"]);
+            run.env(name, url);
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(2), "{name} {url}: {}", err(&run));
+            assert!(err(&run).contains("http://host:port"), "{}", err(&run));
+        }
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
