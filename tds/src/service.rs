@@ -188,7 +188,7 @@ impl Settings {
             })?;
             builder = builder.root_certificate(&pem);
         }
-        let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)])?;
+        let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)]);
         builder = routes.on(builder);
         // The members of a fleet share a token in their store, and their shares replace turns.
         let state = match self.store()? {

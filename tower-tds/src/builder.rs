@@ -303,7 +303,7 @@ impl Builder {
     }
 
     /// Connects to https addresses through the proxy in `HTTPS_PROXY` or `ALL_PROXY`, except for
-    /// the hosts in `NO_PROXY`.
+    /// the hosts in `NO_PROXY` and for this machine.
     ///
     /// hyper-util's matcher reads these variables as curl does. By default the client ignores them.
     /// A proxy that is not usable is an error of [`build`](Self::build).
