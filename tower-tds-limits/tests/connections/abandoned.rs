@@ -74,6 +74,21 @@ async fn connect_left_by_its_call_becomes_an_idle_socket() {
     assert!(limiter.snapshot().granted > granted);
 }
 
+#[tokio::test(start_paused = true)]
+async fn call_moved_to_another_task_while_connecting_goes_on() {
+    let net = Net::of([SLOW]);
+    let (limiter, slow) = (limiter(1), net.server(SLOW));
+    let mut call = Box::pin(get(net_client(&net, &limiter), slow.uri()));
+    let call = tokio::spawn(async move {
+        timeout(SECOND, &mut call).await.expect_err("it connects");
+        Some(call)
+    });
+    let call = call.await.expect("no panic").expect("it was put there");
+    let moved = tokio::spawn(call).await.expect("no panic");
+    moved.expect("an answer");
+    assert_eq!((slow.requests(), slow.opened_sockets()), (1, 1));
+}
+
 const SECONDS: u32 = 60;
 
 const SECOND: Duration = Duration::from_secs(1);
