@@ -28,7 +28,7 @@ fn state() -> State {
 }
 
 /// A token like no other.
-pub(super) fn token(sent: Timestamp, life: u64) -> Event {
+fn token(sent: Timestamp, life: u64) -> Event {
     Event::Fetched(issued(&fastrand::u64(..).to_string(), sent, life))
 }
 
@@ -314,37 +314,6 @@ fn a_token_whose_life_is_extended_is_renewed_without_end() {
 }
 
 #[test]
-fn calls_wait_one_second_to_replace_a_doubted_token() {
-    let (mut state, now) = (state(), start());
-    state.on(token(now, 1_000), now);
-    assert!(matches!(state.on(Event::Refused(1), now), Action::Request));
-    let half = now.checked_add(Duration::from_millis(500)).unwrap();
-    let Action::JoinUntil(until) = state.on(Event::Needed, half) else {
-        panic!("a call waits");
-    };
-    assert_eq!(until, now.steady + secs(1));
-    let after = now.checked_add(secs(1)).unwrap();
-    assert!(matches!(state.on(Event::Needed, after), Action::Send));
-}
-
-#[test]
-fn failed_refresh_is_repeated_at_a_refusal_after_its_backoff() {
-    let (mut state, now) = (state(), start());
-    let at = |wait| now.checked_add(secs(wait)).unwrap();
-    state.on(token(now, 86_400), now);
-    state.on(Event::Refused(1), now);
-    state.on(Event::Failed(down()), now);
-    assert!(matches!(state.on(Event::Refused(1), now), Action::Rest));
-    // The first backoff lasts a second at most.
-    assert!(matches!(
-        state.on(Event::Refused(1), at(1)),
-        Action::Request
-    ));
-    state.on(token(at(1), 86_400), at(1));
-    assert_eq!(state.phase_at(at(1)), Phase::Fresh);
-}
-
-#[test]
 fn a_call_without_a_token_fails_until_the_backoff_is_over() {
     let (mut state, now) = (state(), start());
     let at = |millis| now.checked_add(Duration::from_millis(millis)).unwrap();
@@ -373,29 +342,6 @@ fn a_call_without_a_token_fails_until_the_backoff_is_over() {
         })
         .collect();
     assert_eq!(reasons, [Reason::Start, Reason::Start, Reason::Expiry]);
-}
-
-#[test]
-fn the_timer_requests_a_token_when_it_is_due_and_never_under_on_expiry() {
-    let now = start();
-    let at = |wait| now.checked_add(secs(wait)).unwrap();
-    // Three quarters of the life, by the draw.
-    for (policy, due) in [
-        (RefreshPolicy::Ahead, 750),
-        (RefreshPolicy::OnExpiry, 1_000),
-    ] {
-        let mut state = State::new(policy, || 0.5);
-        assert!(matches!(state.on(Event::Timer, now), Action::Rest));
-        state.on(token(now, 1_000), now);
-        let Action::Sleep(wait) = state.on(Event::Timer, at(100)) else {
-            panic!("the token is not due");
-        };
-        assert_eq!(wait, secs(due - 100));
-        let action = state.on(Event::Timer, at(due));
-        let expected = policy == RefreshPolicy::Ahead;
-        assert_eq!(matches!(action, Action::Request), expected, "{action:?}");
-        assert!(matches!(state.on(Event::Timer, at(due)), Action::Rest));
-    }
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! The tasks of an administrator.
 
-use std::time::Duration;
-
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -14,18 +11,6 @@ use crate::{
 // === impl Keycloak ===
 
 impl Keycloak {
-    /// Gives a client a new secret; the old one stops working at once.
-    pub(crate) async fn rotate_secret(&self, client: &str) -> String {
-        let reply = self
-            .administer(
-                Method::POST,
-                &format!("clients/{client}/client-secret"),
-                Value::Null,
-            )
-            .await;
-        reply["value"].as_str().unwrap().to_owned()
-    }
-
     /// Disables a client, so that it gets no token.
     pub(crate) async fn disable_client(&self, client: &str) {
         self.set_client(client, json!({ "enabled": false })).await;
@@ -34,34 +19,6 @@ impl Keycloak {
     /// Enables a client again.
     pub(crate) async fn enable_client(&self, client: &str) {
         self.set_client(client, json!({ "enabled": true })).await;
-    }
-
-    /// Revokes all tokens of a client that were issued before a second.
-    pub(crate) async fn call_back_before(&self, client: &str, second: i64) {
-        self.set_client(client, json!({ "notBefore": second }))
-            .await;
-    }
-
-    /// Waits for the next second, and returns it.
-    pub(crate) async fn wait_for_the_next_second(&self) -> i64 {
-        let first = self.second().await;
-        loop {
-            let second = self.second().await;
-            if second > first {
-                return second;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    /// The second in which tokens are issued now.
-    async fn second(&self) -> i64 {
-        let form = "grant_type=client_credentials&client_id=post&client_secret=secret-of-post";
-        let reply = wire::post(&self.place(TOKEN), form).await.json();
-        let claims = reply["access_token"].as_str().unwrap().split('.').nth(1);
-        let claims = BASE64_URL_SAFE_NO_PAD.decode(claims.unwrap()).unwrap();
-        let claims: Value = serde_json::from_slice(&claims).unwrap();
-        claims["iat"].as_i64().unwrap()
     }
 
     async fn set_client(&self, client: &str, change: Value) {

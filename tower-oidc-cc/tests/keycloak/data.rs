@@ -21,7 +21,6 @@ pub(crate) struct Data {
     client: Http,
     uri: String,
     seen: Arc<Mutex<HashSet<HeaderValue>>>,
-    last: Arc<Mutex<Option<HeaderValue>>>,
 }
 
 pub(crate) type Failed = Error;
@@ -41,7 +40,6 @@ impl Data {
             client,
             uri: keycloak.place(&format!("{DATA}?test={test}")),
             seen: Arc::default(),
-            last: Arc::default(),
         }
     }
 
@@ -79,13 +77,6 @@ impl Data {
         self.seen.lock().unwrap().len()
     }
 
-    /// The token that was sent last.
-    pub(crate) fn last(&self) -> String {
-        let last = self.last.lock().unwrap();
-        let header = last.as_ref().unwrap().to_str().unwrap();
-        header.strip_prefix("Bearer ").unwrap().to_owned()
-    }
-
     /// The one token that has been sent.
     pub(crate) fn token(&self) -> String {
         let seen = self.seen.lock().unwrap();
@@ -105,7 +96,6 @@ impl Data {
 
     fn note(&self, request: &Request<Body>) {
         let header = request.headers()["authorization"].clone();
-        *self.last.lock().unwrap() = Some(header.clone());
         self.seen.lock().unwrap().insert(header);
     }
 }

@@ -13,14 +13,12 @@
 )]
 
 mod admin;
-mod away;
 mod data;
 mod drift;
 mod load;
 mod log;
 mod methods;
 mod realm;
-mod rotation;
 mod server;
 mod trouble;
 mod wire;

@@ -29,26 +29,6 @@ fn statement(assertion: Assertion) -> Credentials {
 }
 
 #[tokio::test]
-async fn hundred_callers_share_one_token_with_a_form_secret() {
-    let Some(keycloak) = Keycloak::shared().await else {
-        return;
-    };
-    let credentials = Credentials::new("post", "secret-of-post").unwrap();
-    let data = Data::new(keycloak, "post", credentials);
-    let calls: Vec<_> = (0..100)
-        .map(|_| {
-            let data = data.clone();
-            tokio::spawn(async move { data.call().await.unwrap() })
-        })
-        .collect();
-    for call in calls {
-        assert_eq!(call.await.unwrap(), 200);
-    }
-    assert_eq!(keycloak.posts("post").await, [200]);
-    assert_eq!(data.tokens_seen(), 1);
-}
-
-#[tokio::test]
 async fn special_characters_in_id_and_secret_are_accepted() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;

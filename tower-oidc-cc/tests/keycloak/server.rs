@@ -8,11 +8,10 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::OnceCell;
 use tower_oidc_cc::TokenEndpoint;
 
 use crate::{log, realm, wire};
@@ -22,29 +21,24 @@ pub(crate) struct Keycloak {
     port: u16,
     /// The folder that the server may write to; the rest is shared with the installation.
     folder: PathBuf,
-    process: Mutex<Option<Child>>,
-    starts: AtomicUsize,
+    /// Ends when its standard input is closed.
+    _process: Option<Child>,
 }
 
 // === impl Keycloak ===
 
 impl Keycloak {
-    /// The server that is shared by all tests that do not stop it; `None` if it is not installed.
+    /// The server that all tests share; `None` if it is not installed.
     pub(crate) async fn shared() -> Option<&'static Self> {
         static SHARED: OnceCell<Option<Keycloak>> = OnceCell::const_new();
-        let shared = SHARED.get_or_init(|| Self::start("shared")).await.as_ref();
+        let shared = SHARED.get_or_init(Self::start).await.as_ref();
         skip_without(shared)
     }
 
-    /// A server of the test's own; `None` if it is not installed.
-    pub(crate) async fn own(name: &str) -> Option<Self> {
-        skip_without(Self::start(name).await)
-    }
-
-    async fn start(name: &str) -> Option<Self> {
+    async fn start() -> Option<Self> {
         let home = home()?;
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("keycloak-{name}-{}", std::process::id()));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("keycloak-{}", std::process::id()));
         // The script takes the folder above it for the server's, so it is the one real file.
         fs::create_dir_all(folder.join("bin")).unwrap();
         fs::create_dir_all(folder.join("data/import")).unwrap();
@@ -53,41 +47,19 @@ impl Keycloak {
             symlink(home.join(shared), folder.join(shared)).unwrap();
         }
         fs::write(folder.join("data/import/realm.json"), realm::json()).unwrap();
-        let keycloak = Self {
+        let mut keycloak = Self {
             port: free_port(),
             folder,
-            process: Mutex::new(None),
-            starts: AtomicUsize::new(0),
+            _process: None,
         };
-        keycloak.resume().await;
-        Some(keycloak)
-    }
-
-    /// Starts the stopped server again, at the same address and with its data.
-    pub(crate) async fn resume(&self) {
-        // Servers start one at a time, because the first start may write into the installation.
-        static STARTING: Mutex<()> = Mutex::const_new(());
-        let _starting = STARTING.lock().await;
-        *self.process.lock().await = Some(self.spawn());
-        let starts = self.starts.fetch_add(1, Ordering::Relaxed) + 1;
+        keycloak._process = Some(keycloak.spawn());
         for _ in 0..PATIENCE {
-            if self.log().matches("Listening on:").count() >= starts {
-                return;
+            if keycloak.log().contains("Listening on:") {
+                return Some(keycloak);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("the Keycloak did not start: {}", self.log());
-    }
-
-    /// Stops the server, and waits until its process has ended.
-    pub(crate) async fn stop(&self) {
-        let child = self.process.lock().await.take();
-        let mut child = child.expect("it was running");
-        let mut input = child.stdin.take().expect("it is piped");
-        input.write_all(b"keep the folder").unwrap();
-        drop(input);
-        let ended = tokio::task::spawn_blocking(move || child.wait()).await;
-        ended.unwrap().unwrap();
+        panic!("the Keycloak did not start: {}", keycloak.log());
     }
 
     fn spawn(&self) -> Child {
@@ -110,11 +82,6 @@ impl Keycloak {
             .stderr(log)
             .spawn()
             .unwrap()
-    }
-
-    /// Where it listens, or did.
-    pub(crate) fn port(&self) -> u16 {
-        self.port
     }
 
     /// The address of the server, without a path.
@@ -203,14 +170,14 @@ pub(crate) const ADMIN: (&str, &str) = ("admin", "admin");
 pub(crate) const TOKEN: &str = "protocol/openid-connect/token";
 /// The path of the data that it serves itself.
 pub(crate) const DATA: &str = "protocol/openid-connect/userinfo";
-/// Runs the server until its standard input is closed, which happens at the latest when the test
-/// process ends. Then removes the folder, unless the test has written a line.
+/// Runs the server until its standard input is closed, which happens when the test process ends. Then
+/// removes the folder.
 const RUN: &str = r#"
 sh "$0" "$@" </dev/null &
-said=$(cat)
+cat
 kill $!
 wait $!
-[ "$said" ] || rm -rf "${0%/bin/*}"
+rm -rf "${0%/bin/*}"
 "#;
 const OPTIONS: [&str; 9] = [
     "start",

@@ -6,7 +6,6 @@ use http::StatusCode;
 use tower_oidc_cc::{Credentials, TokenError};
 
 use crate::{
-    away::Away,
     data::{Data, Failed},
     load::{CALLERS, Load},
     server::Keycloak,
@@ -153,30 +152,6 @@ async fn disabled_client_fails_no_call_while_its_token_is_valid() {
 }
 
 #[tokio::test]
-async fn a_revoked_token_is_replaced_by_one_request() {
-    let Some(keycloak) = Keycloak::shared().await else {
-        return;
-    };
-    let data = Data::new(keycloak, "revoked", credentials("revoked"));
-    assert_eq!(data.call().await.unwrap(), 200);
-    revoke(keycloak, "revoked", &data.token()).await;
-    // Calls in flight with the dead token may get the refusal; later calls do not.
-    let calls: Vec<_> = (0..50)
-        .map(|_| {
-            let data = data.clone();
-            tokio::spawn(async move { data.call().await.unwrap() })
-        })
-        .collect();
-    for call in calls {
-        let status = call.await.unwrap();
-        assert!(status == 401 || status == 200, "{status}");
-    }
-    assert_eq!(data.call().await.unwrap(), 200);
-    assert_eq!(data.tokens_seen(), 2);
-    assert_eq!(keycloak.posts("revoked").await, [200, 200]);
-}
-
-#[tokio::test]
 async fn token_revocation_under_load_fails_no_resent_call() {
     let Some(keycloak) = Keycloak::shared().await else {
         return;
@@ -186,106 +161,6 @@ async fn token_revocation_under_load_fails_no_resent_call() {
     load.served(200).await;
     revoke(keycloak, "revoked", &data.token()).await;
     one_more_token_serves_all(keycloak, "replayed", &data, &load).await;
-}
-
-#[tokio::test]
-async fn revocation_by_date_under_load_fails_no_resent_call() {
-    let Some(keycloak) = Keycloak::shared().await else {
-        return;
-    };
-    let data = Data::new(keycloak, "dated", credentials("dated"));
-    let load = load_again(&data);
-    load.served(200).await;
-    // Dates are in seconds: a token of the same second would be revoked as well.
-    let issued = keycloak.wait_for_the_next_second().await;
-    keycloak.call_back_before("dated", issued).await;
-    one_more_token_serves_all(keycloak, "dated", &data, &load).await;
-}
-
-#[tokio::test]
-async fn two_minute_incident_costs_at_most_four_requests() {
-    let Some(keycloak) = Keycloak::shared().await else {
-        return;
-    };
-    let data = Data::new(keycloak, "incident", credentials("incident"));
-    assert_eq!(data.call_again().await.unwrap(), 200);
-    // All tokens are revoked, and so are those that are issued from now on. The test moves the layer's
-    // clock, so that two minutes take seconds.
-    let second = keycloak.wait_for_the_next_second().await;
-    keycloak.call_back_before("incident", second + 86_400).await;
-    for _ in 0..120 {
-        assert_eq!(data.call_again().await.unwrap(), 401);
-        skip(Duration::from_secs(1)).await;
-    }
-    let posts = keycloak.posts("incident").await;
-    assert!(posts.len() <= 5, "{posts:?}");
-    assert!(posts.iter().all(|status| *status == 200), "{posts:?}");
-    // The refused token becomes valid again. It is still in use.
-    keycloak.call_back_before("incident", 0).await;
-    assert_eq!(data.call_again().await.unwrap(), 200);
-    assert_eq!(keycloak.posts("incident").await.len(), posts.len());
-}
-
-#[tokio::test]
-async fn repeated_revocations_fail_no_resent_call() {
-    let Some(keycloak) = Keycloak::shared().await else {
-        return;
-    };
-    let data = Data::new(keycloak, "early", credentials("early"));
-    assert_eq!(data.call_again().await.unwrap(), 200);
-    for _ in 0..6 {
-        skip(Duration::from_secs(20 * 60)).await;
-        assert_eq!(data.call_again().await.unwrap(), 200);
-        revoke(keycloak, "early", &data.last()).await;
-        assert_eq!(data.call_again().await.unwrap(), 200);
-    }
-    // One request for each revocation, and up to six renewals.
-    let posts = keycloak.posts("early").await;
-    assert!((7..=13).contains(&posts.len()), "{posts:?}");
-}
-
-#[tokio::test]
-async fn server_restart_fails_no_call_while_the_token_is_valid() {
-    let Some(keycloak) = Keycloak::own("restarted").await else {
-        return;
-    };
-    let load = load(&Data::new(&keycloak, "warm", credentials("post")));
-    load.served(100).await;
-    assert_eq!(keycloak.posts("warm").await, [200]);
-    keycloak.stop().await;
-    // Renewals fail repeatedly, and the token stays in use.
-    skip(20 * HOUR).await;
-    for _ in 0..20 {
-        load.served(100).await;
-        skip(Duration::from_secs(30)).await;
-    }
-    assert!(load.failures().is_empty());
-    // The token has expired, and the address gets a request after each backoff.
-    let away = Away::at(keycloak.port()).await;
-    skip(5 * HOUR).await;
-    for _ in 0..20 {
-        load.failed(100).await;
-        skip(Duration::from_secs(30)).await;
-    }
-    load.failed(100).await;
-    let came = away.leave().await;
-    assert!((5..=45).contains(&came), "{came}");
-    keycloak.resume().await;
-    // A healthy server is noticed within one backoff, which is half a minute at most.
-    skip(Duration::from_secs(30)).await;
-    load.served(100).await;
-    for failure in load.failures() {
-        let error = token_error(failure);
-        assert!(
-            error.is_transient() && error.retry_after().is_some(),
-            "{error}"
-        );
-    }
-    load.served(1_000).await;
-    assert!(load.failures().is_empty());
-    let posts = keycloak.posts("warm").await;
-    assert_eq!(posts.iter().filter(|status| **status == 200).count(), 2);
-    assert_eq!(posts.last(), Some(&200));
 }
 
 /// The most checks while a test waits: half a minute in steps of 100 ms.

@@ -27,13 +27,6 @@ async fn calls_during_the_backoff_get_the_last_error_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_hint_is_capped_at_five_minutes() {
-    let endpoint = Endpoint::always(Reply::down().header("retry-after", "86400"));
-    let error = tokens(&endpoint).ready().await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(secs(300)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn calls_recover_within_one_backoff_after_an_outage_under_load() {
     let endpoint = Endpoint::always(Reply::down());
     let tokens = tokens(&endpoint);
@@ -66,7 +59,7 @@ async fn refused_credentials_are_not_tried_again_for_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn malformed_replies_are_classified_as_transient_or_permanent() {
+async fn unusable_replies_are_classified_as_transient_or_permanent() {
     let padded = |size| {
         let mut reply = br#"{"access_token":"t","token_type":"bearer"}"#.to_vec();
         reply.resize(size, b' ');
@@ -77,17 +70,10 @@ async fn malformed_replies_are_classified_as_transient_or_permanent() {
         .await
         .unwrap();
     for (reply, transient) in [
-        (Reply::body(200, "<html>"), true),
-        (Reply::body(200, ""), true),
-        (Reply::body(200, r#"{"access_token":"#), true),
         (padded(64 * 1024 + 1), true),
         (Reply::broken(), true),
         (Reply::token(0), true),
         (Reply::token(5).after(secs(6)), true),
-        (
-            Reply::body(200, r#"{"access_token":"t","token_type":"DPoP"}"#),
-            false,
-        ),
         (
             Reply::body(200, r#"{"access_token":"","token_type":"Bearer"}"#),
             false,
@@ -192,32 +178,6 @@ async fn wrong_settings_cost_at_most_one_request_a_minute() {
         let advice = error.advice();
         let named = ["secret", "audience", "DPoP"];
         assert!(named.iter().any(|it| advice.contains(it)), "{error}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn replies_of_busy_servers_and_gateways_stay_transient() {
-    let too_large =
-        "<html><head><title>400 Request Header Or Cookie Too Large</title></head></html>";
-    for (status, body) in [
-        (400, too_large),
-        (400, "<!DOCTYPE html><p>Bad request"),
-        (400, r#"{"error":"temporarily_unavailable"}"#),
-        (401, r#"{"error":"temporarily_unavailable"}"#),
-        (400, r#"{"error":"slow_down"}"#),
-        (400, r#"{"error":"server_error"}"#),
-        (200, r#"{"error":"temporarily_unavailable"}"#),
-        (408, ""),
-        (425, ""),
-        (429, r#"{"error":"invalid_client"}"#),
-        (403, "blocked"),
-        (404, r#"{"error":"Realm does not exist"}"#),
-        (407, ""),
-        (500, r#"{"error":"invalid_client"}"#),
-    ] {
-        let endpoint = Endpoint::always(Reply::body(status, body));
-        let error = tokens(&endpoint).ready().await.unwrap_err();
-        assert!(error.is_transient(), "{status} {body}: {error}");
     }
 }
 

@@ -2,11 +2,7 @@
 
 use crate::support;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, atomic::Ordering},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
 use http::{Request, Response};
 use support::{
@@ -248,51 +244,4 @@ async fn queued_call_keeps_its_place_when_its_token_expires() {
     assert!(queued.is_woken());
     let error = tokio_test::assert_ready_err!(queued.poll());
     assert_eq!(support::token_error(error).retry_after(), Some(secs(0)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn redirect_to_another_origin_gets_no_token() {
-    const ELSEWHERE: &str = "https://evil.example.com/data";
-    let seen_by = Arc::new(Mutex::new(Vec::new()));
-    let hops = Arc::clone(&seen_by);
-    let network = service_fn(move |request: Request<Body>| {
-        let uri = request.uri().to_string();
-        hops.lock().unwrap().push((uri.clone(), seen(&request)));
-        async move {
-            let response = Response::builder();
-            let response = match uri.as_str() {
-                DATA => response
-                    .status(302)
-                    .header("location", format!("{DATA}/moved")),
-                ELSEWHERE => response,
-                _ => response.status(302).header("location", ELSEWHERE),
-            };
-            Ok::<_, Infallible>(response.body(String::new()).unwrap())
-        }
-    });
-    let follow = async |service: BearerAuthLayer| {
-        let mut response = service.layer(network.clone()).oneshot(get(DATA)).await;
-        while let Ok(redirect) = &response
-            && let Some(location) = redirect.headers().get("location")
-        {
-            let next = get(location.to_str().unwrap());
-            response = service.layer(network.clone()).oneshot(next).await;
-        }
-        response
-    };
-    let layer = layer(&tokens(&Endpoint::default()));
-    let Some(error) = follow(layer)
-        .await
-        .err()
-        .and_then(|error| error.token().cloned())
-    else {
-        panic!("it went elsewhere");
-    };
-    assert!(error.is_foreign_origin());
-    let token = || "Bearer canary-token-1".to_owned();
-    let home = [
-        (DATA.to_owned(), token()),
-        (format!("{DATA}/moved"), token()),
-    ];
-    assert_eq!(*seen_by.lock().unwrap(), home);
 }

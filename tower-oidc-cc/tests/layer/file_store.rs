@@ -3,43 +3,21 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use crate::support;
+use crate::{providers::Dir, support};
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use support::{Endpoint, builder, endpoint::Reply, settle, warnings::Warnings};
 use tokio::task::JoinSet;
 use tower_oidc_cc::{Credentials, FileStore, TokenEndpoint, TokenSource};
 
-/// A directory that is removed at the end of the test.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        drop(fs::remove_dir_all(&path));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn token(&self) -> PathBuf {
-        self.0.join("token.json")
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
+fn token_file(dir: &Dir) -> PathBuf {
+    dir.0.join("token.json")
 }
 
 fn process(dir: &Dir, endpoint: &Endpoint) -> TokenSource {
     builder()
-        .store(FileStore::new(dir.token()))
+        .store(FileStore::new(token_file(dir)))
         .build(endpoint.clone())
 }
 
@@ -64,7 +42,7 @@ async fn ten_starts_at_once_make_one_request() {
     assert_eq!(endpoint.count(), 1);
     // The next start makes no request.
     assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-1");
-    let mode = fs::metadata(dir.token()).unwrap().permissions().mode();
+    let mode = fs::metadata(token_file(&dir)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(
         fs::read_dir(&dir.0).unwrap().count(),
@@ -81,7 +59,7 @@ async fn corrupt_or_foreign_token_file_causes_a_token_request() {
         "garbage",
         r#"{"key":"x","token":"t","issued":0,"life":1}"#,
     ] {
-        fs::write(dir.token(), content).unwrap();
+        fs::write(token_file(&dir), content).unwrap();
         let before = endpoint.count();
         token(&process(&dir, &endpoint)).await;
         assert_eq!(endpoint.count(), before + 1, "{content}");
@@ -89,7 +67,7 @@ async fn corrupt_or_foreign_token_file_causes_a_token_request() {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "other").unwrap();
     let other = TokenSource::builder(uri, Credentials::new("other", "s").unwrap());
     let other = other
-        .store(FileStore::new(dir.token()))
+        .store(FileStore::new(token_file(&dir)))
         .build(endpoint.clone());
     assert_eq!(token(&other).await, "canary-token-4");
 }
@@ -107,7 +85,7 @@ async fn unwritable_token_file_works_like_no_store() {
     assert_eq!(endpoint.count(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn failed_request_releases_the_file_lease_at_once() {
     let (dir, endpoint) = (Dir::new("failed"), Endpoint::scripted([Reply::down()]));
     let failing = process(&dir, &endpoint);
@@ -116,20 +94,17 @@ async fn failed_request_releases_the_file_lease_at_once() {
     settle().await;
     let start = tokio::time::Instant::now();
     assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
-    assert!(
-        start.elapsed().as_secs() < 5,
-        "nobody waits for a lease to end"
-    );
+    assert!(start.elapsed().as_secs() < 5, "a lease lasts five seconds");
 }
 
 #[tokio::test]
 async fn token_file_writable_by_others_is_ignored_and_replaced() {
     let (dir, endpoint) = (Dir::new("planted"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
-    fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o622)).unwrap();
+    fs::set_permissions(token_file(&dir), fs::Permissions::from_mode(0o622)).unwrap();
     token(&process(&dir, &endpoint)).await;
     assert_eq!(endpoint.count(), 2);
-    let mode = fs::metadata(dir.token()).unwrap().permissions().mode();
+    let mode = fs::metadata(token_file(&dir)).unwrap().permissions().mode();
     assert_eq!(
         mode & 0o777,
         0o600,
@@ -144,10 +119,10 @@ async fn token_file_readable_by_others_or_foreign_is_ignored() {
     let (dir, endpoint) = (Dir::new("foreign"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
     // The file belongs to this user, but has bits for others. A process of root can read any file.
-    fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(token_file(&dir), fs::Permissions::from_mode(0o644)).unwrap();
     token(&process(&dir, &endpoint)).await;
     assert_eq!(endpoint.count(), 2);
-    if std::os::unix::fs::chown(dir.token(), Some(65_534), None).is_ok() {
+    if std::os::unix::fs::chown(token_file(&dir), Some(65_534), None).is_ok() {
         token(&process(&dir, &endpoint)).await;
         assert_eq!(endpoint.count(), 3);
     }
@@ -158,7 +133,7 @@ async fn token_file_exists_when_ready_returns() {
     let (dir, endpoint) = (Dir::new("quick"), Endpoint::default());
     let source = process(&dir, &endpoint);
     source.ready().await.unwrap();
-    assert!(dir.token().exists());
+    assert!(token_file(&dir).exists());
 }
 
 #[test]
@@ -217,11 +192,11 @@ async fn unusable_token_file_is_logged_with_its_path() {
     let warnings = Warnings::default();
     let _guard = warnings.heard();
     let (dir, endpoint) = (Dir::new("warned"), Endpoint::default());
-    fs::create_dir(dir.token()).unwrap();
+    fs::create_dir(token_file(&dir)).unwrap();
     let source = process(&dir, &endpoint);
     source.ready().await.unwrap();
     source.idle().await;
     // It was neither read nor written.
     assert_eq!(warnings.of("the token store failed"), 2);
-    assert_eq!(warnings.of(dir.token().to_str().unwrap()), 2);
+    assert_eq!(warnings.of(token_file(&dir).to_str().unwrap()), 2);
 }

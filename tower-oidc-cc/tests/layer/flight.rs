@@ -93,21 +93,6 @@ async fn dropped_starter_does_not_cancel_the_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_without_waiters_serves_the_next_call() {
-    let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
-    let tokens = tokens(&endpoint);
-    let start = Instant::now();
-    {
-        let mut ready = pin!(tokens.ready());
-        assert!(poll_once(ready.as_mut()).is_none());
-    }
-    tokio::time::sleep(secs(3)).await;
-    tokens.ready().await.unwrap();
-    assert_eq!(start.elapsed(), secs(3));
-    assert_eq!(endpoint.count(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_call_dropped_at_any_poll_leaves_the_rest_working() {
     for polls in 0..12 {
         let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
@@ -227,24 +212,6 @@ fn token_poll_restarts_renewals_after_a_runtime_ends() {
         }
     });
     assert!(endpoint.count() >= 4, "{}", endpoint.count());
-}
-
-#[test]
-fn waiter_starts_another_flight_after_its_runtime_ends() {
-    let endpoint = Endpoint::scripted([Reply::hang()]);
-    let tokens = tokens(&endpoint);
-    let service = layer(&tokens).layer(echo());
-    let mut call = Box::pin(service.oneshot(get(DATA)));
-    let first = paused();
-    first.block_on(async {
-        assert!(poll_once(call.as_mut()).is_none());
-        settle().await;
-    });
-    assert_eq!(endpoint.count(), 1);
-    drop(first);
-    let response = paused().block_on(call).unwrap();
-    assert_eq!(response.into_body(), "Bearer canary-token-2");
-    assert_eq!(endpoint.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]

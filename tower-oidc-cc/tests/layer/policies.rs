@@ -44,11 +44,6 @@ async fn interval_of_four_hours_costs_seven_requests_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interval_of_six_hours_costs_five_requests_a_day() {
-    assert_eq!(day(RefreshPolicy::Interval(secs(6 * HOUR))).await.len(), 5);
-}
-
-#[tokio::test(start_paused = true)]
 async fn on_expiry_policy_costs_two_requests_a_day() {
     let posts = day(RefreshPolicy::OnExpiry).await;
     assert_eq!(posts.len(), 2);

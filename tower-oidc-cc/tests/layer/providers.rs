@@ -9,28 +9,17 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
-use support::{
-    DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, warnings::Warnings,
-};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, advance, sleep},
-};
-use tower::{Layer, ServiceExt};
+use support::{Endpoint, endpoint::Reply, secs, warnings::Warnings};
+use tokio::{task::JoinSet, time::sleep};
 use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, TokenSource};
 
 fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> TokenSource {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     TokenSource::builder(uri, provider).build(endpoint.clone())
-}
-
-fn key(secret: &str) -> Credentials {
-    Credentials::new("client", secret).unwrap()
 }
 
 /// The secrets that the endpoint received, in order.
@@ -53,10 +42,10 @@ fn vault(secret: &Arc<Mutex<String>>) -> Provider {
 }
 
 /// A directory that is removed at the end of the test.
-struct Dir(PathBuf);
+pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         drop(fs::remove_dir_all(&path));
         fs::create_dir_all(&path).unwrap();
@@ -136,18 +125,6 @@ async fn rotated_secret_file_is_used_within_two_minutes() {
     sleep(secs(120)).await;
     assert_eq!(secrets(&endpoint), ["old", "old", "new"]);
     tokens.ready().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn refused_fixed_secret_is_not_retried_within_a_minute() {
-    let endpoint = Endpoint::always(Reply::refusal());
-    let tokens = tokens(key("wrong"), &endpoint);
-    assert!(tokens.ready().await.is_err());
-    for _ in 0..59 {
-        advance(secs(1)).await;
-        assert!(tokens.ready().await.is_err());
-    }
-    assert_eq!(endpoint.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,56 +271,6 @@ async fn named_pipe_is_refused_and_keeps_the_last_good_secret() {
     let first = tokens(Provider::file("client", dir.secret()), &endpoint);
     let error = first.ready().await.unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
-}
-
-/// A provider that hangs once its flag is set, and a handle over it whose tokens live twenty
-/// seconds.
-fn hanging(endpoint: &Endpoint) -> (TokenSource, Arc<AtomicBool>) {
-    let hangs = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&hangs);
-    let provider = Provider::from_fn(move || {
-        let hangs = told.load(Ordering::SeqCst);
-        async move {
-            if hangs {
-                std::future::pending::<()>().await;
-            }
-            Credentials::new("client", "secret")
-        }
-    });
-    endpoint.set(Reply::token(20));
-    (tokens(provider, endpoint), hangs)
-}
-
-/// Calls until a second after the expiry of the first token. Asserts that the token is sent until its
-/// expiry, and not later.
-async fn calls_past_the_first_expiry(tokens: &TokenSource, endpoint: &Endpoint) {
-    let service = layer(tokens).layer(echo());
-    let expiry = endpoint.expiry("canary-token-1");
-    // An offset of 50 ms, because at the expiry itself either result is correct.
-    sleep(Duration::from_millis(50)).await;
-    while Instant::now() < expiry + secs(1) {
-        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
-        let answer = poll_once(call.as_mut());
-        let sent = answer.is_some_and(|response| response.is_ok());
-        assert_eq!(
-            sent,
-            Instant::now() < expiry,
-            "{:?}",
-            expiry - Instant::now()
-        );
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_expires_in_time_while_its_provider_hangs() {
-    let endpoint = Endpoint::default();
-    let (tokens, hangs) = hanging(&endpoint);
-    tokens.ready().await.unwrap();
-    hangs.store(true, Ordering::SeqCst);
-    // The renewal starts at 14 to 16 s. The provider hangs until the timeout.
-    calls_past_the_first_expiry(&tokens, &endpoint).await;
-    assert_eq!(endpoint.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

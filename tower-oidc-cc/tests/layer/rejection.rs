@@ -11,13 +11,13 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use http::{Request, Response, StatusCode, Uri};
+use http::{Request, Response, StatusCode};
 use support::{
-    Again, Body, DATA, DAY, Endpoint, HOUR, builder, dead, echo, empty, endpoint::Reply, get,
-    layer, secs, seen, settle, tokens, unauthorized,
+    Again, Body, DATA, DAY, Endpoint, HOUR, builder, dead, empty, endpoint::Reply, get, layer,
+    secs, seen, settle, tokens, unauthorized,
 };
 use tokio::{
     sync::Barrier,
@@ -25,9 +25,7 @@ use tokio::{
     time::{Instant, advance, sleep},
 };
 use tower::{BoxError, Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
-use tower_oidc_cc::{
-    BearerAuthLayer, DeadlineAt, Origin, Outcome, ReadHead, ReadOutcome, RefreshPolicy, Rejection,
-};
+use tower_oidc_cc::{DeadlineAt, Outcome, ReadHead, ReadOutcome, RefreshPolicy, Rejection};
 use tower_tds_outcome::Cause;
 
 /// The 401 of a service with this body.
@@ -132,9 +130,6 @@ async fn refused(
 /// a day with one call a second.
 #[tokio::test(start_paused = true)]
 async fn token_revoked_early_fails_no_resent_call() {
-    println!(
-        "form, life: share of failed calls alone, with a resend; token requests an hour; health"
-    );
     for (name, form) in FORMS {
         for minutes in [5, 20, 45] {
             let endpoint = Endpoint::default();
@@ -153,13 +148,7 @@ async fn token_revoked_early_fails_no_resent_call() {
             let below = lasting(&endpoint, secs(60 * minutes), form);
             let resent = refused(&Again(layer(&tokens).layer(below)), secs(1), secs(DAY)).await;
             let hourly = endpoint.count() as f64 / 24.0;
-            let share = |failed| 100.0 * failed as f64 / DAY as f64;
             let health = tokens.health();
-            println!(
-                "{name}, {minutes} min: {:.2} %, {:.2} %; {hourly:.1}; {health}",
-                share(failed),
-                share(resent)
-            );
             assert_eq!(resent, 0, "{name}, {minutes} min");
             assert!(health.is_ready() && health.refused_for.is_none());
             assert!(
@@ -167,23 +156,6 @@ async fn token_revoked_early_fails_no_resent_call() {
                 "{name}, {minutes} min: {hourly}"
             );
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn health_shows_a_doubted_token_after_one_refusal() {
-    for (name, form) in FORMS {
-        let endpoint = Endpoint::scripted([Reply::default()]);
-        endpoint.set(Reply::down());
-        let tokens = builder().build(endpoint);
-        let below = service_fn(move |_: Request<Body>| async move { Ok::<_, Infallible>(form()) });
-        drop(layer(&tokens).layer(below).oneshot(get(DATA)).await);
-        let health = tokens.health();
-        assert!(
-            health.to_string().contains("token 1 is doubted"),
-            "{name}: {health}"
-        );
-        assert!(health.refused_for.is_some() && health.is_ready(), "{name}");
     }
 }
 
@@ -344,24 +316,11 @@ async fn refusal_is_held_until_refresh_deadline_or_ten_seconds() {
             took <= most && took + secs(1) > most,
             "{delay} {deadline:?}: {took:?}"
         );
+        // A timeout around the call at the deadline gets the refusal as well.
+        assert!(deadline.is_none_or(|deadline| took < secs(deadline)));
         assert_eq!(names_newer_token(found(&response)), replaced, "{delay}");
         assert!(found(&response).is_worth_a_resend());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn held_refusal_returns_before_the_outer_timeout() {
-    let endpoint = Endpoint::scripted([Reply::default()]);
-    endpoint.set(Reply::hang());
-    let tokens = tokens(&endpoint);
-    tokens.ready().await.unwrap();
-    let (below, _) = revoking(1);
-    let service = layer(&tokens).layer(below);
-    let mut request = get(DATA);
-    let deadline = DeadlineAt((Instant::now() + secs(2)).into_std());
-    request.extensions_mut().insert(deadline);
-    let call = tokio::time::timeout(secs(2), service.oneshot(request));
-    assert_eq!(call.await.unwrap().unwrap().status(), 401);
 }
 
 #[tokio::test(start_paused = true)]
@@ -555,24 +514,6 @@ async fn missing_authorization_header_is_reported_without_a_refresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_existing_header_is_replaced_and_never_doubled() {
-    let tokens = tokens(&Endpoint::default());
-    let with_header = || {
-        let mut request = get(DATA);
-        for old in ["Basic eA==", "Bearer old"] {
-            let old = old.parse().unwrap();
-            request.headers_mut().append("authorization", old);
-        }
-        request
-    };
-    let call = |request| layer(&tokens).layer(echo()).oneshot(request);
-    for request in [get(DATA), with_header()] {
-        let response = call(request).await.unwrap();
-        assert_eq!(response.into_body(), "Bearer canary-token-1");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn refused_expired_token_is_replaced_if_the_endpoint_works() {
     // No other token was requested, or the endpoint is in backoff already.
     for (policy, then, is_replaced) in [
@@ -678,34 +619,6 @@ async fn gateway_with_a_fast_clock_fails_no_resent_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_of_one_origin_fail_no_call_to_another() {
-    let endpoint = Endpoint::scripted([Reply::default()]);
-    endpoint.set(Reply::down());
-    let tokens = builder().build(endpoint.clone());
-    let origins = ["https://one.example.com", "https://two.example.com"];
-    let origins = origins.map(|uri| Origin::from_uri(&Uri::from_static(uri)).unwrap());
-    let below = service_fn(async |request: Request<Body>| {
-        let refused = request.uri().host() == Some("one.example.com");
-        Ok::<_, Infallible>(if refused {
-            dead()
-        } else {
-            Response::new(seen(&request))
-        })
-    });
-    let service = BearerAuthLayer::new(tokens, origins).layer(below);
-    for _ in 0..HOUR {
-        for (uri, status) in [
-            ("https://one.example.com/", 401),
-            ("https://two.example.com/", 200),
-        ] {
-            let response = service.clone().oneshot(get(uri)).await.unwrap();
-            assert_eq!(response.status(), status);
-        }
-        sleep(secs(1)).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn call_succeeds_when_refused_tokens_become_valid_again() {
     let endpoint = Endpoint::default();
     let well = Arc::new(AtomicBool::new(false));
@@ -751,34 +664,6 @@ async fn calls_recover_within_five_minutes_when_new_tokens_are_valid() {
         let failed = refused(&service, secs(1), secs(HOUR)).await;
         assert!(failed <= 301, "after {incident} s: {failed}");
     }
-}
-
-#[test]
-fn a_token_that_expired_during_a_suspension_is_not_sent() {
-    let endpoint = Endpoint::always(Reply::token(60));
-    let wall = Arc::new(Mutex::new(SystemTime::UNIX_EPOCH + secs(1_700_000_000)));
-    let clock = Arc::clone(&wall);
-    let tokens = builder()
-        .wall_clock(move || *clock.lock().unwrap())
-        .build(endpoint.clone());
-    let below = service_fn(async |request: Request<Body>| Ok::<_, Infallible>(seen(&request)));
-    let below = below.map_response(Response::new);
-    let mut service = layer(&tokens).layer(below);
-    let paused = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_time().start_paused(true).build().unwrap()
-    };
-    let runtime = paused();
-    let mut call = || {
-        let call = async { service.ready().await.unwrap().call(get(DATA)).await };
-        runtime.block_on(call).unwrap().into_body()
-    };
-    assert_eq!(call(), "Bearer canary-token-1");
-    // The wall clock moves, as when a laptop is suspended between two calls.
-    *wall.lock().unwrap() += secs(61);
-    assert_eq!(call(), "Bearer canary-token-2");
-    *wall.lock().unwrap() += secs(61);
-    assert_eq!(call(), "Bearer canary-token-3");
 }
 
 /// Whether the rejection states that a newer token is in use.

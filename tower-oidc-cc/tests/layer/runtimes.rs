@@ -130,21 +130,6 @@ fn a_handle_of_an_ended_runtime_gets_an_error_and_the_next_runtime_a_token() {
 }
 
 #[test]
-fn a_waiter_outside_of_a_runtime_gets_an_error_and_the_flight_goes_on() {
-    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
-    let tokens = tokens(&endpoint);
-    let runtime = paused();
-    runtime.block_on(async {
-        assert!(poll_once(pin!(tokens.ready())).is_none());
-        turns(5).await;
-    });
-    let error = poll_once(pin!(tokens.ready())).unwrap().unwrap_err();
-    assert!(error.to_string().contains("runtime"));
-    runtime.block_on(tokens.ready()).unwrap();
-    assert_eq!(endpoint.count(), 1);
-}
-
-#[test]
 fn an_invalidated_token_is_never_returned_again() {
     for _ in 0..50 {
         let endpoint = Endpoint::default();

@@ -1,28 +1,16 @@
-//! Failures before a token request is sent: names and certificates. And a certificate that stands
-//! in for a secret. The network is in memory, so that the clock can be paused.
+//! Certificates of the server that fail, and one of the client. The network is in memory.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use crate::support;
 
-use std::{
-    error::Error as StdError,
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, client, server};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioIo},
-};
+use hyper_util::rt::TokioIo;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -30,12 +18,9 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
     server::WebPkiClientVerifier,
 };
-use support::{
-    Body, DATA, Endpoint, SECRET, builder, echo, endpoint::Reply, get, layer, poll_once, secs,
-};
-use tokio::time::{Instant, sleep};
+use support::{Body, SECRET, builder};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneService};
+use tower::{BoxError, service_fn, util::BoxCloneService};
 use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 
 const HOST: &str = "sso.example.com";
@@ -168,77 +153,8 @@ fn trusting(
         .with_root_certificates(roots)
 }
 
-/// The first token request succeeds and its renewal fails at the connection: no call fails. When the
-/// connection works again, the next renewal succeeds.
-async fn no_call_notices(bad: Transport) -> String {
-    let endpoint = Endpoint::always(Reply::token(1_000));
-    let broken = Arc::new(Mutex::new(false));
-    let (good, is_broken) = (endpoint.clone(), Arc::clone(&broken));
-    let client = service_fn(move |request: Request<Body>| {
-        let (good, bad) = (good.clone(), bad.clone());
-        let broken = *is_broken.lock().unwrap();
-        async move {
-            if broken {
-                return bad.oneshot(request).await;
-            }
-            good.oneshot(request).await.map_err(Into::into)
-        }
-    });
-    let tokens = builder().build(client);
-    tokens.ready().await.unwrap();
-    *broken.lock().unwrap() = true;
-    let service = layer(&tokens).layer(echo());
-    let start = Instant::now();
-    while start.elapsed() < secs(950) {
-        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
-        let response = poll_once(call.as_mut()).expect("no call waits").unwrap();
-        assert_eq!(response.into_body(), "Bearer canary-token-1");
-        sleep(secs(1)).await;
-    }
-    let error = tokens.health().last_error.unwrap();
-    assert!(
-        error.is_transient() && error.oauth_error().is_none(),
-        "{error:?}"
-    );
-    *broken.lock().unwrap() = false;
-    sleep(secs(49)).await;
-    assert!(tokens.health().last_error.is_none());
-    assert_eq!(endpoint.count(), 2);
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
-}
-
 #[tokio::test(start_paused = true)]
-async fn dns_error_during_a_renewal_fails_no_call() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let resolver = service_fn(move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-        async { Err::<std::vec::IntoIter<SocketAddr>, _>(io::Error::other("no such name")) }
-    });
-    let mut connector = HttpConnector::new_with_resolver(resolver);
-    connector.enforce_http(false);
-    let hyper: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
-    let client = service_fn(move |request: Request<Body>| {
-        let hyper = hyper.clone();
-        async move {
-            let (head, body) = hyper.request(request).await?.into_parts();
-            let body = Full::new(body.collect().await?.to_bytes());
-            Ok(Response::from_parts(head, body))
-        }
-    });
-    let text = no_call_notices(BoxCloneService::new(client)).await;
-    assert!(text.contains("no such name"), "{text}");
-    assert!(asked.load(Ordering::SeqCst) > 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn certificate_error_during_a_renewal_fails_no_call() {
+async fn certificate_error_is_named_and_sends_no_secret() {
     let mut expired = CertificateParams::new([HOST.to_owned()]).unwrap();
     expired.not_after = rcgen::date_time_ymd(2000, 1, 1);
     let expired = Identity::made(expired);
@@ -251,8 +167,10 @@ async fn certificate_error_during_a_renewal_fails_no_call() {
     ] {
         let server = Server::new(server, None);
         let config = trusting(roots).with_no_client_auth();
-        let text = no_call_notices(server.client(&config)).await;
-        assert!(text.contains(reason), "{text}");
+        let tokens = builder().build(server.client(&config));
+        let error = tokens.ready().await.unwrap_err();
+        assert!(error.is_transient(), "{error:?}");
+        assert!(error.to_string().contains(reason), "{error}");
         // The secret was not sent.
         assert!(server.bodies().is_empty());
     }

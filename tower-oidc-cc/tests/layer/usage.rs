@@ -61,17 +61,6 @@ async fn invalidated_token_stays_in_use_until_its_successor_arrives() {
     assert_eq!(source.token().await.unwrap().secret(), second.secret());
 }
 
-#[tokio::test(start_paused = true)]
-async fn constant_invalidation_costs_at_most_sixteen_requests_an_hour() {
-    let endpoint = Endpoint::default();
-    let source = tokens(&endpoint);
-    for _ in 0..3_599 {
-        source.invalidate(&source.token().await.unwrap());
-        sleep(secs(1)).await;
-    }
-    assert!(endpoint.count() <= 16, "{}", endpoint.count());
-}
-
 fn with_host(uri: &str, host: &str) -> Request<Body> {
     let mut request = get(uri);
     let host = host.parse().unwrap();
@@ -316,17 +305,6 @@ async fn repeated_error_shows_how_long_requests_have_failed() {
     let later = source.ready().await.unwrap_err().to_string();
     assert!(later.contains("failing for 300 s"), "{later}");
     assert!(later.contains("503"), "{later}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn service_fn_client_supplies_a_token() {
-    // A client whose token requests are its own kind of request.
-    let client = service_fn(async |_: Request<Body>| {
-        let reply = r#"{"access_token":"abc","token_type":"Bearer","expires_in":60}"#;
-        Ok::<_, Infallible>(Response::new(Body::from(reply)))
-    });
-    let source = builder().build(client);
-    assert_eq!(source.token().await.unwrap().secret(), "abc");
 }
 
 #[tokio::test(start_paused = true)]

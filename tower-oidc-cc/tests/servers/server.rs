@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::Request;
 use tower_oidc_cc::TokenEndpoint;
-
-use crate::wire::{Body, send};
 
 /// A running authorization server with one client, `client`.
 pub(crate) struct Server {
@@ -103,16 +100,6 @@ impl Server {
         let orders = self.orders;
         self.until(|log| log.matches("Done").count() == orders)
             .await;
-    }
-
-    /// Revokes a token by the server's own endpoint (RFC 7009).
-    pub(crate) async fn revoke(&self, token: &str) {
-        let request = Request::post(self.address("/token/revocation"))
-            // client:secret
-            .header("authorization", "Basic Y2xpZW50OnNlY3JldA==")
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(Body::from(format!("token={token}")));
-        assert_eq!(send(request.unwrap()).await.status, 200);
     }
 
     /// Stops the server, and returns when it is gone.

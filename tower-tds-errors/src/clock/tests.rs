@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, interval};
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::{Attempt, ClassifyLayer, DeadlineAt, Error, GiveUp, RetryLayer};
+use crate::{Attempt, ClassifyLayer, Error, GiveUp, RetryLayer};
 
 type Body = BoxBody<Bytes, BoxError>;
 
@@ -125,23 +125,4 @@ async fn wall_clock_jump_changes_no_wait_or_retry_deadline() {
     let (set, other, took_set) = under(&JUMPS, every_wait()).await;
     assert_eq!((set, took_set), (times, took));
     assert_eq!(other.attempts(), error.attempts());
-}
-
-#[tokio::test(start_paused = true)]
-async fn wall_clock_jump_changes_no_request_deadline() {
-    let hangs = service_fn(async |_: Request<()>| {
-        std::future::pending::<Result<Response<Body>, BoxError>>().await
-    });
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .service(hangs);
-    let mut request = Request::new(());
-    let start = Instant::now();
-    request
-        .extensions_mut()
-        .insert(DeadlineAt((start + secs(4)).into_std()));
-    let call = under(&JUMPS, stack.oneshot(request)).await;
-    assert_eq!(call.unwrap_err().gave_up(), Some(GiveUp::Deadline));
-    assert_eq!(start.elapsed(), secs(4));
 }

@@ -74,15 +74,6 @@ fn error_line_has_each_fact_once_and_the_first_request() {
 }
 
 #[test]
-fn error_inside_an_io_error_is_found() {
-    let error = io::Error::other(Error::new(Kind::Truncated, "no"));
-    assert_eq!(
-        find::<Error>(&error).map(Error::kind),
-        Some(Kind::Truncated)
-    );
-}
-
-#[test]
 fn the_uri_is_shown_without_user_and_query() {
     let uri = Uri::from_static("https://me:CANARY@api.example:8443/v2/rail?key=CANARY");
     let mut error = Error::new(Kind::Timeout, "no");

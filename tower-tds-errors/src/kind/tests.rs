@@ -1,19 +1,5 @@
-use std::collections::HashSet;
-
-use super::{Advice, Kind};
+use super::Kind;
 use crate::GiveUp;
-
-#[test]
-fn names_are_distinct_and_snake_case() {
-    let names: HashSet<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
-    assert_eq!(names.len(), Kind::ALL.len());
-    for name in names {
-        assert!(
-            name.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
-            "{name}"
-        );
-    }
-}
 
 /// Dashboards use these names: names are added, and none is changed.
 #[test]
@@ -77,30 +63,6 @@ fn phrases_are_fragments_and_begin_in_lower_case() {
             assert!(!phrase.ends_with('.'), "{phrase}");
         }
     }
-}
-
-#[test]
-fn fatal_kinds_match_their_list() {
-    let fatal: Vec<_> = Kind::ALL
-        .iter()
-        .filter(|kind| kind.row().advice == Advice::Never)
-        .collect();
-    assert_eq!(
-        fatal,
-        [
-            &Kind::MissingCredentials,
-            &Kind::MissingRole,
-            &Kind::TokenRefused,
-            &Kind::UnexpectedAnswer,
-            &Kind::NotFound,
-            &Kind::Rejected,
-            &Kind::InvalidRequest,
-            &Kind::Tls,
-            &Kind::Malformed,
-            &Kind::TooLarge,
-            &Kind::Unrecognized,
-        ]
-    );
 }
 
 #[test]

@@ -263,33 +263,3 @@ async fn an_error_body_that_hangs_delays_its_error_by_a_second() {
     assert_eq!((error.kind(), error.message()), (Kind::Throttled, None));
     assert_eq!(start.elapsed(), Duration::from_secs(1));
 }
-
-#[tokio::test(start_paused = true)]
-async fn kind_of_a_416_depends_on_the_requested_range() {
-    let probe = Probe::always(416);
-    let mut stack = ServiceBuilder::new()
-        .layer(ClassifyLayer::new())
-        .service(probe);
-    let mut request = get("/");
-    let whole = stack
-        .ready()
-        .await
-        .unwrap()
-        .call(get("/"))
-        .await
-        .unwrap_err();
-    request
-        .headers_mut()
-        .insert("range", "bytes=5-".parse().unwrap());
-    let part = stack
-        .ready()
-        .await
-        .unwrap()
-        .call(request)
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (whole.kind(), part.kind()),
-        (Kind::ConnectionLimit, Kind::RangeUnclear)
-    );
-}

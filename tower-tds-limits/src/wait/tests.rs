@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{advance, sleep};
+use tokio::time::sleep;
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
 use super::{
@@ -86,15 +86,6 @@ macro_rules! pass {
         let mut waiter = $waiter;
         task::spawn(poll_fn(move |cx| poll(&mut waiter, cx)))
     }};
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiter_passes_at_once_while_a_permit_is_free() {
-    let shared = limit(2);
-    let mut pass = pass!(waiter(&shared));
-    assert_ready_ok!(pass.poll());
-    assert_ready_ok!(pass.poll());
-    assert_pending!(pass.poll());
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,19 +169,6 @@ async fn a_grant_wakes_the_next_while_there_is_room() {
     assert_ready_ok!(first.poll());
     assert!(second.is_woken());
     assert_ready_ok!(second.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn woken_waiter_wakes_the_next_when_dropped() {
-    let shared = limit(0);
-    let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
-    assert_pending!(first.poll());
-    assert_pending!(second.poll());
-    give_back(&shared);
-    drop(first);
-    assert!(second.is_woken());
-    assert_ready_ok!(second.poll());
-    assert_eq!(waiting(&shared), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,43 +311,6 @@ async fn the_timer_ends_with_its_limit() {
     drop((pass, shared));
     sleep(Duration::from_millis(1)).await;
     assert_eq!(tasks(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn random_cancels_lose_no_permit_and_no_waiter() {
-    let shared = limit(3);
-    let mut rng = fastrand::Rng::with_seed(7);
-    let mut waiters = Vec::new();
-    let mut held = 0_usize;
-    for step in 0..20_000 {
-        match rng.u32(0..5) {
-            0 => waiters.push(waiter(&shared)),
-            1 if !waiters.is_empty() => drop(waiters.swap_remove(rng.usize(..waiters.len()))),
-            2 if held > 0 => {
-                held -= 1;
-                give_back(&shared);
-            }
-            3 if !waiters.is_empty() => {
-                let at = rng.usize(..waiters.len());
-                waiters[at].skip(usize::MAX).expect("any number waits");
-            }
-            _ if !waiters.is_empty() => {
-                let at = rng.usize(..waiters.len());
-                let mut cx = Context::from_waker(Waker::noop());
-                if poll(&mut waiters[at], &mut cx).is_ready() {
-                    held += 1;
-                    drop(waiters.swap_remove(at));
-                }
-            }
-            _ => {}
-        }
-        if step % 100 == 0 {
-            advance(Duration::from_millis(rng.u64(..20))).await;
-        }
-    }
-    drop(waiters);
-    assert_eq!(waiting(&shared), 0);
-    assert_eq!(shared.read(|script, _| script.free), 3 - held);
 }
 
 #[test]

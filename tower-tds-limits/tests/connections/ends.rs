@@ -150,29 +150,4 @@ async fn crossing_ends_stay_within_the_limit() {
     assert_eq!((counts.most.load(SeqCst), counts.all.load(SeqCst)), (4, 16));
 }
 
-/// A server that resets has forgotten the connection.
-#[tokio::test]
-async fn reset_costs_no_second() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    let limiter = limiter(1);
-    for _ in 0..20 {
-        let mut socket = connect(&limiter, address).await;
-        socket
-            .write_all(&[b'x'; 100])
-            .await
-            .expect("an open socket");
-        let (server, _) = listener.accept().await.expect("loopback accepts");
-        server.peek(&mut [0]).await.expect("bytes");
-        // A close with bytes unread is a reset (RFC 1122, section 4.2.2.13).
-        drop(server);
-        socket.read_u8().await.expect_err("it is reset");
-        drop(socket);
-        while limiter.snapshot().connections > 0 {
-            // No timer moves on: it is the reset that returns the permit.
-            tokio::task::yield_now().await;
-        }
-    }
-}
-
 const LATE: Duration = Duration::from_millis(400);

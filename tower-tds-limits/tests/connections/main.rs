@@ -5,11 +5,8 @@
 mod abandoned;
 mod contention;
 mod cut;
-mod downloads;
 mod ends;
-mod fetched;
 mod leaks;
-mod nested;
 mod net;
 mod refusals;
 mod reset;
@@ -152,22 +149,6 @@ async fn slow_response_bodies_keep_their_places_in_flight() {
 }
 
 #[tokio::test]
-async fn pool_without_a_request_limit_stays_within_the_connection_limit() {
-    // No request limit in front: a hundred requests want a socket each.
-    let server = Server::start().await;
-    let limiter = limiter(10);
-    let client = client(&limiter);
-    let mut calls = JoinSet::new();
-    for _ in 0..100 {
-        calls.spawn(get(client.clone(), server.uri()));
-    }
-    for body in calls.join_all().await {
-        assert_eq!(body.expect("every call is answered"), server::BODY);
-    }
-    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
-}
-
-#[tokio::test]
 async fn an_idle_socket_keeps_its_permit_and_a_closed_one_gives_it_back() {
     let server = Server::start().await;
     let limiter = limiter(2);
@@ -242,56 +223,6 @@ async fn connect_that_is_dropped_counts_like_an_unused_socket() {
 }
 
 #[tokio::test]
-async fn cancelled_requests_leave_no_permit_behind() {
-    let server = Server::start().await;
-    let limits = Limits::new(Quota::per_second(count(1_000_000)))
-        .lost_after(Duration::ZERO)
-        .connections(with_token(10))
-        .in_flight(count(10));
-    let limiter = Limiter::new(limits);
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(client(&limiter));
-    let mut calls = JoinSet::new();
-    for n in 0..200_u32 {
-        let call = get(service.clone(), server.uri());
-        calls.spawn(async move {
-            // Half of the callers hang up after a few polls, each at another one.
-            if n % 2 == 0 {
-                call.await.map(|_| ())
-            } else {
-                let mut polls = n % 7;
-                let mut call = std::pin::pin!(call);
-                std::future::poll_fn(move |cx| {
-                    if polls == 0 {
-                        return std::task::Poll::Ready(Ok(()));
-                    }
-                    polls -= 1;
-                    cx.waker().wake_by_ref();
-                    call.as_mut().poll(cx).map(|body| body.map(|_| ()))
-                })
-                .await
-            }
-        });
-    }
-    for call in calls.join_all().await {
-        call.expect("whoever stays is answered");
-    }
-    let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 0));
-    // Had a permit been lost, fewer than ten of these could be in flight at once.
-    server.answer_together(10);
-    let mut calls = JoinSet::new();
-    for _ in 0..10 {
-        calls.spawn(get(service.clone(), server.uri()));
-    }
-    for body in calls.join_all().await {
-        body.expect("all ten are in flight at once");
-    }
-    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
-}
-
-#[tokio::test]
 async fn permit_is_held_until_a_slow_server_closes() {
     let server = Server::start().await;
     server.close_slowly();
@@ -328,45 +259,6 @@ async fn permit_returns_after_thirty_seconds_if_the_server_never_closes() {
     assert_eq!(limiter.snapshot().connections, 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!((limiter.snapshot().connections, a.open_sockets()), (0, 1));
-}
-
-/// The pool's connects that lost their race wait in the queue, each with no request behind it.
-#[tokio::test(start_paused = true)]
-async fn no_connect_waits_in_the_queue_for_longer_than_35_seconds() {
-    // No request limit in front: most of a thousand requests begin to connect, wait, and are
-    // served by a socket that another one has left.
-    let net = Net::of(["a"]);
-    let a = net.server("a");
-    let limiter = limiter(10);
-    let client = net_client(&net, &limiter);
-    let mut calls = JoinSet::new();
-    for _ in 0..1_000 {
-        calls.spawn(get(client.clone(), a.uri()));
-    }
-    for body in calls.join_all().await {
-        body.expect("every call is answered");
-    }
-    assert!(limiter.snapshot().connects_waiting > 0);
-    tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(limiter.snapshot().connects_waiting, 0);
-    assert_eq!((a.requests(), a.opened_sockets()), (1_000, 10));
-    drop(client);
-    all_permits_back(&limiter).await;
-    assert_eq!(a.open_sockets(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn under_a_backlog_idle_sockets_are_used_again() {
-    let net = Net::of(["a"]);
-    let client = net_client(&net, &limiter(10));
-    let mut calls = JoinSet::new();
-    for _ in 0..1_000 {
-        calls.spawn(get(client.clone(), net.server("a").uri()));
-    }
-    for body in calls.join_all().await {
-        body.expect("every call is answered");
-    }
-    assert_eq!(net.server("a").opened_sockets(), 10);
 }
 
 #[tokio::test(start_paused = true)]

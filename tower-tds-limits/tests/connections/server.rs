@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicU32, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -28,8 +28,6 @@ pub(crate) struct Server {
 
 struct Counts {
     requests: AtomicU32,
-    /// Bytes of endless bodies.
-    sent: AtomicUsize,
     peak: AtomicU32,
     sockets: watch::Sender<Sockets>,
     lingering: watch::Sender<bool>,
@@ -92,7 +90,6 @@ impl Server {
     pub(crate) fn in_process(name: &str) -> Self {
         let counts = Arc::new(Counts {
             requests: AtomicU32::new(0),
-            sent: AtomicUsize::new(0),
             peak: AtomicU32::new(0),
             sockets: watch::Sender::new(Sockets::default()),
             lingering: watch::Sender::new(false),
@@ -155,11 +152,6 @@ impl Server {
 
     pub(crate) fn requests(&self) -> u32 {
         self.counts.requests.load(SeqCst)
-    }
-
-    /// How many bytes of endless bodies were sent.
-    pub(crate) fn sent(&self) -> usize {
-        self.counts.sent.load(SeqCst)
     }
 
     pub(crate) fn peak_sockets(&self) -> u32 {
@@ -265,8 +257,7 @@ impl Counts {
     }
 }
 
-/// Sends one response for each blank line. Only requests for `/early` have bodies, and those are
-/// not read.
+/// Sends one response for each blank line. No request has a body.
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut S,
     counts: &Counts,
@@ -329,12 +320,6 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             counts.released(socket).await?;
             socket.write_all(second.as_bytes()).await?;
         }
-        "/held-chunks" => {
-            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nbus\r\n";
-            socket.write_all(head.as_bytes()).await?;
-            counts.released(socket).await?;
-            socket.write_all(b"4\r\n 307\r\n0\r\n\r\n").await?;
-        }
         // The body comes a tenth of a second later.
         "/slow" => {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -359,22 +344,6 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             counts.released(socket).await?;
             socket.write_all(second.as_bytes()).await?;
             return Ok(Then::Close);
-        }
-        // Sends what it has begun, whether or not the client has ended its side.
-        "/endless" => {
-            let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
-            socket.write_all(head.as_bytes()).await?;
-            loop {
-                socket.write_all(&[0; 16 * 1024]).await?;
-                counts.sent.fetch_add(16 * 1024, SeqCst);
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }
-        // Refused before the request's body has come.
-        "/early" => {
-            let whole = format!("HTTP/1.1 423 Locked\r\nContent-Length: {length}\r\n\r\n{BODY}");
-            socket.write_all(whole.as_bytes()).await?;
-            return Ok(Then::ReadToTheEnd);
         }
         "/too-many" => {
             let whole = format!("HTTP/1.1 416 Too Many\r\nContent-Length: {length}\r\n\r\n{BODY}");

@@ -118,10 +118,6 @@ impl TlsServer {
         self.counts.opened.load(SeqCst)
     }
 
-    fn requests(&self) -> u32 {
-        self.counts.requests.load(SeqCst)
-    }
-
     /// Sends a `close_notify` to a client that has its answer, and waits until the client leaves.
     async fn close_notify(&self) {
         self.counts.received.notify_one();
@@ -204,34 +200,6 @@ where
 }
 
 type Pool<C> = Client<C, Empty<Bytes>>;
-type Https = Pool<HttpsConnector<ConnectionLimit<HttpConnector>>>;
-
-fn client(servers: &[&TlsServer], limiter: &Limiter) -> Https {
-    pool(tls(servers, limited(limiter)))
-}
-
-#[tokio::test]
-async fn failed_handshake_keeps_its_permit_until_the_server_closes() {
-    let server = TlsServer::start(Act::Refuse).await;
-    let client = client(&[&server], &limiter(1));
-    for _ in 0..4 {
-        let refused = get(client.clone(), server.uri.clone()).await;
-        refused.expect_err("no handshake succeeds");
-    }
-    assert_eq!((server.most(), server.opened()), (1, 4));
-}
-
-#[tokio::test]
-async fn a_close_notify_is_not_the_end_of_the_connection() {
-    let server = TlsServer::start(Act::Notify).await;
-    let client = client(&[&server], &limiter(1));
-    for _ in 0..3 {
-        let body = get(client.clone(), server.uri.clone()).await;
-        assert_eq!(body.expect("an answer"), BODY);
-        server.close_notify().await;
-    }
-    assert_eq!((server.most(), server.opened()), (1, 3));
-}
 
 #[tokio::test]
 async fn cancelled_tls_connects_stay_within_the_limit() {
@@ -314,20 +282,6 @@ async fn tunnelled(
     let (proxy, counts) = proxy(opens).await;
     let tunnel = Tunnel::new(proxy, limited(&limiter(1)));
     (pool(tls(servers, tunnel)), counts)
-}
-
-#[tokio::test]
-async fn limit_works_below_a_proxy_tunnel_and_tls() {
-    let server = TlsServer::start(Act::Answer).await;
-    let (client, counts) = tunnelled(&[&server], true).await;
-    for _ in 0..4 {
-        let body = get(client.clone(), server.uri.clone()).await;
-        assert_eq!(body.expect("an answer"), BODY);
-    }
-    // One tunnel, used again.
-    assert_eq!(counts.most.load(SeqCst), 1);
-    assert_eq!(counts.requests.load(SeqCst), 1);
-    assert_eq!(server.requests(), 4);
 }
 
 /// One tunnel at a time, as the proxy counts them.

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use tokio::time::{Instant, sleep};
 use tokio_test::{assert_pending, task};
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     Limiter, Limits, Outcome, Proof, Quota, ReadOutcome, RequestLimit, RequestLimitLayer, Rules,
 };
@@ -42,22 +42,6 @@ fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe> {
 
 fn request() -> Request<Empty<Bytes>> {
     Request::new(Empty::new())
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_readied_instance_is_the_one_called() {
-    let probe = Probe::new();
-    let mut service = limited(&limiter(50), &probe);
-    for _ in 0..10 {
-        service
-            .ready()
-            .await
-            .expect("the probe is healthy")
-            .call(request())
-            .await
-            .expect("the probe answers");
-    }
-    assert_eq!(probe.calls(), 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,84 +84,6 @@ async fn max_wait_error_is_returned_by_the_response_future() {
     }
     assert_eq!(probe.calls(), 1, "nothing was sent");
     drop(body);
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiter_behind_unread_responses_times_out() {
-    let limits = per_second(50).in_flight(count(3));
-    let limiter = Limiter::new(limits.max_wait(Duration::from_secs(60)));
-    let service = limited(&limiter, &Probe::new());
-    let mut unread = Vec::new();
-    for _ in 0..3 {
-        unread.push(service.clone().oneshot(request()).await.expect("a head"));
-    }
-    let refused = service.clone().oneshot(request()).await;
-    assert!(matches!(refused, Err(error) if error.is_timeout()));
-    assert_eq!(limiter.snapshot().in_flight, 3);
-    unread.pop();
-    service.oneshot(request()).await.expect("there is a place");
-}
-
-#[tokio::test(start_paused = true)]
-async fn buffer_survives_a_hundred_max_wait_timeouts() {
-    let probe = Probe::new();
-    let limits = per_second(1).max_wait(Duration::from_millis(1));
-    let limiter = Limiter::new(limits);
-    let service = ServiceBuilder::new()
-        .buffer(4)
-        .service(limited(&limiter, &probe));
-    let held = service.clone().oneshot(request()).await.expect("the first");
-    for _ in 0..100 {
-        let error: BoxError = service
-            .clone()
-            .oneshot(request())
-            .await
-            .expect_err("the permit is held");
-        assert!(error.to_string().contains("request not sent"), "{error}");
-    }
-    drop(held);
-    sleep(Duration::from_millis(1_002)).await;
-    service.oneshot(request()).await.expect("it still serves");
-}
-
-#[tokio::test(start_paused = true)]
-async fn request_limit_runs_over_a_buffer_and_a_concurrency_limit() {
-    let probe = Probe::new();
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter(5)))
-        .concurrency_limit(3)
-        .buffer(2)
-        .service(probe.clone());
-    let calls = (0..20).map(|_| tokio::spawn(service.clone().oneshot(request())));
-    for call in calls.collect::<Vec<_>>() {
-        call.await.expect("no panic").expect("the probe answers");
-    }
-    assert_eq!(probe.calls(), 20);
-}
-
-#[tokio::test(start_paused = true)]
-async fn load_shed_rejection_is_an_inner_error() {
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter(5)))
-        .load_shed()
-        .service(Probe::new());
-    // The probe is never ready at its first poll.
-    let error = service.oneshot(request()).await.expect_err("it is shed");
-    let Ok(inner) = error.into_source() else {
-        panic!("the inner service's");
-    };
-    assert!(inner.is::<tower::load_shed::error::Overloaded>());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_place_in_flight_is_held_to_the_end_of_the_body() {
-    let limiter = limiter(50);
-    let service = limited(&limiter, &Probe::new());
-    let response = service.oneshot(request()).await.expect("an answer");
-    assert_eq!(limiter.snapshot().in_flight, 1);
-    let body = response.into_body().collect().await.expect("a whole body");
-    assert_eq!(body.to_bytes(), probe::BODY);
-    assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,9 +90,6 @@ async fn detached_calls_keep_the_rate_if_half_of_them_are_cancelled() {
     let seen = service();
     let detached = layer().detached().layer(noticed(&seen));
     let detached = rate(detached, &seen, Some(2)).await;
-    println!(
-        "a second: {patient:.1} by patient callers; half of them hang up: {held:.1} held as lost, {detached:.1} detached"
-    );
     assert!(detached > 0.97 * patient, "{detached} of {patient}");
     assert!(held < 0.5 * patient, "or it could be left out: {held}");
 }

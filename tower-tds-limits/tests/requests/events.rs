@@ -148,7 +148,6 @@ async fn a_wait_is_recorded_in_the_current_span() {
     let recorded = recorded.expect("it is logged");
     let fields = r#"tds.wait.cause="in_flight" tds.wait.seconds=0.3"#;
     assert!(recorded.contains(fields), "{recorded}");
-    assert!(fields.contains("tds.wait.cause") && fields.contains("tds.wait.seconds"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,7 +151,6 @@ async fn call_that_returns_its_permit_was_never_sent() {
     connections.shutdown_background();
     let seen = seen.lock().expect("no panic");
     let wrong: Vec<_> = unsent.iter().filter(|path| seen.contains(*path)).collect();
-    println!("{} dropped unsent, {sent} dropped otherwise", unsent.len());
     assert!(wrong.is_empty(), "the server saw {wrong:?}");
     assert!(
         unsent.len() > 20 && sent > 20,

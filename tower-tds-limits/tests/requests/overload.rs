@@ -179,12 +179,6 @@ async fn what_is_sent_under_overload_is_answered() {
                 let load = Load::new(detaches, Some(secs(allowed)));
                 let mut rng = Rng::with_seed(takes + allowed);
                 load.run(rate, secs(60), &mut rng, |_| ms(takes)).await;
-                println!(
-                    "{case}: {} sent of {most}, {:.3} answered, {} rejected",
-                    load.quick.sent(),
-                    load.quick.share(),
-                    load.rejected.load(Ordering::Relaxed),
-                );
                 assert!(load.quick.share() >= 0.93, "{case}");
                 assert!(load.quick.sent() as f64 >= 0.9 * most as f64, "{case}");
                 assert_eq!(load.late.load(Ordering::Relaxed), 0, "{case}");
@@ -204,11 +198,6 @@ async fn slow_and_quick_calls_are_answered_alike() {
         load.run(rate, secs(60), &mut Rng::with_seed(3), mixed)
             .await;
         for (kind, name) in [(&load.quick, "quick"), (&load.slow, "slow")] {
-            println!(
-                "{rate}/s, {name}: {} sent, {:.3}",
-                kind.sent(),
-                kind.share()
-            );
             assert!(kind.share() >= 0.9, "{rate}, {name}");
         }
     }

@@ -118,26 +118,6 @@ async fn another_credential_does_not_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn later_retry_after_replaces_an_earlier_one() {
-    let limited = Limited::before(Scripted::new(ms(20), |n| match n {
-        0 => Answer::status(429).retry_after(86_400),
-        1 => Answer::status(429).retry_after(30),
-        _ => Answer::ok(),
-    }));
-    limited.calls(1).await;
-    sleep(secs(60)).await;
-    assert_eq!(limited.calls(1).await, [429]);
-    assert_eq!(
-        limited.calls(3).await,
-        [200; 3],
-        "half a minute is waited for"
-    );
-    let arrivals = limited.service.arrivals();
-    let waited = arrivals[2] - arrivals[1];
-    assert!(waited >= secs(30) && waited < secs(31), "{waited:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn calls_wait_again_after_a_long_pause_ends() {
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         0 => Answer::status(429).retry_after(100),

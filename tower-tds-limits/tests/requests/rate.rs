@@ -48,18 +48,6 @@ async fn several_423_in_flight_are_one_refusal() {
     assert!(apart, "{arrivals:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn limiter_returns_to_the_highest_rung_after_ten_clean_minutes() {
-    let limited = Limited::before(Scripted::refusing(ms(20), 4, Answer::status(423)));
-    limited.calls(5).await;
-    advance(secs(590)).await;
-    limited.calls(1).await;
-    assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
-    advance(secs(20)).await;
-    limited.calls(1).await;
-    assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
-}
-
 /// Reproducer for L4: a locked resource is refused whatever else is sent.
 #[tokio::test(start_paused = true)]
 async fn repeated_423_of_lone_calls_keep_the_rung() {
@@ -114,37 +102,6 @@ async fn burstless_gateway_refuses_nothing_with_burst_zero() {
     let limited = Limited::new(Limits::default().rules(rules), burstless());
     let statuses = limited.calls(100).await;
     assert!(statuses.iter().all(|status| *status == 200));
-}
-
-#[tokio::test(start_paused = true)]
-async fn limiter_adapts_to_a_lower_limit_of_the_service() {
-    // Thirty in any second, the refused not counted.
-    let mut counted: Vec<Instant> = Vec::new();
-    let service = Scripted::new(ms(10), move |_| {
-        let now = Instant::now();
-        counted.retain(|at| now - *at < secs(1));
-        if counted.len() < 30 {
-            counted.push(now);
-            Answer::ok()
-        } else {
-            Answer::status(423)
-        }
-    });
-    let limited = Limited::before(service);
-    limited.calls(600).await;
-    let then = limited.calls(300).await;
-    assert!(then.iter().all(|status| *status == 200));
-    assert!(limited.limiter.snapshot().rung > Rung::Proven);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_416_silences_calls_and_keeps_the_rung() {
-    let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(416)));
-    limited.calls(1).await;
-    let refused = Instant::now();
-    limited.calls(1).await;
-    assert!(limited.service.arrivals()[1] - refused >= secs(1));
-    assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
 }
 
 #[tokio::test(start_paused = true)]

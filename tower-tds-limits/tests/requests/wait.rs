@@ -76,35 +76,3 @@ async fn call_without_waiting_does_not_overtake_waiters() {
     }
     waiting.await.expect("they pass");
 }
-
-#[tokio::test(start_paused = true)]
-async fn call_without_waiting_is_rejected_during_a_pause() {
-    let limited = Limited::before(Scripted::pausing(9));
-    limited.calls(1).await;
-    let shed = limited.shed();
-    let error = unsent(shed.oneshot(request()).await).expect("it pauses");
-    assert_eq!(error.retry_after(), Some(secs(9)));
-    assert_eq!(limited.service.arrivals().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn pause_during_a_wait_does_not_extend_max_wait() {
-    let limited = Limited::new(
-        Limits::default()
-            .in_flight(NonZeroU32::MIN)
-            .max_wait(secs(10)),
-        Scripted::refusing(secs(9), 1, Answer::status(429).retry_after(60)),
-    );
-    let begin = Instant::now();
-    let caller = limited.caller();
-    let (refused, waited) = tokio::join!(
-        caller.clone().oneshot(request()),
-        caller.clone().oneshot(request())
-    );
-    refused.expect("a refusal is an answer");
-    let error = unsent(waited).expect("it pauses for a minute");
-    assert!(error.is_timeout(), "it waited, and was not rejected");
-    let waited = begin.elapsed();
-    assert!(waited >= secs(10) && waited < ms(10_100), "{waited:?}");
-    assert_eq!(limited.service.arrivals().len(), 1);
-}

@@ -15,22 +15,12 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::sleep,
 };
-use tower_tds::{Builder, Client, Credentials, Kind, Limits, SharedLimits};
+use tower_tds::{Client, Credentials, Kind, Limits, SharedLimits};
 
-async fn start(config: Config) -> Server {
-    Server::start(config).await.expect("a free port")
-}
-
-fn builder(server: &Server, base: &str) -> Builder {
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let credentials = credentials.expect("the simulator's are usable");
-    Client::builder(server.auth_url(), base, credentials)
-}
-
-fn client(server: &Server, base: &str) -> Client {
-    let built = builder(server, base).loopback_http().build();
-    built.expect("loopback is let through")
-}
+use crate::{
+    server,
+    sim::{self, builder, client_at, start},
+};
 
 /// Longer than any operation of these tests.
 const HANGS: Duration = Duration::from_secs(60);
@@ -43,7 +33,7 @@ struct Named {
 #[tokio::test]
 async fn targets_by_path_url_or_request_reach_the_service() {
     let server = start(Config::default()).await;
-    let client = client(&server, server.base_url());
+    let client = sim::client(&server);
     let text = client.get("/v1/live/bus").await.expect("data").text().await;
     assert!(text.expect("a whole body").starts_with("{\"name\":\"bus\""));
     let whole = format!("{}/v1/live/bus?a=%2F", server.base_url());
@@ -79,7 +69,7 @@ async fn targets_by_path_url_or_request_reach_the_service() {
 async fn base_url_may_have_a_path() {
     let server = start(Config::default()).await;
     let base = format!("{}/v1/", server.base_url());
-    let client = client(&server, &base);
+    let client = client_at(&server, &base);
     client
         .get("/live/bus?$filter=line%20eq%20'307'")
         .await
@@ -93,7 +83,7 @@ async fn base_url_may_have_a_path() {
 async fn foreign_or_malformed_target_is_refused_unsent() {
     let server = start(Config::default()).await;
     let other = start(Config::default()).await;
-    let client = client(&server, server.base_url());
+    let client = sim::client(&server);
     let foreign = format!("{}/v1/live/bus", other.base_url());
     for target in [&*foreign, "v1/live/bus", "/a b", ""] {
         let error = client.get(target).await.expect_err(target);
@@ -109,7 +99,7 @@ async fn foreign_or_malformed_target_is_refused_unsent() {
 #[tokio::test]
 async fn body_is_read_whole_in_chunks_or_in_frames() {
     let server = start(Config::default()).await;
-    let client = client(&server, server.base_url());
+    let client = sim::client(&server);
     let path = "/v1/live/bus";
     let whole = client
         .get(path)
@@ -163,7 +153,7 @@ async fn request_has_exactly_one_host_header() {
     let server = start(Config::default()).await;
     let (url, mut seen) = echo().await;
     let authority = url.trim_start_matches("http://");
-    let client = client(&server, &url);
+    let client = client_at(&server, &url);
     let whole = format!("{url}/whole");
     for target in ["/path", &whole] {
         client.get(target).await.expect("an answer");
@@ -191,10 +181,10 @@ async fn client_sends_a_user_agent_unless_the_caller_does() {
     let server = start(Config::default()).await;
     let (url, mut seen) = echo().await;
     let version = concat!("user-agent: tower-tds/", env!("CARGO_PKG_VERSION"));
-    client(&server, &url).get("/").await.expect("an answer");
+    client_at(&server, &url).get("/").await.expect("an answer");
     let head = seen.recv().await.expect("a head").to_lowercase();
     assert!(head.contains(version), "{head}");
-    client(&server, &url)
+    client_at(&server, &url)
         .get("/")
         .header(USER_AGENT, "mine")
         .await
@@ -251,7 +241,7 @@ async fn client_works_through_a_proxy_with_a_root_certificate() {
     let server = start(config).await;
     let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
     let (address, mut seen) = proxy().await;
-    let client = builder(&server, server.base_url())
+    let client = builder(&server)
         .root_certificate(&authority)
         .proxy(&format!("http://ann:s3cr3t@{address}"))
         .build()
@@ -291,7 +281,7 @@ async fn call_without_a_connection_is_unsent_after_deadline_or_cancel() {
     // The tunnel for the token is quick. The tunnels for data are slow.
     let slow = |n| Duration::from_millis(if n == 0 { 0 } else { 600 });
     let (address, mut seen) = slow_proxy(slow).await;
-    let client = builder(&server, server.base_url())
+    let client = builder(&server)
         .root_certificate(&authority)
         .proxy(&format!("http://{address}"))
         .build()
@@ -317,14 +307,12 @@ async fn unknown_certificate_authority_is_refused() {
     let mut config = Config::default();
     config.tls = true;
     let server = start(config).await;
-    let client = builder(&server, server.base_url())
-        .build()
-        .expect("the platform has roots");
+    let client = builder(&server).build().expect("the platform has roots");
     let error = client
         .get("/v1/live/bus")
         .await
         .expect_err("nobody knows it");
-    assert_eq!(error.kind(), Kind::Tls);
+    assert_eq!((error.kind(), error.attempts()), (Kind::Tls, 1));
     let line = error.to_string();
     assert!(line.contains("Builder::root_certificate"), "{line}");
     assert_eq!(server.ledger().summary().token_posts, 0);
@@ -348,7 +336,7 @@ async fn custom_tls_configuration_is_used() {
                 .expect("ring knows them")
                 .with_root_certificates(roots)
                 .with_no_client_auth();
-        let client = builder(&server, server.base_url()).tls(config).build();
+        let client = builder(&server).tls(config).build();
         client.expect("a configuration")
     };
     with(roots).get("/v1/live/bus").await.expect("data");
@@ -360,7 +348,7 @@ async fn custom_tls_configuration_is_used() {
 #[tokio::test]
 async fn build_refuses_invalid_or_ignored_settings() {
     let server = start(Config::default()).await;
-    let plain = || builder(&server, server.base_url()).loopback_http();
+    let plain = || builder(&server);
     let tls = || {
         let provider = std::sync::Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider);
@@ -411,7 +399,7 @@ async fn cancelled_call_on_a_reused_connection_is_completed() {
     // The tunnels of the token and of the first call are quick. All others are slow.
     let slow = |n| Duration::from_secs(if n < 2 { 0 } else { 5 });
     let (address, _seen) = slow_proxy(slow).await;
-    let client = builder(&server, server.base_url())
+    let client = builder(&server)
         .root_certificate(&authority)
         .proxy(&format!("http://{address}"))
         .build()
@@ -437,20 +425,14 @@ async fn clients_with_shared_limits_pause_separately() {
     let answer =
         b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
     let (refuses, serves) = (
-        crate::server::Server::start(answer).await.url(),
-        crate::server::Server::start(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-            .await
-            .url(),
+        server::Server::start(answer).await,
+        server::Server::start(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await,
     );
     let limits = SharedLimits::from(Limits::default());
     // By value, as one would write it first, and by reference.
-    let at = |url: &str, limits: SharedLimits| {
-        let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
-        let client = Client::builder(url, url, credentials).loopback_http();
-        client
-            .limits(limits)
-            .build()
-            .expect("loopback is let through")
+    let at = |server: &server::Server, limits: SharedLimits| {
+        let client = server.builder().limits(limits).build();
+        client.expect("loopback is let through")
     };
     let one = at(&refuses, limits.clone());
     let other = at(&serves, limits);
@@ -466,35 +448,17 @@ async fn clients_with_shared_limits_pause_separately() {
 #[tokio::test]
 async fn request_with_version_http2_succeeds() {
     let server = start(Config::default()).await;
-    let client = client(&server, server.base_url());
+    let client = sim::client(&server);
     let request = Request::get("/v1/live/bus").version(http::Version::HTTP_2);
     let response = client.request(request.body(()).expect("a request")).await;
     assert_eq!(response.expect("data").status(), StatusCode::OK);
 }
 
 #[tokio::test]
-async fn deadline_of_call_or_client_ends_the_call() {
-    let server = start(Config::default()).await;
-    let mut faults = Faults::default();
-    faults.before_head = "30s".parse().expect("a delay");
-    server.sim().set_faults(faults);
-    let soon = Duration::from_millis(300);
-    let plain = client(&server, server.base_url());
-    plain.tokens().ready().await.expect("a token");
-    let error = plain.get("/v1/live/bus").deadline(soon).await;
-    assert_eq!(error.expect_err("30 s").kind(), Kind::Timeout);
-    let hasty = builder(&server, server.base_url()).loopback_http();
-    let hasty = hasty.deadline(soon).build().expect("it is let through");
-    let error = hasty.get("/v1/live/bus").await.expect_err("30 s");
-    assert_eq!(error.kind(), Kind::Timeout);
-    assert_eq!(server.ledger().summary().data_calls, 2);
-}
-
-#[tokio::test]
 async fn deadline_ends_a_dripping_body_coded_or_plain() {
     let server = start(Config::default()).await;
     for coded in [false, true] {
-        let mut client = builder(&server, server.base_url()).loopback_http();
+        let mut client = builder(&server);
         if coded {
             client = client.compression();
         }
@@ -516,7 +480,7 @@ async fn deadline_ends_a_dripping_body_coded_or_plain() {
 #[tokio::test]
 async fn debug_of_call_and_response_shows_no_secret() {
     let server = start(Config::default()).await;
-    let client = client(&server, server.base_url());
+    let client = sim::client(&server);
     let call = client
         .get("/v1/live/bus?key=CANARY")
         .header("x-api-key", "CANARY");

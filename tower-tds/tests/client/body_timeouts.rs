@@ -17,9 +17,11 @@ use tds_sim::{Config, DataFault, Scripted, Server, When};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::service_fn;
 use tower_tds::{
-    Builder, Client, Credentials, Deadline, Kind, RequestBody,
+    Client, Deadline, Kind, RequestBody,
     layers::errors::{GiveUp, Sent},
 };
+
+use crate::sim::builder;
 
 /// One step of a body.
 #[derive(Clone, Copy)]
@@ -205,20 +207,14 @@ fn response_and_client_are_send_and_sync() {
     is_plain::<Client>();
 }
 
-fn loopback(server: &Server) -> Builder {
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let credentials = credentials.expect("usable");
-    Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http()
-}
-
 #[tokio::test]
 async fn stalled_body_over_a_socket_ends_at_the_deadline() {
     let mut config = Config::default();
     let stall = DataFault::Stall(seconds(600));
     config.faults.data.push(Scripted::new(stall, When::Always));
     let server = Server::start(config).await.expect("free ports");
-    let by_client = loopback(&server).deadline(Duration::from_millis(500));
-    let clients = [loopback(&server), by_client].map(|builder| builder.build().expect("loopback"));
+    let by_client = builder(&server).deadline(Duration::from_millis(500));
+    let clients = [builder(&server), by_client].map(|builder| builder.build().expect("loopback"));
     for (client, by_call) in clients.iter().zip([true, false]) {
         let mut call = client.get("/v1/live/bus");
         if by_call {

@@ -16,27 +16,11 @@ use tds_sim::{Config, Server, Summary};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::decompression::DecompressionLayer;
-use tower_tds::{Client, Credentials, Error, Kind, Limits, layers::limits::ConnectionLimitLayer};
+use tower_tds::{Error, Kind, Limits, layers::limits::ConnectionLimitLayer};
+
+use crate::sim::{self, client, start};
 
 const PATH: &str = "/v1/live/bus";
-
-async fn start() -> Server {
-    Server::start(Config::default()).await.expect("a free port")
-}
-
-fn client(server: &Server) -> Client {
-    within(server, Limits::default())
-}
-
-fn within(server: &Server, limits: Limits) -> Client {
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let credentials = credentials.expect("the simulator's are usable");
-    Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .limits(limits)
-        .build()
-        .expect("loopback is let through")
-}
 
 /// Makes 120 calls, and one more after its token was revoked. A missing path is a `NotFound`.
 async fn is_the_whole_stack<S, B, R>(server: &Server, service: S, empty: fn() -> B) -> Summary
@@ -85,9 +69,11 @@ where
 /// The cookbook has the same three.
 #[tokio::test]
 async fn client_layer_works_over_reqwest() {
-    let server = start().await;
+    let server = start(Config::default()).await;
     let half = NonZeroU32::new(25).expect("it is not zero");
-    let client = within(&server, Limits::default().in_flight(half));
+    let limits = Limits::default().in_flight(half);
+    let client = sim::builder(&server).limits(limits).build();
+    let client = client.expect("loopback is let through");
     let http = reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
@@ -107,7 +93,7 @@ async fn client_layer_works_over_reqwest() {
 
 #[tokio::test]
 async fn client_layer_works_over_http2() {
-    let server = start().await;
+    let server = start(Config::default()).await;
     let client = client(&server);
     let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
     let http = legacy::Client::builder(TokioExecutor::new())
@@ -121,7 +107,7 @@ async fn client_layer_works_over_http2() {
 
 #[tokio::test]
 async fn client_layer_works_over_tower_http_decompression() {
-    let server = start().await;
+    let server = start(Config::default()).await;
     let client = client(&server);
     let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
     let http = legacy::Client::builder(TokioExecutor::new()).build(sockets);

@@ -4,9 +4,11 @@
 //! they meet.
 
 use http::StatusCode;
-use tds_sim::{Config, Server};
+use tds_sim::Config;
 use tokio::task::JoinSet;
-use tower_tds::{Client, Credentials};
+use tower_tds::Client;
+
+use crate::sim;
 
 /// Makes several calls at once, and returns the errors.
 async fn calls(client: &Client) -> Vec<String> {
@@ -31,16 +33,10 @@ async fn starts_and_deaths(times: u64) -> Vec<String> {
     // The clients have limits of their own, and one address.
     config.rate = u32::MAX;
     config.connections = u32::MAX;
-    let server = Server::start(config).await.expect("free ports");
+    let server = sim::start(config).await;
     let mut errors = Vec::new();
     for _ in 0..times {
-        let credentials = Credentials::new(server.client_id(), server.client_secret());
-        let credentials = credentials.expect("the simulator's are usable");
-        let builder = Client::builder(server.auth_url(), server.base_url(), credentials);
-        let client = builder
-            .loopback_http()
-            .build()
-            .expect("loopback is let through");
+        let client = sim::client(&server);
         errors.extend(calls(&client).await);
         server.sim().revoke_all();
         errors.extend(calls(&client).await);

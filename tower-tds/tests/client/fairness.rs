@@ -7,7 +7,9 @@ use http_body_util::BodyExt;
 use tds_sim::{Config, DataFault, Faults, Scripted, Server, When};
 use tokio::{task::JoinSet, time::sleep};
 use tower::ServiceExt;
-use tower_tds::{Client, Credentials, RequestBody};
+use tower_tds::{Client, RequestBody};
+
+use crate::sim;
 
 /// A simulated service and its callers.
 struct Called {
@@ -21,15 +23,9 @@ struct Called {
 impl Called {
     /// Starts the service with `faults`, and `callers` tasks that call it without a pause.
     async fn by(callers: usize, faults: Faults) -> Self {
-        let server = Server::start(Config::default()).await;
-        let server = Arc::new(server.expect("loopback has free ports"));
+        let server = Arc::new(sim::start(Config::default()).await);
         server.sim().set_faults(faults);
-        let credentials = Credentials::new(server.client_id(), server.client_secret());
-        let credentials = credentials.expect("the simulator's are usable");
-        let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-            .loopback_http()
-            .build()
-            .expect("loopback is let through");
+        let client = sim::client(&server);
         let mut called = Self {
             server,
             client,

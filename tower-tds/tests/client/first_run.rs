@@ -9,17 +9,14 @@ use tokio::{
 };
 use tower_tds::{Builder, Client, Credentials, Provider};
 
+use crate::sim::{self, credentials};
+
 const PATH: &str = "/v1/live/bus";
 
 async fn start(tls: bool) -> Server {
     let mut config = Config::default();
     config.tls = tls;
-    Server::start(config).await.expect("a free port")
-}
-
-fn credentials(server: &Server) -> Credentials {
-    let usable = Credentials::new(server.client_id(), server.client_secret());
-    usable.expect("the simulator's are usable")
+    sim::start(config).await
 }
 
 /// The output of a first call.

@@ -1,6 +1,4 @@
-//! A typed error and the outcome of its response agree about `Retry-After` and `WWW-Authenticate`, example by example.
-
-use std::time::Duration;
+//! A typed error and the outcome of its response agree about `WWW-Authenticate`, example by example.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tower_tds::{
@@ -25,36 +23,6 @@ fn response(status: StatusCode, headers: &HeaderMap) -> Response<()> {
 
 fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("it can be sent")
-}
-
-#[test]
-fn errors_and_limits_read_retry_after_as_listed() {
-    for row in rows(include_str!("hints/retry-after.txt")) {
-        let [date, asked, seconds] = row[..] else {
-            unreachable!("three cells in {row:?}")
-        };
-        // Longer than any caller waits.
-        let far = Duration::from_secs(u64::from(u32::MAX));
-        let told = |wait: Option<Duration>| wait.map(|wait| wait.min(far));
-        let expected = match seconds.trim() {
-            "far" => Some(far),
-            seconds => told(seconds.parse().ok().map(Duration::from_secs)),
-        };
-        let mut headers = HeaderMap::new();
-        headers.insert("retry-after", value(asked));
-        if !date.trim().is_empty() {
-            headers.insert("date", value(date.trim()));
-        }
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        let error = classify(&HeaderMap::new(), status, &headers, "").expect_err("a 429");
-        assert_eq!(told(error.retry_after()), expected, "errors: {row:?}");
-        let answer = response(status, &headers);
-        let read = ReadHead.read(Ok(&answer));
-        let Outcome::QuotaExceeded(read) = read else {
-            unreachable!("a 429 is about the quota")
-        };
-        assert_eq!(told(read), expected, "limits: {row:?}");
-    }
 }
 
 #[test]

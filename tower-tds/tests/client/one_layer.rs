@@ -1,26 +1,19 @@
 //! The whole stack as one layer, over other HTTP clients and under tower's own layers.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header::AUTHORIZATION};
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use tds_sim::{Config, Server};
-use tokio::{task::JoinSet, time::Instant};
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tokio::time::Instant;
+use tower::{Layer, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_tds::{
-    Credentials, Kind, Limiter, Limits, TdsLayer,
+    Limiter, Limits, TdsLayer,
     layers::{
         errors::{DeadlineAt, RetryLayer},
         limits::{ConnectionLimitLayer, RequestLimitLayer},
@@ -28,25 +21,22 @@ use tower_tds::{
     },
 };
 
+use crate::sim;
+
 type Http = legacy::Client<<ConnectionLimitLayer as Layer<HttpConnector>>::Service, Full<Bytes>>;
 
-/// A layer for the simulated service, and hyper-util's client to put it around.
-async fn setup() -> (Server, TdsLayer, Http) {
-    within(Limits::default(), usize::MAX).await
-}
-
-/// The same, with a client that keeps `idle` idle sockets.
+/// A layer for the simulated service, and hyper-util's client to put it around, which keeps `idle`
+/// idle sockets.
 async fn within(limits: Limits, idle: usize) -> (Server, TdsLayer, Http) {
-    let server = Server::start(Config::default()).await.expect("a free port");
+    let server = sim::start(Config::default()).await;
     let limiter = Limiter::new(limits);
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
     let http = legacy::Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(idle)
         .build(connector);
     let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect");
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
     let counted = RequestLimitLayer::new(limiter.first_in_line()).layer(http.clone());
-    let tokens = TokenSource::builder(endpoint.expect("loopback"), credentials.expect("usable"));
+    let tokens = TokenSource::builder(endpoint.expect("loopback"), sim::credentials(&server));
     let tokens = tokens.build(counted);
     let base = server.base_url().parse().expect("an address");
     let origin = Origin::loopback(&base).expect("loopback");
@@ -59,37 +49,8 @@ fn get(server: &Server, path: &str) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn tds_layer_over_hyper_util_is_the_whole_stack() {
-    let (server, tds, http) = setup().await;
-    let service = ServiceBuilder::new().layer(tds).service(http);
-    let mut calls = JoinSet::new();
-    for _ in 0..120 {
-        let call = service.clone().oneshot(get(&server, "/v1/live/bus"));
-        // A body holds a place until it is read.
-        calls.spawn(async move { call.await.expect("data").into_body().collect().await });
-    }
-    for body in calls.join_all().await {
-        let body = body.expect("a whole body").to_bytes();
-        assert!(body.starts_with(b"{\"name\""));
-    }
-    // A token that dies costs no call: the 401 is read, and the call replayed.
-    server.sim().revoke_all();
-    let answer = service.clone().oneshot(get(&server, "/v1/live/bus")).await;
-    assert_eq!(answer.expect("data").status(), StatusCode::OK);
-    let error = service.oneshot(get(&server, "/no/such/thing")).await;
-    assert_eq!(error.map(drop).expect_err("nothing").kind(), Kind::NotFound);
-    let seen = server.ledger().summary();
-    assert_eq!(seen.token_posts, 2);
-    assert!(
-        seen.largest_second <= 50 && seen.peak_sockets <= 60,
-        "{seen:?}"
-    );
-    assert_eq!(seen.by_status.get(&423), None);
-}
-
-#[tokio::test]
 async fn tds_layer_works_under_tower_layers_and_boxed() {
-    let (server, tds, http) = setup().await;
+    let (server, tds, http) = within(Limits::default(), usize::MAX).await;
     let service = ServiceBuilder::new()
         .buffer(10)
         .timeout(Duration::from_secs(20))
@@ -100,32 +61,6 @@ async fn tds_layer_works_under_tower_layers_and_boxed() {
     let service = BoxCloneSyncService::new(service);
     let answer = service.oneshot(get(&server, "/v1/live/bus")).await;
     assert_eq!(answer.expect("data").status(), StatusCode::OK);
-}
-
-#[tokio::test]
-async fn tds_layer_works_over_any_request_service() {
-    let (server, tds, _) = setup().await;
-    let asked = Arc::<AtomicUsize>::default();
-    let counted = Arc::clone(&asked);
-    let asks = service_fn(move |request: Request<Full<Bytes>>| {
-        let first = counted.fetch_add(1, Ordering::Relaxed) == 0;
-        async move {
-            assert!(request.headers().contains_key(AUTHORIZATION));
-            let mut response = Response::new(Full::<Bytes>::from("data"));
-            if first {
-                *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-            }
-            Ok::<_, Infallible>(response)
-        }
-    });
-    // A detached future is moved.
-    let service = ServiceBuilder::new()
-        .layer(tds)
-        .map_future(Box::pin)
-        .service(asks);
-    let answer = service.oneshot(get(&server, "/v1/live/bus")).await;
-    assert_eq!(answer.expect("the second attempt").status(), StatusCode::OK);
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

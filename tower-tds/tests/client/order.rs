@@ -1,23 +1,14 @@
 //! Layers in another order that compiles: the stack still works, or a debug assertion finds it.
 //! What does not compile is in `compile_errors.rs`.
 
-use std::{
-    convert::Infallible,
-    future::ready,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
-
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::Request;
 use http_body_util::{BodyExt, Full};
 use tds_sim::{Config, Sim};
 use tokio::task::JoinSet;
-use tower::{ServiceBuilder, ServiceExt, service_fn, util::MapRequest};
+use tower::{ServiceBuilder, ServiceExt, util::MapRequest};
 use tower_tds::{
-    Kind, Limiter, Limits,
+    Limiter, Limits,
     layers::{
         errors::{ClassifyLayer, RetryLayer},
         limits::RequestLimitLayer,
@@ -71,30 +62,4 @@ async fn token_and_limits_work_below_classification() {
     let seen = sim.ledger().summary();
     assert_eq!((seen.token_posts, seen.by_status.get(&423)), (2, None));
     assert!(seen.largest_second <= 50, "{seen:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retry_around_a_retry_multiplies_no_attempts() {
-    let asked = Arc::<AtomicUsize>::default();
-    let count = Arc::clone(&asked);
-    let busy = service_fn(move |_: Request<Full<Bytes>>| {
-        count.fetch_add(1, Ordering::Relaxed);
-        let mut response = Response::new(Full::<Bytes>::default());
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        ready(Ok::<_, Infallible>(response))
-    });
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .service(busy);
-    let error = stack
-        .oneshot(get())
-        .await
-        .map(drop)
-        .expect_err("it is busy");
-    assert_eq!(
-        (error.kind(), asked.load(Ordering::Relaxed)),
-        (Kind::Unavailable, 3)
-    );
 }

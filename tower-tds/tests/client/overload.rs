@@ -4,27 +4,17 @@
 //! of each: `OVERLOAD_SECONDS=60 cargo test --release -p tower-tds --test client overload --
 //! --nocapture`.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{env, time::Duration};
 
 use fastrand::Rng;
-use http::Request;
-use http_body_util::BodyExt;
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use tds_sim::{Config, Server};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use tower::{Layer, ServiceExt};
-use tower_tds::{
-    Client, Credentials, Kind, Limiter, Limits,
-    layers::limits::{
-        ConnectionLimit, ConnectionLimitLayer, DeadlineAt, RequestLimit, RequestLimitLayer,
-    },
-};
+use tower_tds::{Client, Kind};
+
+use crate::sim;
 
 /// The loads of one response time and one deadline, as (calls a second, answered after, deadline).
 const LOADS: [(f64, u64, u64); 4] = [
@@ -56,7 +46,7 @@ fn lasts() -> Duration {
 async fn server(takes: Duration) -> Server {
     let mut config = Config::default();
     config.faults.before_head = format!("{}ms", takes.as_millis()).parse().expect("a delay");
-    Server::start(config).await.expect("a free port")
+    sim::start(config).await
 }
 
 /// Makes calls at random times.
@@ -88,70 +78,36 @@ async fn load<F: Future<Output = End> + Send + 'static>(
     outcome
 }
 
-/// The bare layers over hyper-util, and a server.
-struct Bare {
-    server: Server,
-    service: RequestLimit<legacy::Client<ConnectionLimit<HttpConnector>, String>>,
-    url: String,
-    token: String,
-}
-
-impl Bare {
-    async fn new(takes: Duration) -> Self {
-        let server = server(takes).await;
-        let limiter = Limiter::new(Limits::default());
-        let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
-        let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
-        let layer = RequestLimitLayer::new(limiter);
-        Self {
-            service: layer.layer(http),
-            url: format!("{}/v1/live/bus", server.base_url()),
-            token: server
-                .sim()
-                .token(server.client_id())
-                .expect("its own client"),
-            server,
-        }
-    }
-
-    fn call(&self, allowed: Option<Duration>) -> impl Future<Output = End> + Send + 'static {
-        let mut request = Request::get(&self.url)
-            .header("authorization", format!("Bearer {}", self.token))
-            .body(String::new())
-            .expect("a request");
-        if let Some(allowed) = allowed {
-            let ends = DeadlineAt((Instant::now() + allowed).into_std());
-            request.extensions_mut().insert(ends);
-        }
-        let call = self.service.clone().oneshot(request);
-        async move {
-            match call.await {
-                Ok(response) => match response.into_body().collect().await {
-                    Ok(_) => End::Answered,
-                    Err(_) => End::Late,
-                },
-                Err(error) if error.is_rejected() => End::Rejected,
-                Err(_) => End::Late,
-            }
-        }
-    }
-
-    fn sent(&self) -> u64 {
-        self.server.sim().ledger().summary().data_calls
-    }
-}
-
 /// How many requests calls without a deadline send, until calls with one could be sent last.
 async fn possible(rate: f64, takes: Duration, allowed: Duration) -> u64 {
-    let bare = Arc::new(Bare::new(takes).await);
-    let (calling, ends) = (
-        Arc::clone(&bare),
-        Instant::now() + lasts() + allowed - takes,
-    );
-    let calls = tokio::spawn(async move { load(rate, 7, || calling.call(None)).await });
+    let server = server(takes).await;
+    let client = sim::client(&server);
+    let ends = Instant::now() + lasts() + allowed - takes;
+    let calls = tokio::spawn(async move { load(rate, 7, || call(&client, None)).await });
     sleep_until(ends).await;
     calls.abort();
-    bare.sent()
+    server.sim().ledger().summary().data_calls
+}
+
+fn call(
+    client: &Client,
+    allowed: Option<Duration>,
+) -> impl Future<Output = End> + Send + 'static + use<> {
+    let mut call = client.get("/v1/live/bus");
+    if let Some(allowed) = allowed {
+        call = call.deadline(allowed);
+    }
+    async move {
+        let read = match call.await {
+            Ok(response) => response.bytes().await,
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(_) => End::Answered,
+            Err(error) if error.kind() == Kind::LimitTimeout => End::Rejected,
+            Err(_) => End::Late,
+        }
+    }
 }
 
 /// Asserts the bars, on what the server saw.
@@ -188,29 +144,8 @@ async fn client_under_overload_answers_what_it_sends() {
             let case = format!("Client, {rate}/s, {takes} ms, deadline {allowed} s");
             let [takes, allowed] = [Duration::from_millis(takes), Duration::from_secs(allowed)];
             let server = server(takes).await;
-            let credentials = Credentials::new(server.client_id(), server.client_secret());
-            let client = Client::builder(
-                server.auth_url(),
-                server.base_url(),
-                credentials.expect("the simulator's are usable"),
-            );
-            let client = client.loopback_http().build().expect("loopback");
-            let called = client.clone();
-            let outcome = load(rate, 7, move || {
-                let client = called.clone();
-                async move {
-                    let response = client.get("/v1/live/bus").deadline(allowed).await;
-                    let read = match response {
-                        Ok(response) => response.bytes().await,
-                        Err(error) => Err(error),
-                    };
-                    match read {
-                        Ok(_) => End::Answered,
-                        Err(error) if error.kind() == Kind::LimitTimeout => End::Rejected,
-                        Err(_) => End::Late,
-                    }
-                }
-            });
+            let client = sim::client(&server);
+            let outcome = load(rate, 7, || call(&client, Some(allowed)));
             let (outcome, possible) = tokio::join!(outcome, possible(rate, takes, allowed));
             judge(&case, possible, outcome, &server);
             // It is healthy at once.
@@ -220,23 +155,6 @@ async fn client_under_overload_answers_what_it_sends() {
                 answer.map(drop).expect("the load is over");
                 sleep(Duration::from_millis(20)).await;
             }
-        });
-    }
-    loads.join_all().await;
-}
-
-/// The bare layers, without completion of dropped calls.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bare_layers_under_overload_answer_what_they_send() {
-    let mut loads = JoinSet::new();
-    for (rate, takes, allowed) in LOADS {
-        loads.spawn(async move {
-            let case = format!("layers, {rate}/s, {takes} ms, deadline {allowed} s");
-            let [takes, allowed] = [Duration::from_millis(takes), Duration::from_secs(allowed)];
-            let bare = Bare::new(takes).await;
-            let called = load(rate, 7, || bare.call(Some(allowed)));
-            let (outcome, possible) = tokio::join!(called, possible(rate, takes, allowed));
-            judge(&case, possible, outcome, &bare.server);
         });
     }
     loads.join_all().await;

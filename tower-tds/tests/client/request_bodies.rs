@@ -12,9 +12,11 @@ use http_body_util::{Empty, Full};
 use tds_sim::{Config, Server};
 use tokio::net::TcpListener;
 use tower_tds::{
-    Client, Credentials, Kind, RequestBody,
+    Client, Kind, RequestBody,
     layers::errors::{GiveUp, Repeat},
 };
+
+use crate::sim;
 
 /// The bodies that came for each path.
 type Came = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;
@@ -32,7 +34,7 @@ async fn busy_once(State(came): State<Came>, path: Uri, body: Bytes) -> impl Int
 }
 
 async fn service() -> (Server, Client, Came) {
-    let server = Server::start(Config::default()).await.expect("a free port");
+    let server = sim::start(Config::default()).await;
     let came = Came::default();
     let app = Router::new()
         .fallback(busy_once)
@@ -40,9 +42,7 @@ async fn service() -> (Server, Client, Came) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move { axum::serve(listener, app).await });
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let client = Client::builder(server.auth_url(), &url, credentials.expect("usable"));
-    let client = client.loopback_http().build();
+    let client = sim::builder_at(&server, &url).build();
     (server, client.expect("loopback is let through"), came)
 }
 
@@ -98,10 +98,7 @@ async fn refused_post_is_retried_only_if_its_caller_allows() {
         (true, 2, Kind::Rejected, GiveUp::Fatal),
     ] {
         let server = Server::start(Config::default()).await.expect("free ports");
-        let credentials = Credentials::new(server.client_id(), server.client_secret());
-        let credentials = credentials.expect("usable");
-        let client = Client::builder(server.auth_url(), server.base_url(), credentials);
-        let client = client.loopback_http().build().expect("loopback");
+        let client = sim::client(&server);
         client.tokens().ready().await.expect("a token");
         server.sim().revoke_all();
         let mut post = Request::post("/v1/live/bus").body("{}").expect("a request");

@@ -9,6 +9,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
+use tower_tds::{Builder, Client, Credentials};
 
 #[derive(Clone)]
 pub(crate) struct Server {
@@ -53,6 +54,12 @@ impl Server {
 
     pub(crate) fn port(&self) -> String {
         self.address.port().to_string()
+    }
+
+    /// For tokens and data from here.
+    pub(crate) fn builder(&self) -> Builder {
+        let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+        Client::builder(&self.url(), &self.url(), credentials).loopback_http()
     }
 
     pub(crate) fn seen(&self) -> Vec<String> {

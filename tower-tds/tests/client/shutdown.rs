@@ -2,27 +2,15 @@
 
 use std::{future::IntoFuture, num::NonZeroU64, time::Duration};
 
-use tds_sim::{Config, DataFault, Faults, Scripted, Server, TokenFault, When};
+use tds_sim::{Config, DataFault, Faults, Scripted, TokenFault, When};
 use tokio::time::sleep;
-use tower_tds::{Client, Credentials, Kind};
+use tower_tds::Kind;
 
-async fn start() -> Server {
-    Server::start(Config::default()).await.expect("a free port")
-}
-
-fn client(server: &Server) -> Client {
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let credentials = credentials.expect("the simulator's are usable");
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials);
-    client
-        .loopback_http()
-        .build()
-        .expect("loopback is let through")
-}
+use crate::sim::{client, start};
 
 #[tokio::test]
 async fn shutdown_refuses_calls_and_waits_for_those_in_flight() {
-    let server = start().await;
+    let server = start(Config::default()).await;
     let mut faults = Faults::default();
     faults.before_head = "300ms".parse().expect("a delay");
     server.sim().set_faults(faults);
@@ -48,7 +36,7 @@ async fn shutdown_refuses_calls_and_waits_for_those_in_flight() {
 
 #[tokio::test]
 async fn shutdown_waits_for_calls_in_backoff_or_queue() {
-    let server = start().await;
+    let server = start(Config::default()).await;
     let mut faults = Faults::default();
     let busy = DataFault::Status {
         status: 503,
@@ -76,7 +64,7 @@ async fn shutdown_waits_for_calls_in_backoff_or_queue() {
 
 #[tokio::test]
 async fn shutdown_returns_false_after_its_timeout() {
-    let server = start().await;
+    let server = start(Config::default()).await;
     let mut faults = Faults::default();
     faults.before_head = "30s".parse().expect("a delay");
     server.sim().set_faults(faults);
@@ -91,7 +79,7 @@ async fn shutdown_returns_false_after_its_timeout() {
 
 #[tokio::test]
 async fn shutdown_waits_for_an_abandoned_token_request() {
-    let server = start().await;
+    let server = start(Config::default()).await;
     let mut faults = Faults::default();
     let slow = TokenFault::Slow(Duration::from_millis(400));
     let each = When::Every(NonZeroU64::MIN);

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tds_sim::{Config, Faults, Scripted, Server, Sim, TokenFault, When};
+use tds_sim::{Config, Faults, Scripted, Sim, TokenFault, When};
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
 };
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_tds::{
-    Client, Credentials, Error, Limiter, Limits, Quota, TdsLayer,
+    Credentials, Error, Limiter, Limits, Quota, TdsLayer,
     layers::{
         errors::DeadlineAt,
         token::{Origin, TokenEndpoint, TokenSource},
@@ -23,6 +23,7 @@ use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::log::{Log, listen};
+use crate::sim;
 
 const URL: &str = "http://127.0.0.1:1";
 
@@ -203,15 +204,10 @@ async fn client_names_distinguish_metrics_on_one_recorder() {
     let (log, _spans) = spans();
     let recorder = PrometheusBuilder::new().build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let server = Server::start(Config::default()).await.expect("a free port");
+    let server = sim::start(Config::default()).await;
     for (name, calls) in [("day", 2), ("night", 1)] {
-        let credentials = Credentials::new(server.client_id(), server.client_secret());
-        let credentials = credentials.expect("usable");
-        let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-            .loopback_http()
-            .name(name)
-            .build()
-            .expect("loopback is let through");
+        let client = sim::builder(&server).name(name).build();
+        let client = client.expect("loopback is let through");
         for _ in 0..calls {
             let called = client.get("/v1/live/bus").await.expect("data");
             called.bytes().await.expect("a whole body");
@@ -318,18 +314,9 @@ async fn metrics_match_their_table_without_paths_in_labels() {
         .expect("one")
         .build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let server = Server::start(Config::default()).await.expect("a free port");
-    let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let client = Client::builder(
-        server.auth_url(),
-        server.base_url(),
-        credentials.expect("usable"),
-    );
-    let client = client
-        .loopback_http()
-        .name("day")
-        .build()
-        .expect("loopback is let through");
+    let server = sim::start(Config::default()).await;
+    let client = sim::builder(&server).name("day").build();
+    let client = client.expect("loopback is let through");
     let mut calls = JoinSet::new();
     for n in 0..60 {
         let call = client.get(format!("/v1/live/bus?{n}"));

@@ -21,11 +21,6 @@ use tower_tds::{
 
 use crate::server::{self, Server};
 
-fn builder(server: &Server) -> Builder {
-    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
-    Client::builder(&server.url(), &server.url(), credentials).loopback_http()
-}
-
 fn built(builder: Builder) -> Client {
     builder.build().expect("loopback is let through")
 }
@@ -120,7 +115,7 @@ async fn token_that_grpc_refuses_is_replaced_once_and_the_call_resent() {
     let refusal = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 16\r\n\
         grpc-message: JWT%20expired\r\ncontent-length: 0\r\n\r\n";
     let server = Server::start(refusal).await;
-    let client = built(builder(&server));
+    let client = built(server.builder());
     let error = client.get("/hold").await.map(drop).expect_err("a refusal");
     assert_eq!(error.kind(), Kind::InvalidToken);
     assert_eq!(error.message(), Some("JWT expired"));
@@ -133,12 +128,12 @@ async fn a_token_call_does_not_wait_for_downloads() {
     let server = Server::start(DOWNLOAD).await;
     let limits = Limits::default().connections(count(4)).in_flight(count(3));
     let limits = SharedLimits::from(limits);
-    let client = built(builder(&server).limits(&limits));
+    let client = built(server.builder().limits(&limits));
     let mut downloads = Vec::new();
     while downloads.len() < 3 {
         downloads.push(get(&client, &server).await);
     }
-    let beside = built(builder(&server).limits(&limits));
+    let beside = built(server.builder().limits(&limits));
     beside.tokens().ready().await.expect("a token");
     assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "POST"]);
     drop(downloads);
@@ -174,11 +169,11 @@ async fn token_request_waits_most_of_a_minute_for_its_permit() {
     let server = Server::start(EMPTY).await;
     let five_a_minute = Limits::new(Quota::per_minute(count(5))).rules(Rules::window());
     let limits = SharedLimits::from(five_a_minute);
-    let client = built(builder(&server).limits(&limits));
+    let client = built(server.builder().limits(&limits));
     for _ in 0..4 {
         get(&client, &server).await;
     }
-    let beside = built(builder(&server).limits(&limits));
+    let beside = built(server.builder().limits(&limits));
     // From here on only the quota takes time.
     pause();
     let start = Instant::now();

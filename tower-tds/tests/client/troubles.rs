@@ -6,7 +6,7 @@ use std::{thread, time::Duration};
 use axum::{Router, body::Body};
 use http::{Request, header::AUTHORIZATION};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use tds_sim::{Config, Quota, Server, Sim};
+use tds_sim::{Config, Quota, Sim};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -17,6 +17,7 @@ use tower_tds::{Builder, Client, Credentials};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::log::{Log, listen};
+use crate::sim::start;
 
 const PATH: &str = "/v1/live/bus";
 
@@ -72,10 +73,6 @@ async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
         log: log.text(),
         metrics: before + &recorder.handle().render(),
     }
-}
-
-async fn start(config: Config) -> Server {
-    Server::start(config).await.expect("free ports")
 }
 
 /// A local address without a listener.

@@ -1,8 +1,8 @@
-//! The gateways that count and refuse, and the service itself.
+//! The gateways that count and refuse.
 
 use std::{net::SocketAddr, path::Path, process::Command, time::Duration};
 
-use tds_sim::{Config, Ledger, Rule, Server};
+use tds_sim::{Config, Server};
 use tokio::time::sleep;
 
 use crate::{
@@ -22,26 +22,16 @@ pub(crate) enum Kind {
     /// The same, which begins to count at the connection. A socket that closes without a request
     /// then counts as one.
     HaproxyFromConnection,
-    /// None: the simulated service itself.
-    Simulator(Rule),
 }
 
 /// A running gateway.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     address: SocketAddr,
-    records: Records,
-}
-
-/// The source of its log.
-#[derive(Debug)]
-enum Records {
-    Program {
-        program: Program,
-        file: &'static str,
-        read: fn(&str) -> Option<Line>,
-    },
-    Ledger(Ledger),
+    program: Program,
+    /// Its log, and how a line of it is read.
+    file: &'static str,
+    read: fn(&str) -> Option<Line>,
 }
 
 /// Makes the command of a program for a folder and an address.
@@ -52,25 +42,17 @@ type Configure = dyn Fn(&str, &Path, SocketAddr) -> Command + Send + Sync;
 impl Kind {
     /// Starts it and the service behind it, unless it is not installed.
     pub(crate) async fn start(self) -> Option<(Server, Gateway)> {
-        let service = self.service().await;
+        // It leaves all refusals to the gateway.
+        let mut config = Config::default();
+        config.rate = u32::MAX;
+        config.connections = u32::MAX;
+        let service = Server::start(config).await.expect("free ports");
         let gateway = Gateway::start(self, &service).await?;
         if let Self::HaproxyFromConnection = self {
             // The check that it listens was a socket without a request.
             sleep(Duration::from_secs(2)).await;
         }
         Some((service, gateway))
-    }
-
-    /// The service behind the gateway, which leaves all refusals to the gateway.
-    async fn service(self) -> Server {
-        let mut config = Config::default();
-        if let Self::Simulator(rule) = self {
-            config.rule = rule;
-        } else {
-            config.rate = u32::MAX;
-            config.connections = u32::MAX;
-        }
-        Server::start(config).await.expect("free ports")
     }
 }
 
@@ -102,12 +84,6 @@ impl Gateway {
                     haproxy::command(path, folder, address, behind, tracks)
                 }),
             ),
-            Kind::Simulator(_) => {
-                return Some(Self {
-                    address: behind,
-                    records: Records::Ledger(service.ledger()),
-                });
-            }
         };
         let Some(path) = find(name) else {
             say(&format!("SKIPPED: there is no {name}"));
@@ -123,11 +99,9 @@ impl Gateway {
             if let Some(program) = started.await {
                 return Some(Self {
                     address,
-                    records: Records::Program {
-                        program,
-                        file,
-                        read,
-                    },
+                    program,
+                    file,
+                    read,
                 });
             }
         }
@@ -139,55 +113,26 @@ impl Gateway {
 
     /// How many sockets closed without a request, as `HAProxy` logs them.
     pub(crate) fn unused(&self) -> usize {
-        match &self.records {
-            Records::Program { program, file, .. } => program
-                .text(file)
-                .lines()
-                .filter(|line| line.ends_with(" CR"))
-                .count(),
-            Records::Ledger(_) => 0,
-        }
+        let log = self.program.text(self.file);
+        log.lines().filter(|line| line.ends_with(" CR")).count()
     }
 
     /// The log of the gateway, once it has the expected length or stops growing.
     pub(crate) async fn log(&self, expected: usize) -> Log {
-        let mut log = self.records.read();
+        let mut log = self.read_log();
         // A line is written after the answer's last byte, which the client may have read by then.
         for _ in 0..1_000 {
             if log.len() >= expected {
                 break;
             }
             sleep(Duration::from_millis(10)).await;
-            log = self.records.read();
+            log = self.read_log();
         }
         log
     }
-}
 
-// === impl Records ===
-
-impl Records {
-    fn read(&self) -> Log {
-        Log::new(match self {
-            Self::Program {
-                program,
-                file,
-                read,
-            } => program.text(file).lines().filter_map(read).collect(),
-            Self::Ledger(ledger) => {
-                let millis = |time: Duration| i64::try_from(time.as_millis()).expect("a short run");
-                let sockets = u32::try_from(ledger.summary().peak_sockets).expect("few");
-                let arrivals = ledger.arrivals().into_iter();
-                let lines = arrivals.filter_map(|arrival| {
-                    Some(Line {
-                        at: millis(arrival.at),
-                        ended: millis(arrival.ended?),
-                        status: arrival.status?,
-                        sockets,
-                    })
-                });
-                lines.collect()
-            }
-        })
+    fn read_log(&self) -> Log {
+        let text = self.program.text(self.file);
+        Log::new(text.lines().filter_map(self.read).collect())
     }
 }

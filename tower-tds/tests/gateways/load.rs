@@ -14,20 +14,11 @@ use std::{
 use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
 use http_body_util::BodyExt;
 use hyper::body::Body;
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use hyper_util::{client::legacy, rt::TokioExecutor};
 use tds_sim::Server;
 use tokio::{task::JoinSet, time::sleep};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds::{
-    Client, Credentials, Kind, Limiter, Limits, RequestBody,
-    layers::{
-        errors,
-        limits::{self, ConnectionLimitLayer, Outcome, ReadOutcome, RequestLimitLayer},
-    },
-};
+use tower::{Service, ServiceExt};
+use tower_tds::{Client, Credentials, Limits, RequestBody};
 
 /// The target of each call.
 #[derive(Debug, Clone, Copy)]
@@ -149,11 +140,6 @@ async fn whole<B: Body<Error: Display>>(
 
 /// The crate's stack, for data through `front` and for tokens from the service itself.
 pub(crate) fn client(service: &Server, front: SocketAddr) -> Client {
-    within(Limits::default(), service, front)
-}
-
-/// The same within other limits for requests.
-pub(crate) fn within(limits: Limits, service: &Server, front: SocketAddr) -> Client {
     // The tokens have a socket of their own, past the gateway.
     let sockets = NonZeroU32::new(60 + 1).expect("not zero");
     let credentials = Credentials::new(service.client_id(), service.client_secret());
@@ -163,7 +149,7 @@ pub(crate) fn within(limits: Limits, service: &Server, front: SocketAddr) -> Cli
         credentials.expect("the simulator's are usable"),
     )
     .loopback_http()
-    .limits(limits.connections(sockets))
+    .limits(Limits::default().connections(sockets))
     .build()
     .expect("loopback is let through")
 }
@@ -178,43 +164,6 @@ pub(crate) fn bare(service: &Server, _: SocketAddr) -> impl Caller + use<> {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
             request
         })
-}
-
-/// The crate's stack without its reaction to a 416.
-pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
-    let token = service.sim().token(service.client_id()).expect("a token");
-    let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
-    let limiter = Limiter::new(Limits::default());
-    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
-    let http: legacy::Client<_, RequestBody> =
-        legacy::Client::builder(TokioExecutor::new()).build(connector);
-    let empty = |body: &RequestBody| body.is_end_stream().then(RequestBody::default);
-    ServiceBuilder::new()
-        .layer(errors::RetryLayer::new().replay(empty))
-        .map_err(|error: limits::Error| match error.into_source() {
-            Ok(below) => errors::Error::from(below),
-            Err(limit) => errors::Error::new(Kind::LimitTimeout, limit),
-        })
-        .layer(RequestLimitLayer::new(limiter).read_outcome(Deaf))
-        .layer(errors::ClassifyLayer::new())
-        .map_request(move |mut request: Request<RequestBody>| {
-            request.headers_mut().insert(AUTHORIZATION, token.clone());
-            request
-        })
-        .service(http)
-}
-
-/// Reads refusals for the rate alone.
-#[derive(Debug, Clone, Copy)]
-struct Deaf;
-
-impl ReadOutcome for Deaf {
-    fn read<B>(&self, result: Result<&Response<B>, &(dyn std::error::Error + 'static)>) -> Outcome {
-        let outcome = result.map_or_else(Outcome::of_error, |_| None);
-        outcome
-            .filter(|it| *it == Outcome::RateExceeded)
-            .unwrap_or(Outcome::Other)
-    }
 }
 
 const TASKS: u32 = 200;

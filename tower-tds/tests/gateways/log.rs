@@ -1,5 +1,9 @@
 //! The access log of a gateway, and figures from it. It shares no code with the limiter.
 
+use std::time::Duration;
+
+use crate::audit;
+
 /// The requests of a run, by the time at which the gateway saw them.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -74,34 +78,24 @@ impl Log {
         sockets.max().unwrap_or_default()
     }
 
-    /// The number of requests before the millisecond `at`.
-    fn before(&self, at: i64) -> i64 {
-        self.lines.partition_point(|line| line.at < at) as i64
+    /// When the requests were counted, from the first on.
+    fn times(&self) -> Vec<Duration> {
+        let begin = self.lines.first().map_or(0, |line| line.at);
+        let since = |line: &Line| u64::try_from(line.at - begin).expect("they are sorted");
+        let times = self.lines.iter().map(since);
+        times.map(Duration::from_millis).collect()
     }
 
     /// The most requests in any half-open second.
-    pub(crate) fn largest_second(&self) -> i64 {
-        let seconds = self.lines.iter().map(|line| line.at);
-        seconds
-            .map(|at| self.before(at + 1000) - self.before(at))
-            .max()
-            .unwrap_or_default()
+    pub(crate) fn largest_second(&self) -> usize {
+        audit::fullest_interval(&self.times(), SECOND)
     }
 
     /// The largest estimate of a sliding-window counter at any request, for any start of its
-    /// windows. The estimate is the current window, and the part of the previous one that overlaps the last
-    /// second. The clock has milliseconds, so there are a thousand starts.
+    /// windows. The clock has milliseconds, so it is a number of thousandths.
     pub(crate) fn largest_estimate(&self) -> f64 {
-        let mut largest = 0;
-        for line in &self.lines {
-            for start in line.at - 999..=line.at {
-                let current = self.before(line.at + 1) - self.before(start);
-                let previous = self.before(start) - self.before(start - 1000);
-                let left = 1000 - (line.at - start);
-                largest = largest.max(previous * left + current * 1000);
-            }
-        }
-        largest as f64 / 1000.0
+        let largest = audit::fullest_counter(&self.times(), SECOND);
+        (largest * 1000.0).round() / 1000.0
     }
 
     /// Requests a second, from the first to the last.
@@ -131,21 +125,4 @@ impl Log {
     }
 }
 
-#[test]
-fn estimate_uses_the_worst_window_alignment() {
-    let line = |at| Line {
-        at,
-        ended: at + 1,
-        status: 200,
-        sockets: 1,
-    };
-    // 50 at once and 50 more a second later: a window that begins between them weighs both.
-    let bursts = Log::new([10, 1_010].map(|at| vec![line(at); 50]).concat());
-    assert_eq!(bursts.largest_second(), 50);
-    assert!((bursts.largest_estimate() - 100.0).abs() < 1e-9);
-
-    let steady = Log::new((0..200).map(|nth| line(20 * nth)).collect());
-    assert_eq!(steady.largest_second(), 50);
-    assert!((steady.largest_estimate() - 51.0).abs() < 1e-9);
-    assert!((steady.rate() - 50.0).abs() < 1e-9);
-}
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Real gateways: nginx and HAProxy count requests and connections, and their logs decide.
 //!
 //! In each run, 200 tasks use the assembled client through a gateway to the simulated service. The
-//! network is calm, or a relay adds delays. Some runs have the relay and no gateway.
+//! network is calm, or a relay adds delays.
 //!
 //! Each run asserts, under any load of the machine: no call is lost or refused, the log's estimate
 //! of a weighing counter never exceeds 50, and there are never more than 60 sockets. For buckets
@@ -19,10 +19,10 @@
 
 use std::time::Duration;
 
-use tds_sim::{Rule, Server};
 use tokio::task::JoinSet;
-use tower_tds::{Limits, Proof};
 
+#[path = "../mixes/audit.rs"]
+mod audit;
 mod gateway;
 mod haproxy;
 mod load;
@@ -118,22 +118,6 @@ const CELLS: [(Load, Way); 5] = [
 ];
 
 #[tokio::test]
-async fn the_simulated_service_refuses_nothing_through_a_rough_network() {
-    let rules = [
-        Rule::FixedWindow,
-        Rule::SlidingLogAll,
-        Rule::SlidingCounter,
-        Rule::LeakyBucket { burst: 10 },
-    ];
-    let mut runs = JoinSet::new();
-    for rule in rules {
-        let cells = [Way::Lognormal, STALLS].map(|way| (Load::Small, way));
-        runs.spawn(briefly(Kind::Simulator(rule), cells));
-    }
-    runs.join_all().await;
-}
-
-#[tokio::test]
 async fn nginx_with_a_burst_of_49_refuses_nothing() {
     briefly(Kind::Nginx { burst: 49 }, CELLS).await;
 }
@@ -189,7 +173,7 @@ async fn shared_address_causes_few_refusals_and_no_lost_call() {
 }
 
 async fn a_stranger_costs_a_few() {
-    let [one, two, three] = VISITS.map(|who| visit(who).run(load::client));
+    let [one, two, three] = VISITS.map(|who| visit(who).run());
     let visited = tokio::join!(one, two, three);
     let visited: Vec<_> = [visited.0, visited.1, visited.2]
         .into_iter()
@@ -231,7 +215,7 @@ const fn half(gateway: Kind, stays: u64, calls: u32) -> Visit {
 const HALF: usize = 30 + 10 + 2;
 
 async fn a_stranger_who_holds_half_costs_no_call() {
-    let Some(seen) = half(Kind::Haproxy, 12, 260).run(load::client).await else {
+    let Some(seen) = half(Kind::Haproxy, 12, 260).run().await else {
         return;
     };
     assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
@@ -241,7 +225,7 @@ async fn a_stranger_who_holds_half_costs_no_call() {
 /// All 60 sockets are open, and ten tasks make a call each 400 ms.
 async fn visited_while_idle() -> Vec<Visited> {
     let gateways = [Kind::Nginx { burst: 49 }, Kind::Haproxy];
-    let [one, two] = gateways.map(|gateway| visit((gateway, Comes::WhileIdle)).run(load::client));
+    let [one, two] = gateways.map(|gateway| visit((gateway, Comes::WhileIdle)).run());
     let visited = tokio::join!(one, two);
     let visited: Vec<_> = [visited.0, visited.1].into_iter().flatten().collect();
     for seen in &visited {
@@ -267,22 +251,12 @@ async fn the_whole_set_loses_no_call_with_a_shared_address() {
         half(Kind::Nginx { burst: 49 }, 600, 12_300),
         half(Kind::Haproxy, 600, 6_600),
     ];
-    let [one, two] = visits.map(|visit| visit.run(load::client));
+    let [one, two] = visits.map(|visit| visit.run());
     let visited = tokio::join!(one, two);
     for seen in [visited.0, visited.1] {
         let seen = seen.expect("the whole set needs both");
         assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
         assert!(seen.log.count(416) <= FEW, "{seen}");
-    }
-}
-
-#[tokio::test]
-async fn client_that_ignores_416_loses_calls_at_a_shared_address() {
-    let [one, two, three] = VISITS.map(|who| visit(who).run(load::deaf));
-    let visited = tokio::join!(one, two, three);
-    for seen in [visited.0, visited.1, visited.2].into_iter().flatten() {
-        assert!(!seen.lost.is_empty(), "{seen}");
-        assert!(seen.log.count(416) > FEW, "{seen}");
     }
 }
 
@@ -337,42 +311,4 @@ async fn the_whole_of_nginx_without_a_burst() {
         let seen = seen.expect("the whole set needs both");
         assert!(seen.log.millis_until_last(423) <= 5_000, "{seen}");
     }
-}
-
-/// The simulated service behind the relay, with each of its ways of counting.
-#[tokio::test]
-#[ignore = "two minutes; see the head of this file"]
-async fn the_whole_of_the_simulated_service() {
-    let mut runs = JoinSet::new();
-    for rule in [
-        Rule::FixedWindow,
-        Rule::SlidingLog,
-        Rule::SlidingLogAll,
-        Rule::SlidingCounter,
-        Rule::LeakyBucket { burst: 49 },
-        Rule::LeakyBucket { burst: 10 },
-        Rule::InFlight,
-    ] {
-        runs.spawn(async move {
-            for way in ALL {
-                let scenario = Scenario {
-                    gateway: Kind::Simulator(rule),
-                    load: Load::Small,
-                    way,
-                    calls: Load::Small.calls(),
-                };
-                // A service that counts requests in flight has counted each one by its end.
-                let proof = if rule == Rule::InFlight {
-                    Proof::End
-                } else {
-                    Proof::Head
-                };
-                let limits = Limits::default().proof(proof);
-                let client = |service: &Server, front| load::within(limits, service, front);
-                let seen = scenario.run_with(client).await.expect("it is always there");
-                seen.assert_nothing_refused();
-            }
-        });
-    }
-    runs.join_all().await;
 }

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
 };
 
-use tds_sim::{Network, Relay, Rule, Server};
+use tds_sim::{Network, Relay, Server};
 
 use crate::{
     gateway::Kind,
@@ -103,8 +103,8 @@ impl Seen {
         // The automatic burst learns from measured delays. A machine that stalls for seconds has
         // none.
         let by_evidence = match self.scenario.gateway {
-            Kind::Simulator(Rule::LeakyBucket { burst }) | Kind::Nginx { burst } => burst < 49,
-            Kind::Simulator(_) | Kind::Haproxy | Kind::HaproxyFromConnection => false,
+            Kind::Nginx { burst } => burst < 49,
+            Kind::Haproxy | Kind::HaproxyFromConnection => false,
         };
         let few = if by_evidence {
             self.scenario.calls as usize / 25

@@ -7,7 +7,6 @@ use std::{
 };
 
 use http::header::AUTHORIZATION;
-use tds_sim::Server;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -17,7 +16,7 @@ use tokio::{
 
 use crate::{
     gateway::Kind,
-    load::{self, Caller, Load},
+    load::{self, Load},
     log::Log,
     program::say,
 };
@@ -56,13 +55,10 @@ pub(crate) struct Visited {
 // === impl Visit ===
 
 impl Visit {
-    pub(crate) async fn run<C: Caller>(
-        self,
-        client: impl FnOnce(&Server, SocketAddr) -> C,
-    ) -> Option<Visited> {
+    pub(crate) async fn run(self) -> Option<Visited> {
         let (service, gateway) = self.gateway.start().await?;
         let token = service.sim().token(service.client_id()).expect("a token");
-        let client = client(&service, gateway.address());
+        let client = load::client(&service, gateway.address());
         let (address, calls) = (gateway.address(), self.calls);
         let (first, second) = match self.comes {
             Comes::First => (Duration::ZERO, LATER),

@@ -30,8 +30,8 @@ pub(crate) fn fullest_counter(times: &[Duration], per: Duration) -> f64 {
     let mut largest = 0.0_f64;
     for (nth, now) in times.iter().enumerate() {
         let until_now = &times[..=nth];
-        let since = |begin: Duration| nth + 1 - until_now.partition_point(|time| *time < begin);
         let recent = &until_now[until_now.partition_point(|time| *time + per + per <= *now)..];
+        let since = |begin: Duration| recent.len() - recent.partition_point(|time| *time < begin);
         let begins = recent.iter().flat_map(|time| [*time, *time + per]);
         for begin in begins.filter(|begin| *begin <= *now && *now < *begin + per) {
             let current = since(begin);

@@ -16,6 +16,8 @@ use std::time::Duration;
 use tds_sim::Rule;
 use tower_tds::{Limits, Proof, layers::limits::Rules};
 
+#[path = "../mixes/audit.rs"]
+mod audit;
 mod clocks;
 mod judge;
 mod models;

@@ -127,7 +127,7 @@ pub(crate) async fn run(
             .iter()
             .flat_map(|judge| judge.refused.clone())
             .collect(),
-        largest: judges.iter().map(|judge| judge.models.largest).collect(),
+        largest: judges.iter().map(|judge| judge.models.largest()).collect(),
         certificate: usize::try_from(limiter.snapshot().certificate).expect("a small number"),
         rate: judges
             .first()

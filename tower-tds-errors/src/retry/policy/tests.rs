@@ -2,13 +2,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::{HeaderMap, Method, StatusCode};
+use http::Method;
 use proptest::prelude::*;
 
 use super::{Again, Backoff, Policy, Repeats, RetryState};
 use crate::kind::{Advice, SILENCE};
 use crate::retry::request::Repeat;
-use crate::{Error, GiveUp, Kind, Sent, classify};
+use crate::{Error, GiveUp, Kind, Sent};
 
 /// The state of a PUT after `attempts` attempts. Its connection was not idle.
 fn put(seed: u64, attempts: u32) -> RetryState {
@@ -41,43 +41,6 @@ fn wait(state: &mut RetryState, error: &Error) -> Result<Duration, GiveUp> {
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(Kind::ALL)
-}
-
-#[test]
-fn refused_token_is_retried_once_without_a_wait() {
-    let (mut state, error) = (put(7, 1), failed(Kind::InvalidToken));
-    let again = after(&mut state, &error, None).unwrap();
-    assert_eq!(again.wait, Duration::ZERO);
-    state.note(&error, again);
-    assert_eq!(wait(&mut state, &error), Err(GiveUp::Fatal));
-}
-
-#[test]
-fn non_idempotent_method_is_retried_only_if_never_sent() {
-    for kind in Kind::ALL
-        .iter()
-        .filter(|kind| kind.row().advice != Advice::Never)
-    {
-        let again = wait(&mut of(&Method::POST, 7, 1), &failed(*kind));
-        let unsent = kind.row().sent == Sent::Never;
-        assert_eq!(again.is_ok(), unsent, "{kind}");
-    }
-}
-
-#[test]
-fn answered_post_is_not_retried_without_consent() {
-    let hint = HeaderMap::from_iter([(http::header::RETRY_AFTER, "1".parse().unwrap())]);
-    for status in [401, 408, 413, 421, 423, 425, 429, 500, 503] {
-        let code = StatusCode::from_u16(status).unwrap();
-        let error = classify(&HeaderMap::new(), code, &hint, "").unwrap_err();
-        let decided = wait(&mut of(&Method::POST, 7, 1), &error);
-        assert_eq!(decided, Err(GiveUp::NotIdempotent), "{status}");
-        let allowed = Repeats::of(&Method::POST, Some(Repeat::Allowed));
-        assert!(
-            wait(&mut RetryState::of(allowed), &error).is_ok(),
-            "{status}"
-        );
-    }
 }
 
 #[test]
@@ -134,26 +97,6 @@ fn each_refused_retry_returns_its_reason() {
     let mut settled = failed(Kind::Unavailable);
     settled.set_gave_up(GiveUp::Forbidden);
     assert_eq!(wait(&mut put(7, 1), &settled), Err(GiveUp::Forbidden));
-}
-
-#[test]
-fn one_retry_after_a_reset_is_immediate_and_uncounted() {
-    for kind in Kind::ALL {
-        let error = failed(*kind);
-        let mut last = of(&Method::GET, 7, 3);
-        let again = after(&mut last, &error, None);
-        let free = Again {
-            wait: Duration::ZERO,
-            is_paid: true,
-            is_counted: false,
-        };
-        assert_eq!(again == Ok(free), *kind == Kind::Reset, "{kind}");
-        if let Ok(again) = again {
-            last.note(&error, again);
-            assert_eq!((last.attempts, last.counted), (4, 3));
-        }
-        assert!(after(&mut last, &error, None).is_err());
-    }
 }
 
 #[test]
@@ -247,14 +190,6 @@ proptest! {
     }
 
     #[test]
-    fn wait_after_423_or_429_is_at_least_a_second(attempt in 1u32..3, seed: u64) {
-        for kind in [Kind::RateExceeded, Kind::Throttled] {
-            let wait = wait(&mut put(seed, attempt), &failed(kind));
-            prop_assert!(wait.is_ok_and(|wait| wait >= SILENCE));
-        }
-    }
-
-    #[test]
     fn hint_before_the_deadline_is_kept_with_time_to_retry(
         kind in kinds(), hint in 0u64..5_000, more in 1u64..5_000, seed: u64,
     ) {
@@ -276,12 +211,6 @@ proptest! {
         if let Ok(again) = after(&mut put(seed, 1), &failed(kind), Some(left)) {
             prop_assert!(again.wait < left);
         }
-    }
-
-    #[test]
-    fn hint_does_not_make_a_fatal_kind_retryable(kind in kinds(), hint in 0u64..30_000) {
-        let again = wait(&mut put(7, 1), &hinted(kind, Duration::from_millis(hint)));
-        prop_assert_eq!(again.is_ok(), kind.row().advice != Advice::Never);
     }
 }
 
@@ -334,13 +263,4 @@ fn capped_backoff_draws_are_rarely_near_the_cap() {
     let at_the_cap = waits.filter(|wait| *wait > ms(990)).count();
     // A uniform draw has about ten there.
     assert!(at_the_cap < 40, "{at_the_cap}");
-}
-
-#[test]
-fn same_seed_repeats_all_draws() {
-    let run = || {
-        fastrand::seed(42);
-        [0, 1, 2].map(|n| Backoff::default().draw(n, &mut Rng::new()))
-    };
-    assert_eq!(run(), run());
 }

@@ -87,31 +87,6 @@ fn stricter_service_is_found_within_sixteen_refusals() {
     }
 }
 
-#[test]
-fn failed_returns_become_rarer() {
-    let mut account = Account::new(&Limits::default());
-    let mut log = log_of(30);
-    let mut times = Vec::new();
-    let day = Duration::from_secs(if cfg!(debug_assertions) { 2 } else { 12 } * 60 * 60);
-    calls_within(day, &mut account, |now| {
-        let refused = log(now);
-        if refused {
-            times.push(now);
-        }
-        refused
-    });
-    // Refusals within a minute belong to one attempt.
-    let mut tries = vec![times[0]];
-    for at in times {
-        if at > *tries.last().expect("one") + Duration::from_secs(60) {
-            tries.push(at);
-        }
-    }
-    // After 10, 20, 40, ... minutes: not more than seven in twelve hours, and four in two.
-    let most = if cfg!(debug_assertions) { 5 } else { 8 };
-    assert!((3..=most).contains(&tries.len()), "{tries:?}");
-}
-
 /// A log of 50 in any second, which a stranger fills as well, at random times.
 fn log_with_stranger(rate: f64, seed: u64) -> impl FnMut(Duration) -> bool {
     let mut rng = fastrand::Rng::with_seed(seed);

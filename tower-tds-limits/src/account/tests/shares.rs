@@ -2,37 +2,6 @@
 
 use super::*;
 
-/// Each process has its part of every number, and is always backlogged for about 100 s.
-fn counted_of_shares(processes: u32, delays: Delays) -> Vec<Duration> {
-    let mut counted = Vec::new();
-    for number in 0..processes {
-        let part = |whole: u32| (whole + number) / processes;
-        let share = Limits::new(Quota::per_second(count(part(50))))
-            .in_flight(count(500))
-            .rules(Rules::default().bucket(Burst::Of(part(10 + 1) - 1)));
-        let seed = u64::from(number) + 1;
-        counted.extend(counted_within(&share, part(50) * 100, seed, delays).0);
-    }
-    counted.sort_unstable();
-    counted
-}
-
-#[test]
-fn fixed_shares_together_stay_within_every_rule() {
-    for processes in [2, 4, 11] {
-        for (name, delays) in DELAYS {
-            let counted = counted_of_shares(processes, delays);
-            let second = largest_second(&counted);
-            assert!(second <= 50, "{processes}, {name}: {second} in a second");
-            let level = largest_level(&counted);
-            assert!(level <= 10.0 + 1e-6, "{processes}, {name}: {level}");
-            let counted = counted.get(..1_500).unwrap_or(&counted);
-            let weighted = largest_weighted_second(counted);
-            assert!(weighted <= 50.0 + 1e-6, "{processes}, {name}: {weighted}");
-        }
-    }
-}
-
 /// Members whose shares move: a member gives away the part of its share that it does not hold.
 struct Fleet {
     members: Vec<Account>,

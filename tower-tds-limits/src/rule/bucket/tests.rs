@@ -46,33 +46,6 @@ const TICK: Duration = Duration::from_millis(1);
 const START: Tick = Tick::ZERO.plus(5_000_000_000);
 
 #[test]
-fn burst_and_one_pass_and_later_requests_wait_for_proofs() {
-    let now = START;
-    let mut bucket = bucket(Burst::Of(10));
-    for _ in 0..11 {
-        assert!(open(&bucket, now));
-        bucket.grant(now);
-    }
-    assert_eq!(bucket.opens_at(now), None);
-    assert_eq!(bucket.filling(now), 11);
-}
-
-#[test]
-fn proven_requests_drain_one_by_one() {
-    let now = START;
-    let mut bucket = bucket(Burst::Of(10));
-    for _ in 0..11 {
-        bucket.grant(now);
-        bucket.prove(now, now);
-    }
-    assert_eq!(bucket.opens_at(now), Some(now + SPACING));
-    assert_eq!(bucket.filling(now), 11);
-    assert!(open(&bucket, now + SPACING));
-    bucket.grant(now);
-    assert_eq!(bucket.opens_at(now), Some(now + SPACING * 2));
-}
-
-#[test]
 fn without_a_burst_there_is_one_request_at_a_time() {
     let now = START;
     let mut bucket = bucket(Burst::Of(0));

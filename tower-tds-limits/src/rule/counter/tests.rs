@@ -3,7 +3,10 @@ use std::{num::NonZeroU32, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::Quota;
+use crate::{
+    limits::Quota,
+    rule::tests::{Event, UnderWay, fates},
+};
 
 const PERIOD: Duration = Duration::from_millis(1_002);
 
@@ -84,16 +87,6 @@ impl Rule {
 }
 
 #[test]
-fn counter_grants_the_limit_and_then_waits_for_proofs() {
-    let mut rule = Rule::new(3);
-    for _ in 0..3 {
-        assert_eq!(rule.opens_at(START), Some(START));
-        rule.grant();
-    }
-    assert_eq!(rule.opens_at(START + ms(60_000)), None);
-}
-
-#[test]
 fn request_after_a_burst_waits_for_the_weighted_old_window() {
     let mut rule = Rule::new(50);
     for _ in 0..50 {
@@ -119,15 +112,6 @@ fn counter_forgets_proofs_after_two_periods() {
         rule.prove(now);
     }
     assert!(rule.window.first() >= 10_000 - 8);
-}
-
-#[test]
-fn a_withdrawn_request_makes_room_at_once() {
-    let mut rule = Rule::new(2);
-    rule.grant();
-    rule.grant();
-    rule.withdraw();
-    assert_eq!(rule.opens_at(START), Some(START));
 }
 
 #[test]
@@ -195,43 +179,26 @@ fn lowered_limit_opens_in_time_with_rounded_proofs() {
     }
 }
 
-/// The events of a request after its grant.
-#[derive(Debug, Clone, Copy)]
-enum Fate {
-    /// Proven so many milliseconds later.
-    Proven(u64),
-    /// Never sent, which is known so many milliseconds later.
-    Withdrawn(u64),
-}
-
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![
-        8 => (0_u64..2_500).prop_map(Fate::Proven),
-        1 => (0_u64..500).prop_map(Fate::Withdrawn),
-    ]
-}
-
 proptest! {
     /// Always backlogged, with random requests: each grant fits every alignment, and a moment
     /// earlier it would have exceeded one.
     #[test]
     fn counter_grants_as_soon_as_every_alignment_fits(
         limit in 1_u32..12,
-        fates in prop::collection::vec(fate(), 1..80),
+        fates in fates(0..2_500, 0..500, 80),
     ) {
         let mut rule = Rule::new(limit);
         let mut now = START;
-        let mut coming: Vec<(Tick, Option<Tick>)> = Vec::new();
+        let mut coming = UnderWay::default();
         for fate in fates {
             loop {
-                coming.sort_unstable();
-                while coming.first().is_some_and(|(at, _)| *at <= now) {
-                    match coming.remove(0) {
-                        (_, Some(proof)) => rule.prove(proof),
-                        (_, None) => rule.withdraw(),
+                for (at, event) in coming.happened(now) {
+                    match event {
+                        Event::Proven => rule.prove(at),
+                        Event::Withdrawn => rule.withdraw(),
                     }
                 }
-                let next = coming.first().map(|(at, _)| *at);
+                let next = coming.next();
                 match rule.opens_at(now) {
                     Some(at) if at <= now => break,
                     None => now = next.expect("someone is unproven"),
@@ -247,10 +214,7 @@ proptest! {
             let sum = rule.largest_sum(now);
             prop_assert!(sum <= f64::from(rule.limit) + 1e-6, "{sum} at {limit}");
             rule.grant();
-            coming.push(match fate {
-                Fate::Proven(after) => (now + ms(after), Some(now + ms(after))),
-                Fate::Withdrawn(after) => (now + ms(after), None),
-            });
+            coming.add(now, fate);
         }
     }
 }

@@ -19,60 +19,6 @@ fn ms(ms: u64) -> Duration {
 const START: Tick = Tick::ZERO;
 
 #[test]
-fn unproven_permits_have_no_return_time() {
-    let mut window = two_a_second();
-    assert_eq!(window.opens_at(), Some(START));
-    window.grant();
-    assert_eq!(window.opens_at(), Some(START));
-    window.grant();
-    assert_eq!((window.opens_at(), window.unproven()), (None, 2));
-    window.advance(START + ms(60_000));
-    assert_eq!(window.opens_at(), None);
-}
-
-#[test]
-fn permit_returns_an_interval_and_a_guard_after_its_proof() {
-    let mut window = two_a_second();
-    window.grant();
-    window.grant();
-    window.prove(START + ms(80));
-    let back = START + ms(80) + HOLD;
-    assert_eq!(window.opens_at(), Some(back));
-    window.advance(back.minus(1));
-    assert_eq!(window.live(), 2);
-    window.advance(back);
-    assert_eq!(window.live(), 1);
-    assert!(window.opens_at().is_some_and(|at| at <= back));
-}
-
-#[test]
-fn slow_request_holds_only_its_own_permit() {
-    let mut window = two_a_second();
-    window.grant(); // Never proven here.
-    let mut now = START;
-    for _ in 0..10 {
-        assert!(window.opens_at().is_some_and(|at| at <= now));
-        window.grant();
-        now = now + ms(5);
-        window.advance(now);
-        window.prove(now);
-        assert_eq!(window.live(), 2);
-        now = now + HOLD;
-        window.advance(now);
-    }
-}
-
-#[test]
-fn a_withdrawn_permit_is_back_at_once() {
-    let mut window = two_a_second();
-    window.grant();
-    window.grant();
-    window.withdraw();
-    assert_eq!(window.live(), 1);
-    assert_eq!(window.opens_at(), Some(START));
-}
-
-#[test]
 fn a_drained_window_opens_after_an_interval_and_a_guard() {
     let mut window = two_a_second();
     window.drain();
@@ -87,19 +33,6 @@ fn a_lower_limit_holds_from_the_next_grant_on() {
     assert_eq!(window.opens_at(), Some(Tick::ZERO));
     window.limit_to(Quota::per_second(NonZeroU32::MIN));
     assert_eq!(window.opens_at(), None);
-}
-
-#[test]
-fn window_records_the_peak_of_live_permits() {
-    let mut window = two_a_second();
-    assert_eq!(window.most_live(), 0);
-    window.grant();
-    window.grant();
-    window.prove(START);
-    window.prove(START);
-    window.advance(START + HOLD);
-    window.grant();
-    assert_eq!((window.live(), window.most_live()), (1, 2));
 }
 
 #[test]

@@ -81,15 +81,6 @@ async fn the_request_limit_keeps_the_contract() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_limit_with_max_waiting_keeps_the_contract() {
-    let limiter = limiter(50);
-    let layer = RequestLimitLayer::new(limiter.clone()).max_waiting(1_000);
-    keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
-    runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
-    nothing_is_held(limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn detached_request_limit_keeps_the_contract() {
     let limiter = limiter(50);
     let layer = RequestLimitLayer::new(limiter.clone()).detached();
