@@ -12,7 +12,7 @@
 -- in quotes. Later versions only append to it.
 -- Times are milliseconds of the server's clock.
 
-local ENDS, SOCKETS, TURN, WEEK = 5000, 75000, 4000, 604800000
+local ENDS, SOCKETS, TURN, PATIENCE, WEEK = 5000, 75000, 4000, 2200, 604800000
 local IDLE, WAITS, HOLDS = 0, 1, 2
 
 local function numbers(text) return cjson.decode('[' .. text .. ']') end
@@ -93,15 +93,17 @@ local grows_at = began + ENDS + memory
 local most, divided = {}, {}
 for k = 1, 3 do
   taken[k] = taken[k] + withheld[k]
-  most[k] = total[k] - math.min(2, math.floor(total[k] / 10))
+  most[k] = total[k] - math.min(2, math.floor(total[k] / (k == 2 and 20 or 10)))
   divided[k] = k < 3 and most[k] or math.max(0, most[k] - withheld[k])
 end
 
--- The members that hold a share now, in turns. With two places each, a holder does not wait for one request to end.
+-- The members that hold a share now, in turns where there is no place for each. One that has waited for a while takes the place of
+-- the one that has held for longest, so waits are alike and no place changes hands for less.
 local function is_active(member) return member.wanted[1] > 0 end
 local function turn(member)
-  if member.state ~= HOLDS then return member.since end
-  return now - member.since < TURN and 0 or member.since + TURN
+  local lasts = now - member.since
+  if member.state == HOLDS then return lasts < TURN and 0 or now + lasts end
+  return member.since + (lasts < PATIENCE and 2 * now or 0)
 end
 if before then me.state, me.since = before.state, before.since end
 if not is_active(me) or leaves then
@@ -119,8 +121,8 @@ table.sort(holders, function(a, b)
   local x, y = turn(a), turn(b)
   return x < y or x == y and a.id < b.id
 end)
-local places = math.max(1, math.min(math.floor(most[1] / unit), math.floor(most[2] / 2), divided[3]))
-while #holders > places do table.remove(holders) end
+local places = math.max(1, math.min(math.floor(most[1] / unit), most[2], divided[3]))
+while #holders > places do idle[#idle + 1] = table.remove(holders) end
 local holds = false
 for _, member in ipairs(holders) do holds = holds or member == me end
 
@@ -155,7 +157,7 @@ for k = 1, 3 do
   local mine, left = fair(holders, k, divided[k])
   if holds then
     target[k] = mine + (k < 3 and math.floor(left / #holders) or 0)
-  elseif k == 3 and not leaves and not is_active(me) then
+  elseif k == 3 and not leaves then
     target[k] = fair(idle, k, left)
   end
 end
@@ -163,13 +165,13 @@ end
 -- Places are given up before requests, because a bucket drains at the rate of the requests.
 if total[2] < total[1] and me.claim[2] > target[2] then target[1] = math.max(target[1], me.claim[1]) end
 
--- Growth comes only from what is free. What is held beyond the share never becomes a share again. A new holder may take one
--- unit from the reserve.
+-- Growth comes only from what is free. What is held beyond the share never becomes a share again. A new holder may take two
+-- units from the reserve: a counter of one takes a request every two seconds.
 local share, record = {}, {}
 for k = 1, 3 do
   local free = most[k] - taken[k]
   if holds and me.state ~= HOLDS then
-    local first = math.min(total[k] - taken[k], k == 1 and unit or 1)
+    local first = math.min(total[k] - taken[k], k == 1 and 2 * unit or 1)
     free = before and math.max(free, first) or first
   end
   if now < grows_at then free = 0 end

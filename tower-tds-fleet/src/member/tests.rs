@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::time::{Instant, sleep};
 use tower_tds_limits::{Limits, Rules, share::Share};
 
-use self::world::{Network, World};
+use self::world::{Network, Process, World};
 use super::{Action, Answer, Event, Load, Member};
 
 fn ms(millis: u64) -> Duration {
@@ -274,9 +274,95 @@ async fn killed_members_leave_most_of_the_rate_and_their_successors_send_within_
     }
 }
 
-/// Measures the rate of all members together, after ten seconds.
-async fn rate(limits: Limits, members: usize, busy: usize, network: Network) -> f64 {
-    let world = World::new(7, limits, network);
+/// Few places hold few requests, unless responses come one by one and each is evidence about others.
+#[tokio::test(start_paused = true)]
+async fn slow_answers_cost_a_fleet_little_of_the_rate_of_one_process() {
+    for takes in [400, 900, 1_900] {
+        let one = rate(Limits::default(), 0, 1, takes).await;
+        for (members, busy) in [(1, 1), (4, 4), (16, 4), (8, 8)] {
+            let all = rate(Limits::default(), members, busy, takes).await / one;
+            println!("{busy} of {members}, {takes} ms beyond the way: {all:.2} of {one}");
+            let is_promised = takes >= 900 && busy <= 4;
+            assert!(
+                !is_promised || all >= 0.85,
+                "{busy} of {members}, {takes} ms: {all}"
+            );
+        }
+    }
+}
+
+/// Ways with stalls of up to three seconds, and answers that overtake each other: evidence is wrong most often there.
+#[tokio::test(start_paused = true)]
+#[ignore = "takes a minute or more"]
+async fn an_automatic_burst_is_rarely_refused_in_a_fleet() {
+    for takes in [0, 900, 1_900] {
+        let (mut refused, mut sent) = (0, 0);
+        for seed in 0..20 {
+            let world = World::new(seed, Limits::default(), Network::Rough);
+            world.slow(ms(takes));
+            (0..4).for_each(|_| world.join());
+            sleep(ms(20_000)).await;
+            world.members().iter().for_each(|one| one.call(15));
+            sleep(ms(120_000)).await;
+            refused += world.over_the_bucket();
+            sent += world.counted();
+        }
+        let of = refused as f64 * 1e5 / sent as f64;
+        println!("{takes} ms beyond the way: {refused} of {sent} requests, {of:.1} of 100,000");
+        assert!(of <= 20.0, "{of}");
+    }
+}
+
+/// The rate, the longest call in a minute and a half, and the members without a call that ended.
+async fn waits(members: usize, callers: usize) -> (f64, Duration, usize) {
+    let world = World::new(7, Limits::default(), Network::Quick);
+    (0..members).for_each(|_| world.join());
+    sleep(ms(20_000)).await;
+    world.members().iter().for_each(|one| one.call(callers));
+    sleep(ms(15_000)).await;
+    let before = world.counted();
+    let count = |one: &Process| {
+        one.longest();
+        one.counted()
+    };
+    let served: Vec<_> = world.members().iter().map(count).collect();
+    sleep(ms(90_000)).await;
+    let rate = (world.counted() - before) as f64 / 90.0;
+    let all = world.members();
+    let unserved = all
+        .iter()
+        .zip(served)
+        .filter(|(one, before)| one.counted() == *before)
+        .count();
+    let longest = all.iter().map(|one| one.longest()).max().unwrap();
+    world.audit();
+    (rate, longest, unserved)
+}
+
+#[tokio::test(start_paused = true)]
+async fn busy_members_take_turns_of_few_seconds() {
+    let one = alone(Limits::default()).await;
+    for (members, callers) in [(8, 2), (12, 2), (16, 2), (16, 10), (32, 2), (64, 2)] {
+        let (rate, longest, unserved) = waits(members, callers).await;
+        let part = rate / one;
+        println!(
+            "{members} members, {callers} callers: {part:.2}, {longest:.1?}, {unserved} without"
+        );
+        assert_eq!(unserved, 0, "{members}");
+        if (members, callers) == (16, 2) {
+            assert!(longest <= ms(5_200) && part >= 0.56, "{longest:?} {part}");
+        }
+    }
+}
+
+/// Measures the rate of all members together, after some seconds. Without members, it is that of one
+/// process without a fleet. Answers take this many milliseconds beyond their way.
+async fn rate(limits: Limits, members: usize, busy: usize, takes: u64) -> f64 {
+    let world = World::new(7, limits, Network::Quick);
+    world.slow(ms(takes));
+    if members == 0 {
+        world.join_alone();
+    }
     for _ in 0..members {
         world.join();
     }
@@ -284,24 +370,17 @@ async fn rate(limits: Limits, members: usize, busy: usize, network: Network) -> 
     for member in &world.members()[..busy] {
         member.call(60 / busy.min(6));
     }
-    sleep(Duration::from_secs(5)).await;
+    sleep(ms(5_000 + 10 * takes)).await;
     let before = world.counted();
     sleep(Duration::from_secs(20)).await;
     let rate = (world.counted() - before) as f64 / 20.0;
     world.audit();
-
     rate
 }
 
 /// Measures the rate of one process without a fleet.
 async fn alone(limits: Limits) -> f64 {
-    let world = World::new(7, limits, Network::Quick);
-    world.join_alone();
-    world.members()[0].call(60);
-    sleep(Duration::from_secs(5)).await;
-    let before = world.counted();
-    sleep(Duration::from_secs(20)).await;
-    (world.counted() - before) as f64 / 20.0
+    rate(limits, 0, 1, 0).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,14 +389,14 @@ async fn a_fleet_reaches_most_of_the_rate_of_one_process() {
     let (one, one_window) = (alone(Limits::default()).await, alone(window()).await);
     println!("alone {one} {one_window}");
     for (members, busy) in [(1, 1), (4, 4), (16, 16), (16, 1), (64, 64)] {
-        let all = rate(Limits::default(), members, busy, Network::Quick).await / one;
-        let by_window = rate(window(), members, busy, Network::Quick).await / one_window;
+        let all = rate(Limits::default(), members, busy, 0).await / one;
+        let by_window = rate(window(), members, busy, 0).await / one_window;
         println!("{busy} of {members} members: {all:.2} by default, {by_window:.2} by the window");
         assert!(
             all >= if members < 16 || busy == 1 {
                 0.85
             } else {
-                0.65
+                0.55
             },
             "{members}: {all}"
         );

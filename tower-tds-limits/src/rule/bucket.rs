@@ -18,7 +18,8 @@ use crate::{
 /// keep their places. One more request may then be sent as a probe, because a bucket of ten takes
 /// eleven. A response to the probe shows that the network moves and only the calls are slow.
 ///
-/// A share bounds the places of both kinds of burst, probes included.
+/// A share bounds the places of both kinds of burst, probes included. Under an automatic burst, its last
+/// place is taken [later](Bucket::spreads_at) than the others, so that responses do not come together.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The time in which the level falls by one.
@@ -114,7 +115,25 @@ impl Bucket {
         };
         let most = self.most.min(self.places.saturating_sub(1));
         let room = burst.min(most).checked_sub(self.taken())?;
-        Some(self.empty_at.minus(self.interval.saturating_mul(room)))
+        let drained = |room| self.empty_at.minus(self.interval.saturating_mul(room));
+        let opens_at = drained(room);
+        let Some(spread) = self.spreads_at() else {
+            return Some(opens_at);
+        };
+        // With a room of one more, this request does not take the last place.
+        let roomy = room.checked_sub(1).map_or(Tick::NEVER, drained);
+        Some(opens_at.max(spread.min(roomy)))
+    }
+
+    /// When the last place of a share may be taken, under an automatic burst.
+    ///
+    /// Responses that come together prove their own requests, and are evidence about no other. If all
+    /// places were taken together, that would go on: one round of places for each response time.
+    fn spreads_at(&self) -> Option<Tick> {
+        let is_share = self.burst == Burst::Auto && self.places <= self.most;
+        let last = self.unseen.back().filter(|_| is_share)?;
+        let shortest = self.times.known_shortest()?;
+        Some(last.at.plus((shortest / (self.unproven + 1)).min(LONG)))
     }
 
     /// When the request behind `ahead` others may be granted, if responses take `mean`: an estimate.
@@ -263,9 +282,8 @@ impl Times {
     /// Returns the number of probes at this `age` of the oldest request without evidence, and the
     /// age at which there are more.
     fn probed(&self, age: u64) -> (u64, u64) {
-        // No time is known before the first answer.
-        let usual = self.shortest().checked_mul(USUAL_ANSWERS);
-        let long = LONG.max(usual.unwrap_or_default());
+        let usual = self.known_shortest().unwrap_or_default();
+        let long = LONG.max(usual.saturating_mul(USUAL_ANSWERS));
         let Some(more) = age.checked_sub(long) else {
             return (0, long);
         };
@@ -277,6 +295,12 @@ impl Times {
     #[inline]
     fn shortest(&self) -> u64 {
         self.shortest.0.min(self.shortest.1)
+    }
+
+    /// Returns the shortest time, if there was a response.
+    #[inline]
+    fn known_shortest(&self) -> Option<u64> {
+        Some(self.shortest()).filter(|shortest| *shortest < u64::MAX)
     }
 
     /// The bound of the one-way time: a request that was granted this long before a response was

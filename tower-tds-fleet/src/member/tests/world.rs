@@ -85,6 +85,8 @@ struct State {
     open: AtomicU32,
     /// The requests of this process that were counted.
     counted: AtomicU32,
+    /// The longest call that has ended, in milliseconds.
+    longest: AtomicU32,
     /// Sockets that wait for their next request.
     idle: Mutex<Vec<Socket>>,
     freed: Notify,
@@ -280,6 +282,23 @@ impl World {
         counted.len()
     }
 
+    /// The requests that a bucket of 50 a second and a burst of ten would have refused.
+    pub(crate) fn over_the_bucket(&self) -> usize {
+        let mut counted = self.shared.counted.lock().unwrap().clone();
+        counted.sort_unstable();
+        let (mut level, mut last, mut refused) = (0.0_f64, Duration::ZERO, 0);
+        for at in counted {
+            level = (level - (at - last).as_secs_f64() * 50.0).max(0.0);
+            last = at;
+            if level > 10.0 + 1e-6 {
+                refused += 1;
+            } else {
+                level += 1.0;
+            }
+        }
+        refused
+    }
+
     /// Whether the window is the only rule.
     fn is_by_window(&self) -> bool {
         self.shared.limits == Limits::default().rules(Rules::window())
@@ -389,14 +408,22 @@ impl Process {
             .layer(RequestLimitLayer::new(self.limiter.clone()))
             .service(api);
         for _ in 0..callers {
-            let service = service.clone();
+            let (service, state) = (service.clone(), Arc::clone(&self.state));
             running.spawn(async move {
                 loop {
+                    let began = Instant::now();
                     let call = service.clone().oneshot(Request::new(()));
                     drop(call.await);
+                    let took = u32::try_from(began.elapsed().as_millis()).unwrap();
+                    state.longest.fetch_max(took, SeqCst);
                 }
             });
         }
+    }
+
+    /// The longest call that has ended since this was last called.
+    pub(crate) fn longest(&self) -> Duration {
+        Duration::from_millis(self.state.longest.swap(0, SeqCst).into())
     }
 
     pub(crate) fn status(&self) -> FleetStatus {

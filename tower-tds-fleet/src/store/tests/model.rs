@@ -159,7 +159,7 @@ impl Division {
                 }
             }
         }
-        let most = total.map(|total| total - (total / 10).min(2));
+        let most = [0, 1, 2].map(|k| total[k] - (total[k] / [10, 20, 10][k]).min(2));
         let divided = [most[0], most[1], most[2].saturating_sub(withheld[2])];
         let taken = [0, 1, 2].map(|k| taken[k] + withheld[k]);
 
@@ -174,16 +174,16 @@ impl Division {
         let (mut holders, mut idle): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(_, record)| is_active(record));
         let active = holders.len();
-        holders.sort_by_key(|(id, record)| {
-            let turn = match record.state {
-                State::Holds if now - record.since < TURN => 0,
-                State::Holds => record.since + TURN,
-                State::Idle | State::Waits => record.since,
-            };
-            (turn, (*id).to_owned())
-        });
-        let places = (most[0] / unit).min(most[1] / 2).min(divided[2]).max(1);
-        holders.truncate(usize::try_from(places).unwrap());
+        let turn = |record: &Record| match (record.state, now - record.since) {
+            (State::Holds, lasts) if lasts < TURN => 0,
+            (State::Holds, lasts) => now + lasts,
+            (State::Idle | State::Waits, lasts) if lasts < PATIENCE => 2 * now + record.since,
+            (State::Idle | State::Waits, _) => record.since,
+        };
+        holders.sort_by_key(|(id, record)| (turn(record), (*id).to_owned()));
+        let places = (most[0] / unit).min(most[1]).min(divided[2]).max(1);
+        let turned = holders.len().min(usize::try_from(places).unwrap());
+        idle.extend(holders.drain(turned..));
         let holds = holders.iter().any(|(other, _)| *other == id);
         holders.sort_by_key(|(id, _)| (*id).to_owned());
         idle.sort_by_key(|(id, _)| (*id).to_owned());
@@ -195,7 +195,7 @@ impl Division {
                 // Sockets that no member wants stay free.
                 let spare = if k == 2 { 0 } else { left };
                 parts[id] + spare / u64::try_from(holders.len()).unwrap()
-            } else if k == 2 && !leaves && !is_active(&me) {
+            } else if k == 2 && !leaves {
                 fill(&idle, k, &mut left)[id]
             } else {
                 0
@@ -208,7 +208,7 @@ impl Division {
         let (mut share, mut record) = ([0; 3], [0; 3]);
         for k in 0..3 {
             let free = |all: u64| all.saturating_sub(taken[k]);
-            let first = free(total[k]).min(if k == 0 { unit } else { 1 });
+            let first = free(total[k]).min(if k == 0 { 2 * unit } else { 1 });
             let grows = match (&before, holds && me.state != State::Holds) {
                 _ if now < grows_at => 0,
                 (None, true) => first,
@@ -280,3 +280,4 @@ fn fill(list: &[(&str, &Record)], k: usize, left: &mut u64) -> BTreeMap<String, 
 const ENDS: u64 = 5_000;
 const SOCKETS: u64 = 75_000;
 const TURN: u64 = 4_000;
+const PATIENCE: u64 = 2_200;

@@ -284,6 +284,44 @@ fn places_bound_an_automatic_burst_and_its_probes() {
     }
 }
 
+/// If all places were taken together, their responses would come together and be evidence about nothing:
+/// one request for each place and response time.
+#[test]
+fn few_places_of_an_automatic_burst_hold_many_slow_requests() {
+    let twelve = Quota::per_second(NonZeroU32::new(12).expect("12 is not zero"));
+    for (places, millis, least) in [
+        (2, 1_000, 4),
+        (3, 1_000, 7),
+        (2, 500, 5),
+        (3, 2_000, 6),
+        (2, 200, 5),
+    ] {
+        let takes = Duration::from_millis(millis);
+        let mut bucket = Bucket::new(twelve, Burst::Auto);
+        bucket.keep(twelve, Burst::Auto, places, START);
+        let (mut sent, mut granted) = (VecDeque::new(), 0);
+        let (mut now, end) = (START, START + Duration::from_secs(30));
+        while now < end {
+            while open(&bucket, now) {
+                bucket.grant(now);
+                sent.push_back(now);
+                granted += 1;
+            }
+            let answered = sent.front().map_or(Tick::NEVER, |at| *at + takes);
+            now = answered.min(bucket.opens_at(now).unwrap_or(Tick::NEVER));
+            if now == answered
+                && let Some(at) = sent.pop_front()
+            {
+                answer(&mut bucket, now, at);
+            }
+        }
+        assert!(
+            granted / 30 >= least,
+            "{places} places, {takes:?}: {granted} in 30 s"
+        );
+    }
+}
+
 #[test]
 fn requests_with_evidence_hold_no_places_of_an_automatic_burst() {
     let mut bucket = bucket(Burst::Auto);
