@@ -93,7 +93,7 @@ local grows_at = began + ENDS + memory
 local most, divided = {}, {}
 for k = 1, 3 do
   taken[k] = taken[k] + withheld[k]
-  most[k] = total[k] - math.min(2, math.floor(total[k] / (k == 2 and 20 or 10)))
+  most[k] = total[k] - math.min(2, math.floor(total[k] / (k == 2 and withheld[2] == 0 and 20 or 10)))
   divided[k] = k < 3 and most[k] or math.max(0, most[k] - withheld[k])
 end
 

@@ -72,9 +72,14 @@ pub(crate) fn call(client: &Client, url: &str, callers: usize, running: &mut Joi
 
 /// A service that counts by this rule, and answers after 100 ms.
 pub(crate) async fn service(rule: Rule) -> Server {
+    slow_service(rule, Duration::from_millis(100)).await
+}
+
+/// A service that answers after this time.
+pub(crate) async fn slow_service(rule: Rule, takes: Duration) -> Server {
     let mut config = Config::default();
     config.rule = rule;
-    config.faults.before_head = Delay::Constant(Duration::from_millis(100));
+    config.faults.before_head = Delay::Constant(takes);
     Server::start(config).await.unwrap()
 }
 

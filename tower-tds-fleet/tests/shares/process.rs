@@ -9,7 +9,10 @@ use std::{
 
 use redis::Client;
 use tds_sim::{Config, Delay, Rule, Server};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tower_tds::{Credentials, Limits};
 use tower_tds_fleet::Fleet;
 
@@ -134,6 +137,68 @@ async fn stopped_and_continued_processes_cause_no_refusal() {
     let seen = assert_clean(&server);
     drop(processes);
     assert!(seen > 1_000, "{seen}");
+}
+
+/// Kills the processes of these places, each with the milliseconds until the next, and starts another in
+/// each place if `restarts`. Prints the rate of all, before and during it, and the longest gap.
+async fn killed(name: &str, kills: &[(usize, u64)], restarts: bool) -> Option<f64> {
+    let store = RedisServer::start()?;
+    remember(&store);
+    let server = service(Rule::SlidingCounter).await;
+    let mut processes: Vec<_> = (0..4)
+        .map(|_| Some(Process::start(&store, &server)))
+        .collect();
+    sleep(Duration::from_secs(8)).await;
+    let first = assert_clean(&server);
+    sleep(Duration::from_secs(10)).await;
+    let before = assert_clean(&server);
+    let usual = (before - first) as f64 / 10.0;
+    let (began, from) = (Instant::now(), server.ledger().arrivals().len());
+    for (at, pause) in kills {
+        processes[*at] = None;
+        if restarts {
+            processes[*at] = Some(Process::start(&store, &server));
+        }
+        sleep(Duration::from_millis(*pause)).await;
+    }
+    let rate = (assert_clean(&server) - before) as f64 / began.elapsed().as_secs_f64();
+    let arrivals: Vec<_> = server.ledger().arrivals().iter().map(|a| a.at).collect();
+    let gaps = arrivals[from.saturating_sub(1)..].windows(2);
+    let longest = gaps.map(|pair| pair[1].saturating_sub(pair[0])).max();
+    let longest = longest.unwrap_or_default();
+    drop(processes);
+    println!("{name}: {rate:.1} a second after {usual:.1}, longest gap {longest:.1?}");
+    assert!(longest <= Duration::from_secs(20), "{name}: {longest:?}");
+    Some(rate / usual)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
+async fn survivors_of_a_killed_process_keep_most_of_the_rate() {
+    let rate = killed("one of four", &[(0, 40_000)], false).await;
+    assert!(rate.is_none_or(|rate| rate >= 0.8), "{rate:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
+async fn processes_that_are_all_killed_and_restarted_send_within_20_s() {
+    let all = [(0, 0), (1, 0), (2, 0), (3, 40_000)];
+    killed("all killed and restarted", &all, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
+async fn a_process_killed_every_five_seconds_causes_no_refusal() {
+    let kills: Vec<_> = (0..24).map(|_| (1, 5_000)).collect();
+    killed("one place every 5 s", &kills, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
+async fn processes_killed_one_after_the_other_leave_the_last_most_of_the_rate() {
+    let kills = [(0, 3_000), (1, 3_000), (2, 40_000)];
+    let rate = killed("one after the other", &kills, false).await;
+    assert!(rate.is_none_or(|rate| rate >= 0.7), "{rate:?}");
 }
 
 /// A paused container, or a lost host: the service still has the sockets of three processes, while the

@@ -159,7 +159,8 @@ impl Division {
                 }
             }
         }
-        let most = [0, 1, 2].map(|k| total[k] - (total[k] / [10, 20, 10][k]).min(2));
+        let spare = if withheld[1] == 0 { 20 } else { 10 };
+        let most = [0, 1, 2].map(|k| total[k] - (total[k] / [10, spare, 10][k]).min(2));
         let divided = [most[0], most[1], most[2].saturating_sub(withheld[2])];
         let taken = [0, 1, 2].map(|k| taken[k] + withheld[k]);
 
