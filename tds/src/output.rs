@@ -18,7 +18,7 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<bool, Failure> {
     copy(data.as_ref()).map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
 }
 
-/// As [`print`], for data of any length.
+/// As [`print()`], for data of any length.
 pub(crate) fn copy(mut data: impl io::Read) -> io::Result<bool> {
     let mut out = io::stdout();
     match io::copy(&mut data, &mut out).and_then(|_| out.flush()) {
