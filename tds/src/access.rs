@@ -1,4 +1,4 @@
-//! What users got: a line of the access log for each request, and metrics.
+//! The access log and the metrics of users: one line and one count for each request.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! What a refusal means, and whether a resend can help.
+//! The rejection of a call: why the service refused it, and whether a resend can help.
 
 use std::{fmt, time::Duration};
 

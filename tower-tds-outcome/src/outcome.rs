@@ -1,4 +1,4 @@
-//! What the outcome of a call means: the one table of statuses, and the carrier for errors.
+//! The outcome of a call: the one table of statuses, and the link that carries it in a chain of errors.
 
 use std::{
     error::Error,

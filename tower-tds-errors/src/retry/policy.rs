@@ -1,4 +1,4 @@
-//! What is retried, when, and at whose cost: arithmetic on a failure and the time that is left.
+//! The decision after a failure: whether, when and at whose cost to retry. Arithmetic on the time that is left.
 
 #![cfg_attr(
     not(test),
