@@ -1,7 +1,7 @@
-//! What the outcome of a call means: the vocabulary that the layers of tower-tds share.
+//! The vocabulary that the layers of tower-tds share: outcomes of calls, waits, deadlines and texts without secrets.
 //!
 //! A token layer, a limiter and a retry layer all look at the same 401, 423 or 429. So the [`Outcome`] of a response
-//! stands here, once, beside the [wait](retry_after) that it asks for and the [deadline](DeadlineAt) of a call.
+//! stands here once, with the [wait](retry_after) it asks for and the [deadline](DeadlineAt) of its call.
 //! [tower-oidc-cc], [tower-tds-errors] and [tower-tds-limits] speak it for you. Depend on it if you write a layer between
 //! them: an error that carries a [`Cause`] is understood by every layer above.
 //!

@@ -13,7 +13,7 @@ use crate::retry_after::retry_after;
 #[cfg(test)]
 mod tests;
 
-/// What the outcome of a call means for the token it carried and for the limits it counts against.
+/// The outcome of a call, for the token it carried and for the limits it counts against.
 ///
 /// | outcome of a call | read as |
 /// |---|---|
@@ -177,12 +177,6 @@ impl Outcome {
             DEAD.iter().any(is_dead).then_some(Self::TokenRefused)
         }
     }
-
-    /// Whether the service or its gateway answered, so that it counted the request.
-    #[must_use]
-    pub const fn is_answered(self) -> bool {
-        !matches!(self, Self::Unsent | Self::Lost)
-    }
 }
 
 // === impl ReadHead ===
@@ -217,7 +211,7 @@ impl Cause {
         self.outcome = outcome;
     }
 
-    /// What caused it, if that is known.
+    /// The error behind the outcome, if there is one.
     #[must_use]
     pub fn get_ref(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         self.source.as_deref()
@@ -331,7 +325,7 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 const GRPC: &[u8] = b"application/grpc";
 
-/// How texts about a missing header begin, of lua-resty-openidc and other plugins of Kong.
+/// Starts of texts about a missing header, of lua-resty-openidc and other plugins of Kong.
 const NO_HEADER: [&str; 3] = [
     "no authorization header found",
     "no bearer authorization header value found",
@@ -347,7 +341,7 @@ const DEAD: [&str; 5] = [
     "token expired",
 ];
 
-/// How texts about a missing role begin: of the service, as its contract has it, of a plugin of Kong, and the error of
+/// Starts of texts about a missing role: of the service, as its contract has it, of a plugin of Kong, and the error of
 /// RFC 6750, section 3.1.
 const ROLE_MISSING: [&str; 3] = [
     "access token does not have the required scope/role",
