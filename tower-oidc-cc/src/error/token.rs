@@ -352,7 +352,10 @@ impl Kind {
                 false,
                 "use an absolute address, or build the layer with `for_origin`",
             ),
-            Self::OtherHost => (false, "leave the Host header to the HTTP client"),
+            Self::OtherHost => (
+                false,
+                "remove the Host header, which a proxy may have passed on: the HTTP client sets its own",
+            ),
             Self::NoRuntime => (true, "call again inside a running runtime"),
         }
     }

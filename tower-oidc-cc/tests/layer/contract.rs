@@ -4,7 +4,7 @@ use crate::support;
 
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
-use http::{Request, Response};
+use http::{Request, Response, header::HOST};
 use support::{
     Body, DATA, Endpoint, echo,
     endpoint::Reply,
@@ -134,6 +134,42 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
         .oneshot(get("http://127.0.0.1:8080/data"))
         .await
         .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn host_that_a_proxy_passed_on_is_refused_with_the_advice_to_remove_it() {
+    let probe = Probe::default();
+    let service = layer(&tokens(&Endpoint::default())).layer(probe.clone());
+    for (host, is_refused) in [
+        ("public.example", true),
+        ("public.example:8443", true),
+        ("api.example.com.evil", true),
+        ("api.example.com", false),
+        ("API.example.com:443", false),
+    ] {
+        // What a reverse proxy does with the request of its user.
+        let mut request = get("/data");
+        request.headers_mut().insert(HOST, host.parse().unwrap());
+        *request.uri_mut() = DATA.parse().unwrap();
+        let sent = probe.calls.load(Ordering::SeqCst);
+        let mut again = request.clone();
+        let result = service.clone().oneshot(request).await;
+        let calls = probe.calls.load(Ordering::SeqCst) - sent;
+        assert_eq!(calls, usize::from(!is_refused), "{host}");
+        if let Err(error) = result {
+            let error = support::token_error(error);
+            assert!(
+                error.is_foreign_origin() && !error.is_transient(),
+                "{error}"
+            );
+            assert!(
+                error.to_string().contains("remove the Host header"),
+                "{error}"
+            );
+        }
+        again.headers_mut().remove(HOST);
+        service.clone().oneshot(again).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
