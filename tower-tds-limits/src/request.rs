@@ -8,6 +8,7 @@ mod sent;
 
 use std::{
     marker::PhantomData,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -136,13 +137,13 @@ where
 impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Detached>
 where
     S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + Send + 'static> + Clone,
-    S::Future: Send + Unpin + 'static,
+    S::Future: Send + 'static,
     F: ReadOutcome + Send + Sync + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error;
-    type Future = ResponseFuture<S, Request<R>, F, S::Future>;
+    type Future = ResponseFuture<S, Request<R>, F, Pin<Box<S::Future>>, Detached>;
 
     #[inline]
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -151,7 +152,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        let complete: Complete<S::Future, F> = SentCall::complete;
+        let complete: Complete<Pin<Box<S::Future>>, F> = SentCall::complete;
         ResponseFuture::new(self.inner.clone(), request, &self.settings, Some(complete))
     }
 }
