@@ -7,13 +7,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::Empty;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, buffer::Buffer, service_fn};
+use tower_http::timeout::TimeoutLayer;
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 
-use crate::{ms, secs, service::request};
+use crate::{
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
 
 /// Reads the request and answers, in a future that may not be moved.
 fn pinned(
