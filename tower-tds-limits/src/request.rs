@@ -46,9 +46,12 @@ use crate::error::{BoxError, Error};
 /// `poll_ready` is always ready and reserves nothing: a readied service that is not called costs
 /// nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` never fills. An outer
 /// `ConcurrencyLimit` works as usual. Use [`max_waiting`](RequestLimitLayer::max_waiting) and
-/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait. Calls wait on clones of the
-/// inner service, so a layer that reserves in `poll_ready` (`ConcurrencyLimit`, `Buffer`) belongs
-/// outside of this one.
+/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait.
+///
+/// Each call waits on its own clone of the inner service. If yours is not `Clone`, put a `Buffer` inside,
+/// between this layer and the service, and give it a bound above the number of calls that wait,
+/// because each of them keeps a place in it. A `ConcurrencyLimit` belongs outside: inside, calls that
+/// wait would use it up.
 ///
 /// # Deadlines
 /// A call ends at the [`DeadlineAt`](tower_tds_outcome::DeadlineAt) in its request's extensions.
