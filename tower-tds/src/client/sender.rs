@@ -157,7 +157,9 @@ impl Sender {
         let deadlines = || both.iter().flatten();
         let outer = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         if let Some(head) = deadlines().filter_map(at).chain(outer).min() {
-            request.extensions_mut().insert(DeadlineAt(head.into_std()));
+            request
+                .extensions_mut()
+                .insert(DeadlineAt::new(head.into_std()));
         }
         let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
         with_body.filter_map(at).min()
