@@ -191,6 +191,25 @@ impl Body for ResponseBody {
     }
 }
 
+/// A body without data, as timeout layers above put it into their own responses.
+impl Default for ResponseBody {
+    fn default() -> Self {
+        Self {
+            inner: None,
+            bounds: Bounds {
+                idle: READ_TIMEOUT,
+                deadline: None,
+            },
+            timer: None,
+            is_waiting: false,
+            received: 0,
+            expected: Some(0),
+            is_verifiable: true,
+            request: None,
+        }
+    }
+}
+
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody")

@@ -207,6 +207,15 @@ fn response_and_client_are_send_and_sync() {
     is_plain::<Client>();
 }
 
+/// As tower-http's timeout asks of the bodies below it.
+#[tokio::test]
+async fn default_body_is_complete_and_holds_nothing() {
+    let body = tower_tds::ResponseBody::default();
+    assert!(http_body::Body::is_end_stream(&body) && body.is_verifiable());
+    let read = http_body_util::BodyExt::collect(body).await;
+    assert!(read.expect("a whole body").to_bytes().is_empty());
+}
+
 #[tokio::test]
 async fn stalled_body_over_a_socket_ends_at_the_deadline() {
     let mut config = Config::default();
