@@ -35,7 +35,7 @@ mod tests;
 pub struct Origin {
     scheme: Scheme,
     /// Host and port in lower case, without a default port.
-    authority: Box<str>,
+    authority: Authority,
 }
 
 /// The origins whose requests get the token.
@@ -121,7 +121,8 @@ impl Origin {
                 "the address is neither http nor https: use an https address",
             ));
         }
-        let Some(authority) = normal(scheme, authority) else {
+        let authority = normal(scheme, authority).and_then(|it| Authority::try_from(it).ok());
+        let Some(authority) = authority else {
             return Err(ConfigError::new(
                 "the address has a malformed port, user information or no host: use https://host or \
                  https://host:port",
@@ -129,8 +130,35 @@ impl Origin {
         };
         Ok(Self {
             scheme: scheme.clone(),
-            authority: authority.into(),
+            authority,
         })
+    }
+
+    /// Completes an address that is only a path; any other one is returned as it is.
+    ///
+    /// Use it in a layer that knows its only server, above a client that wants absolute addresses.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::Uri;
+    /// use tower_oidc_cc::Origin;
+    ///
+    /// let origin = Origin::from_uri(&Uri::from_static("https://api.example.com"))?;
+    /// let uri = origin.absolute(&Uri::from_static("/stops?line=307"));
+    /// assert_eq!(uri, "https://api.example.com/stops?line=307");
+    /// # Ok::<(), tower_oidc_cc::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn absolute(&self, uri: &Uri) -> Uri {
+        if uri.authority().is_some() {
+            return uri.clone();
+        }
+        let mut parts = uri.clone().into_parts();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        // A path has no parts that contradict an origin.
+        Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
     }
 
     /// Whether `uri` has this origin.
@@ -142,18 +170,18 @@ impl Origin {
     /// Whether `authority` is that of this origin, in any letter case, with or without a default port.
     #[inline]
     fn is_spelt(&self, authority: &Authority) -> bool {
-        *authority.as_str() == *self.authority || self.is_alike(authority)
+        authority.as_str() == self.authority.as_str() || self.is_alike(authority)
     }
 
     #[cold]
     fn is_alike(&self, authority: &Authority) -> bool {
-        normal(&self.scheme, authority).as_deref() == Some(&*self.authority)
+        normal(&self.scheme, authority).as_deref() == Some(self.authority.as_str())
     }
 
     /// Whether the `Host` header is spelt as this origin.
     fn is_spelt_in(&self, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
-        hosts.all(|host| *host == *self.authority)
+        hosts.all(|host| host == self.authority.as_str())
     }
 
     /// Whether a `Host` header names this origin (RFC 9110, section 7.2).

@@ -137,6 +137,8 @@ pub(crate) fn error_of(
     // wait.
     let kept = body.get(..MOST_BYTES).unwrap_or(body);
     facts.body = kept.to_vec().into();
+    facts.is_cut = kept.len() < body.len();
+    facts.headers = Some(headers.clone());
     if status.is_redirection() {
         facts.location = text_of(headers, LOCATION.as_str()).and_then(redact::reference);
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use tower::BoxError;
 use tower_tds_outcome::{Cause, Outcome, Secrets, chain};
 
@@ -61,7 +61,10 @@ pub(crate) struct Facts {
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
+    /// The headers of the response that this error stands for, and as much of its body as was read.
+    pub(crate) headers: Option<HeaderMap>,
     pub(crate) body: Bytes,
+    pub(crate) is_cut: bool,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) method: Option<Method>,
     pub(crate) uri: Option<Box<str>>,
@@ -123,6 +126,8 @@ impl Error {
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
         let facts = self.facts_mut();
         facts.method = None;
+        // The response to another request is none to the caller's.
+        facts.headers = None;
         facts.note_request(&method, uri);
         self
     }
@@ -335,6 +340,20 @@ impl Error {
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.facts().body
+    }
+
+    /// Whether [`body`](Self::body) is only the beginning of the response body.
+    #[must_use]
+    pub fn is_body_cut(&self) -> bool {
+        self.facts().is_cut
+    }
+
+    /// The headers of the response, if the service responded to the request of the caller.
+    ///
+    /// Their values may be secret (`Set-Cookie`), so no text of this error contains one.
+    #[must_use]
+    pub fn headers(&self) -> Option<&HeaderMap> {
+        self.facts().headers.as_ref()
     }
 
     /// The minimum wait before another attempt, counted from the error.

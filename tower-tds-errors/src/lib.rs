@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod answer;
 mod classify;
 mod clock;
 mod error;
@@ -8,14 +9,17 @@ mod retry;
 
 /// The futures of the services.
 pub mod future {
+    pub use crate::answer::IntoResponseFuture;
     pub use crate::classify::service::ClassifyFuture;
     pub use crate::retry::RetryFuture;
 }
 
+pub use self::answer::{AnswerBody, BodyCut, IntoResponse, IntoResponseLayer};
 pub use self::classify::classify;
 pub use self::classify::service::{Classify, ClassifyLayer};
 pub use self::error::Error;
 pub use self::kind::{GiveUp, Kind, Sent};
-pub use self::retry::request::{Attempt, CloneBody, Repeat, Replay};
+pub use self::retry::budget::RetryBudget;
+pub use self::retry::request::{Attempt, CloneBody, HttpBody, Plain, Repeat, Replay};
 pub use self::retry::{Retry, RetryLayer};
 pub use tower_tds_outcome::{DeadlineAt, Outcome};

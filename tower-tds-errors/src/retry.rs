@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tower::retry::budget::{Budget as _, TpsBudget};
+use sync_wrapper::SyncWrapper;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument as _;
 
+use self::budget::RetryBudget;
 use self::call::{Call, Shared};
 use self::policy::{Backoff, Policy};
 use self::request::{CloneBody, Replay};
@@ -21,6 +22,7 @@ use self::trace::Record;
 use crate::clock;
 use crate::error::Error;
 
+pub(crate) mod budget;
 mod call;
 mod policy;
 pub(crate) mod request;
@@ -44,7 +46,7 @@ mod trace;
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
 /// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
-/// | [`budget`](Self::budget), for all calls together | one retry for ten requests, and three more each second, counted over ten seconds |
+/// | [`budget`](Self::budget), for all calls together | one retry for ten calls, and three more each second |
 ///
 /// # Spans and metrics
 ///
@@ -136,25 +138,43 @@ pub struct Retry<S, P = CloneBody> {
 ///
 /// Dropping it drops the wait or the attempt in flight, and nothing is sent after that.
 #[must_use = "a call is made when its future is polled"]
-pub struct RetryFuture<R>(Pin<Box<dyn Future<Output = Result<Response<R>, Error>> + Send>>);
+pub struct RetryFuture<R>(SyncWrapper<Boxed<R>>);
+
+type Boxed<R> = Pin<Box<dyn Future<Output = Result<Response<R>, Error>> + Send>>;
 
 // === impl RetryLayer ===
 
-impl RetryLayer {
+impl<T> RetryLayer<CloneBody<T>> {
     /// Creates a layer with three attempts, two minutes in total and waits of up to 30 s. It clones
     /// request bodies.
     #[must_use]
     pub fn new() -> Self {
         let shared = Shared {
             policy: Policy::default(),
-            replay: CloneBody,
+            replay: CloneBody::new(),
             name: None,
         };
         Self { shared }
     }
 }
 
-impl Default for RetryLayer {
+impl RetryLayer {
+    /// Sets how request bodies are copied for a retry; see [`Replay`](crate::Replay).
+    ///
+    /// A closure needs an explicit body type, for example `|body: &Full<Bytes>| ..`, or
+    /// `|_: &Incoming| None` for a body that is sent once.
+    #[must_use]
+    pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
+        let shared = Shared {
+            policy: self.shared.policy,
+            replay,
+            name: self.shared.name,
+        };
+        RetryLayer { shared }
+    }
+}
+
+impl<T> Default for RetryLayer<CloneBody<T>> {
     fn default() -> Self {
         Self::new()
     }
@@ -209,31 +229,15 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets the budget of retries.
+    /// Sets the budget of retries; see [`RetryBudget`].
     ///
     /// All services of this layer and of its clones share the budget, for all hosts: one failing
     /// host may use up the retries of another. Several layers can share one budget.
     ///
     /// `None` sets no bound on the load of retries. Use it for a service that has only this client,
     /// or in tests.
-    ///
-    /// [`TpsBudget::new`] panics if its first argument is not between 1 and 60 s.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    /// use tower::retry::budget::{Budget as _, TpsBudget};
-    /// use tower_tds_errors::RetryLayer;
-    ///
-    /// // Two retries a second, and one more for five requests, counted over ten seconds.
-    /// let budget = TpsBudget::new(Duration::from_secs(10), 2, 0.2);
-    /// let layer = RetryLayer::new().budget(Arc::new(budget));
-    /// # drop(layer);
-    /// ```
     #[must_use]
-    pub fn budget(mut self, budget: impl Into<Option<Arc<TpsBudget>>>) -> Self {
+    pub fn budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
         self.shared.policy.budget = budget.into();
         self
     }
@@ -244,20 +248,6 @@ impl<P> RetryLayer<P> {
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.shared.name = Some(name.into());
         self
-    }
-
-    /// Sets how request bodies are copied for a retry; see [`Replay`](crate::Replay).
-    ///
-    /// A closure needs an explicit body type, for example `|body: &Full<Bytes>| ..`, or
-    /// `|_: &Incoming| None` for a body that is sent once.
-    #[must_use]
-    pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
-        let shared = Shared {
-            policy: self.shared.policy,
-            replay,
-            name: self.shared.name,
-        };
-        RetryLayer { shared }
     }
 }
 
@@ -329,10 +319,10 @@ where
             record.end(ended.as_ref());
             ended
         };
-        RetryFuture(match span {
+        RetryFuture(SyncWrapper::new(match span {
             Some(span) => Box::pin(recorded.instrument(span)),
             None => Box::pin(recorded),
-        })
+        }))
     }
 }
 
@@ -350,7 +340,7 @@ impl<R> Future for RetryFuture<R> {
     type Output = Result<Response<R>, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().0.as_mut().poll(cx)
+        self.get_mut().0.get_mut().as_mut().poll(cx)
     }
 }
 

@@ -45,12 +45,14 @@
 
 pub use self::{
     deadline::DeadlineAt,
+    framing::remove_connection_headers,
     outcome::{Cause, Outcome, ReadHead, ReadOutcome, chain},
     retry_after::retry_after,
     secrets::Secrets,
 };
 
 mod deadline;
+mod framing;
 mod outcome;
 mod retry_after;
 mod secrets;

@@ -92,3 +92,22 @@ fn plain_http_origin_requires_the_loopback_constructor() {
     }
     assert!(Origin::loopback(&uri("https://example.com")).is_ok());
 }
+
+#[test]
+fn path_gets_the_origin_and_an_address_stays() {
+    let origin = Origin::from_uri(&uri("https://API.example.com:8443/base")).unwrap();
+    for (text, expected) in [
+        ("/", "https://api.example.com:8443/"),
+        ("/a/b?c=d%2Fe", "https://api.example.com:8443/a/b?c=d%2Fe"),
+        ("//evil.com/a", "https://api.example.com:8443//evil.com/a"),
+        ("/@evil.com", "https://api.example.com:8443/@evil.com"),
+        ("https://evil.com/a", "https://evil.com/a"),
+        ("evil.com:443", "evil.com:443"),
+    ] {
+        assert_eq!(origin.absolute(&uri(text)).to_string(), expected, "{text}");
+    }
+    // `OPTIONS *` asks about a whole server (RFC 9110, section 9.3.7).
+    let whole = origin.absolute(&uri("*"));
+    assert!(origin.contains(&whole));
+    assert_eq!(whole.path(), "*");
+}

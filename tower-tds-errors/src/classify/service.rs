@@ -130,6 +130,7 @@ pin_project! {
         until: Option<Instant>,
         left: usize,
         bytes: Vec<u8>,
+        is_complete: bool,
     }
 }
 
@@ -273,6 +274,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         // A success does not get here.
         let error = error_of(&this.noted.request, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
+        error.facts_mut().is_cut = !*drain.is_complete;
         this.noted.note(&mut error);
         Poll::Ready(Err(error))
     }
@@ -297,6 +299,7 @@ impl<R: Body> Drain<R> {
             until: None,
             left: MOST_BYTES,
             bytes: Vec::new(),
+            is_complete: false,
         }
     }
 
@@ -312,12 +315,14 @@ impl<R: Body> Drain<R> {
                 let is_over = this.timer.poll(*this.until, cx).is_ready();
                 // Outside a runtime no timer would wake the task.
                 if is_over || !this.timer.has_clock() {
-                    break;
+                    return Poll::Ready(());
                 }
                 return Poll::Pending;
             };
-            let Some(Ok(frame)) = frame else {
-                break;
+            let frame = match frame {
+                Some(Ok(frame)) => frame,
+                Some(Err(_)) => return Poll::Ready(()),
+                None => break,
             };
             let Ok(data) = frame.into_data() else {
                 continue;
@@ -327,10 +332,11 @@ impl<R: Body> Drain<R> {
             this.bytes.put(data.take(room));
             // An empty frame counts as one byte, so that endless empty frames reach the bound.
             *this.left = this.left.saturating_sub(length.max(1));
-            if *this.left == 0 {
-                break;
+            if length > room || (*this.left == 0 && !this.body.is_end_stream()) {
+                return Poll::Ready(());
             }
         }
+        *this.is_complete = true;
         Poll::Ready(())
     }
 }

@@ -3,7 +3,6 @@
 use std::error::Error as StdError;
 use std::io::ErrorKind;
 
-use hyper_util::client::legacy;
 use tower::BoxError;
 use tower_tds_outcome::chain;
 
@@ -79,7 +78,8 @@ fn with_own_sent(kind: Kind) -> KindAndSent {
 
 /// Classifies one link of the chain, or records its stage for the links below.
 fn classify_link(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<KindAndSent> {
-    if let Some(error) = link.downcast_ref::<legacy::Error>() {
+    #[cfg(not(target_family = "wasm"))]
+    if let Some(error) = link.downcast_ref::<hyper_util::client::legacy::Error>() {
         if !error.is_connect() && error.source().is_none() {
             // Errors about an invalid request are the client's only ones without a source.
             return Some(with_own_sent(Kind::InvalidRequest));
@@ -152,8 +152,8 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     } else if error.source().is_some_and(|why| why.to_string() == GONE) {
         // The connection's runtime has ended, and the caller runs on another one.
         Kind::Reset
-    } else if error.is_user() {
-        // For example, the request body failed after a part of it.
+    } else if error.is_user() || error.is_body_write_aborted() {
+        // The request body failed, or ended before its announced length.
         return Some((Kind::InvalidRequest, Sent::Unknown));
     } else if error.is_canceled() || error.is_closed() {
         // hyper cancels only requests that it has not begun to write.

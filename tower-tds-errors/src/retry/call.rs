@@ -30,6 +30,8 @@ pub(super) struct Call<S, B, P> {
     head: Parts,
     /// The body of the next attempt. Without one there is no further attempt.
     body: Option<B>,
+    /// The size of the body before the first attempt.
+    size: Option<u64>,
     deadline: Option<Instant>,
     /// Set by the first failure, because most calls have none.
     past: Option<RetryState>,
@@ -45,7 +47,7 @@ pub(super) struct Shared<P> {
 
 // === impl Call ===
 
-impl<S, B, P> Call<S, B, P> {
+impl<S, B, P: Replay<B>> Call<S, B, P> {
     pub(super) fn new(
         service: S,
         shared: Arc<Shared<P>>,
@@ -53,6 +55,7 @@ impl<S, B, P> Call<S, B, P> {
         request: Request<B>,
     ) -> Self {
         let (head, body) = request.into_parts();
+        let size = shared.replay.size(&body);
         let deadline = shared.policy.deadline(&head.extensions, began);
         Self {
             service,
@@ -60,6 +63,7 @@ impl<S, B, P> Call<S, B, P> {
             began,
             head,
             body: Some(body),
+            size,
             deadline,
             past: None,
         }
@@ -70,7 +74,6 @@ impl<S, B, P> Call<S, B, P> {
     where
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<Error>,
-        P: Replay<B>,
     {
         let deadline = self.deadline;
         let mut timer = Timer::default();
@@ -126,10 +129,10 @@ impl<S, B, P> Call<S, B, P> {
     }
 
     /// Makes the request of the next attempt, and a copy of its body for one more.
-    fn request(&mut self) -> Option<Request<B>>
-    where
-        P: Replay<B>,
-    {
+    fn request(&mut self) -> Option<Request<B>> {
+        if !self.is_replayable() {
+            return None;
+        }
         let body = self.body.take()?;
         let number = self.attempts();
         let most = self.shared.policy.attempts.get();
@@ -145,9 +148,16 @@ impl<S, B, P> Call<S, B, P> {
             extensions.insert(DeadlineAt(deadline.into_std()));
         }
         if number > 1 {
-            extensions.insert(Attempt(number));
+            extensions.insert(Attempt::new(number));
         }
         Some(request)
+    }
+
+    /// Whether the next attempt would send the body of the first: the clones of some bodies share
+    /// their stream, which an attempt before has read.
+    fn is_replayable(&self) -> bool {
+        let body = self.body.as_ref();
+        body.is_some_and(|body| self.shared.replay.size(body) == self.size)
     }
 
     /// The number of the current attempt.
@@ -161,14 +171,16 @@ impl<S, B, P> Call<S, B, P> {
         if !is_success(response.status()) {
             let request = RequestFacts::of(&self.head.headers, None);
             let error = error_of(&request, response.status(), response.headers(), b"");
-            if let Some(error) = error {
+            if let Some(mut error) = error {
+                // The body is dropped unread.
+                error.facts_mut().is_cut = true;
                 return Err(error);
             }
         }
         let attempts = self.attempts();
         if attempts > 1 {
             tracing::debug!(attempts, "request succeeded");
-            response.extensions_mut().insert(Attempt(attempts));
+            response.extensions_mut().insert(Attempt::new(attempts));
         }
         Ok(response)
     }
@@ -192,6 +204,10 @@ impl<S, B, P> Call<S, B, P> {
             Err(GiveUp::Deadline) if self.is_over() || settled == Some(GiveUp::Deadline) => {
                 Err(self.ended(error))
             }
+            // A copy that cannot be sent, for example because it ended before its announced length.
+            Err(GiveUp::Fatal) if error.kind() == Kind::InvalidRequest && self.attempts() > 1 => {
+                Err(self.note(error, GiveUp::NotReplayable, true))
+            }
             Err(stop) => Err(self.note(error, stop, true)),
         }
     }
@@ -199,12 +215,13 @@ impl<S, B, P> Call<S, B, P> {
     fn after(&mut self, error: &Error) -> Result<Option<Instant>, GiveUp> {
         let now = clock::now();
         let left = self.deadline.map(|end| end.saturating_duration_since(now));
+        let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
             let repeat = self.head.extensions.get().copied();
             RetryState::of(Repeats::of(&self.head.method, repeat))
         });
         let policy = &self.shared.policy;
-        let wait = state.begin_retry(error, policy, self.body.is_some(), left)?;
+        let wait = state.begin_retry(error, policy, is_replayable, left)?;
         let end = now.checked_add(wait).ok_or(GiveUp::HintTooLong)?;
         tracing::debug!(
             kind = %error.kind(),

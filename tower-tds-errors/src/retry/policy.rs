@@ -6,15 +6,14 @@
 )]
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use http::{Extensions, Method};
 use tokio::time::Instant;
-use tower::retry::budget::{Budget as _, TpsBudget};
 use tower_tds_outcome::DeadlineAt;
 
+use super::budget::RetryBudget;
 use super::request::Repeat;
 use crate::clock::HEADROOM;
 use crate::error::{Error, Facts};
@@ -28,7 +27,7 @@ pub(super) struct Policy {
     pub(super) deadline: Option<Duration>,
     pub(super) longest_wait: Duration,
     pub(super) backoff: Backoff,
-    pub(super) budget: Option<Arc<TpsBudget>>,
+    pub(super) budget: Option<RetryBudget>,
 }
 
 /// Exponential backoff with full jitter. It spreads simultaneous retries best.
@@ -96,9 +95,6 @@ impl Policy {
     }
 }
 
-/// The budget is one retry for ten requests, as the SRE book recommends ("Handling
-/// Overload": 10 %), and three more each second, both counted over ten seconds. Three a second keep a
-/// client at 20 calls a second whole while one of four nodes refuses its calls.
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -106,7 +102,7 @@ impl Default for Policy {
             deadline: None,
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
-            budget: Some(Arc::new(TpsBudget::new(Duration::from_secs(10), 3, 0.1))),
+            budget: Some(RetryBudget::default()),
         }
     }
 }

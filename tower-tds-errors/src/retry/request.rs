@@ -1,6 +1,10 @@
 //! Repeated requests: a copy of the body, the permission, and the number of the attempt.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use http::Extensions;
+use http_body::Body;
 
 /// Copies a request body for a retry.
 ///
@@ -36,17 +40,40 @@ use http::Extensions;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot send a body of this type twice",
     label = "no `Replay<{B}>`",
-    note = "the default, `CloneBody`, needs a body that is `Clone`; for others pass a function to `.replay(..)`",
+    note = "the default of tower-tds-errors, `CloneBody`, needs a `Body` that is `Clone`; for others pass a function to `.replay(..)`",
     note = "`RetryLayer::new().replay(|_: &_| None)` sends each body once"
 )]
 pub trait Replay<B> {
     /// Returns a body with the same bytes as `body`, independent of `body`.
     fn replay(&self, body: &B) -> Option<B>;
+
+    /// Returns the number of bytes that `body` would send if it were sent now, if that is known.
+    ///
+    /// A copy is sent only if this is what it was for the first attempt, before that began. A body
+    /// that shares its stream with its clones is shorter by then, and is not sent. The default is
+    /// for copies that you know to be independent.
+    fn size(&self, body: &B) -> Option<u64> {
+        let _ = body;
+        None
+    }
 }
 
 /// The default [`Replay`]: it clones the body, which is cheap for shared buffers such as `Full`.
-#[derive(Clone, Copy, Debug)]
-pub struct CloneBody;
+///
+/// Only a body of a known size is sent again ([`Body::size_hint`]), and only while its clone still
+/// has that size, because the clones of some bodies share one stream.
+///
+/// You need not name `T`: it is [`HttpBody`], and [`Plain`] for requests that only tests send.
+pub struct CloneBody<T = HttpBody>(PhantomData<fn() -> T>);
+
+/// Marks the [`CloneBody`] of bodies that are a [`Body`].
+#[derive(Debug)]
+pub enum HttpBody {}
+
+/// Marks the [`CloneBody`] of `()` and `&'static str`, which are no [`Body`], and which share
+/// nothing with their clones.
+#[derive(Debug)]
+pub enum Plain {}
 
 /// Whether a request may be sent more than once, in place of the rule for its method.
 ///
@@ -89,15 +116,53 @@ pub enum Repeat {
 /// assert_eq!(Attempt::of(request.extensions()), 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt(pub u32);
+pub struct Attempt(u32);
 
 // === impl CloneBody ===
 
+impl<T> CloneBody<T> {
+    pub(super) const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> Clone for CloneBody<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for CloneBody<T> {}
+
+impl<T> fmt::Debug for CloneBody<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CloneBody")
+    }
+}
+
 // The message about `Replay` is more helpful than one about `Clone`.
 #[diagnostic::do_not_recommend]
-impl<B: Clone> Replay<B> for CloneBody {
+impl<B: Body + Clone> Replay<B> for CloneBody {
     fn replay(&self, body: &B) -> Option<B> {
-        Some(body.clone())
+        self.size(body).map(|_| body.clone())
+    }
+
+    fn size(&self, body: &B) -> Option<u64> {
+        body.size_hint().exact()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl Replay<()> for CloneBody<Plain> {
+    fn replay(&self, (): &()) -> Option<()> {
+        Some(())
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl Replay<&'static str> for CloneBody<Plain> {
+    fn replay(&self, text: &&'static str) -> Option<&'static str> {
+        Some(text)
     }
 }
 
@@ -113,6 +178,10 @@ impl<B, F: Fn(&B) -> Option<B>> Replay<B> for F {
 // === impl Attempt ===
 
 impl Attempt {
+    pub(super) const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
     /// The number of the attempt, counted from 1, in the extensions of a request or a response.
     #[must_use]
     pub fn of(extensions: &Extensions) -> u32 {

@@ -11,9 +11,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::{Instant, advance, timeout};
-use tower::retry::budget::TpsBudget;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
+use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryBudget, RetryLayer};
 
 use crate::probe::{self, Probe, get, status_of};
 
@@ -33,9 +32,9 @@ fn n(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).unwrap()
 }
 
-/// A budget of `retries` retries per second, independent of the requests.
-fn budget(retries: u32) -> Arc<TpsBudget> {
-    Arc::new(TpsBudget::new(secs(1), retries, 0.0))
+/// A budget that calls alone pay for, each this part of a retry.
+fn budget(per_call: f32) -> RetryBudget {
+    RetryBudget::new(per_call, 0)
 }
 
 fn reset() -> probe::Answer {
@@ -82,28 +81,30 @@ async fn deadline_includes_readiness_and_keeps_the_earlier_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_denied_by_the_budget_ends_the_call_immediately() {
-    let layer = RetryLayer::new().budget(budget(1));
+    let layer = RetryLayer::new().budget(budget(0.5));
     let stack = layer.layer(ClassifyLayer::new().layer(Probe::always(503)));
-    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
-    assert_eq!(
-        (error.gave_up(), error.attempts()),
-        (Some(GiveUp::Budget), 2)
-    );
     let start = Instant::now();
-    let error = stack.oneshot(get("/")).await.unwrap_err();
+    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
     assert_eq!(
         (error.gave_up(), error.attempts()),
         (Some(GiveUp::Budget), 1)
     );
     assert_eq!(start.elapsed(), Duration::ZERO);
+    // Two calls pay for one retry.
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(
+        (error.gave_up(), error.attempts()),
+        (Some(GiveUp::Budget), 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn cloned_budget_is_shared() {
-    let two = budget(2);
+    let one_a_call = budget(1.0);
     let probe = Probe::always(503);
-    for attempts in [3, 1] {
-        let layer = RetryLayer::new().budget(Arc::clone(&two));
+    for attempts in [1, 3] {
+        let layer = RetryLayer::new().attempts(n(attempts));
+        let layer = layer.budget(one_a_call.clone());
         let error = send(&layer, &probe, get("/")).await.unwrap_err();
         assert_eq!(error.attempts(), attempts);
     }
@@ -111,7 +112,7 @@ async fn cloned_budget_is_shared() {
 
 #[tokio::test(start_paused = true)]
 async fn unsent_requests_and_replaced_tokens_cost_no_budget() {
-    let none = || budget(0);
+    let none = || budget(0.0);
     let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
     let layer = RetryLayer::new().budget(none());
     let stack = layer.layer(ClassifyLayer::new().layer(Probe::new(move |_| refused())));
@@ -133,7 +134,9 @@ async fn unsent_requests_and_replaced_tokens_cost_no_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn reset_get_is_retried_immediately_and_uncounted() {
-    let layer = RetryLayer::new().attempts(n(2)).budget(budget(20));
+    let layer = RetryLayer::new()
+        .attempts(n(2))
+        .budget(RetryBudget::new(0.0, 2));
     let probe = Probe::new(|n| {
         if n % 2 == 0 {
             reset()
@@ -167,13 +170,14 @@ async fn reset_get_is_retried_immediately_and_uncounted() {
 
 #[tokio::test(start_paused = true)]
 async fn successful_retry_costs_budget() {
-    let layer = RetryLayer::new().budget(budget(1));
-    let probe = Probe::new(|n| Ok(status_of(if n == 1 { 200 } else { 503 })));
+    let layer = RetryLayer::new().budget(budget(0.5));
+    let probe = Probe::new(|n| Ok(status_of([200, 503, 200, 503][n])));
     let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    stack.clone().oneshot(get("/")).await.unwrap();
     stack.clone().oneshot(get("/")).await.unwrap();
     let error = stack.oneshot(get("/")).await.unwrap_err();
     assert_eq!(error.gave_up(), Some(GiveUp::Budget));
-    assert_eq!(probe.seen().len(), 3);
+    assert_eq!(probe.seen().len(), 4);
 }
 
 /// Is ready for a number of calls, and never after that.
@@ -228,7 +232,7 @@ async fn error_line_has_failure_next_step_and_stop_reason() {
         *response.body_mut() = Full::from(r#"{"message":"busy\u001b[2J"}"#);
         Ok(response)
     });
-    let layer = RetryLayer::new().budget(budget(1));
+    let layer = RetryLayer::new().budget(budget(1.0));
     let request = get("https://user:CANARY@api.example/v2?key=CANARY");
     let error = send(&layer, &probe, request).await.unwrap_err();
     let line = error.to_string();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::{Body, Frame};
+use http_body_util::Full;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{Attempt, ClassifyLayer, DeadlineAt, Error, GiveUp, Kind, RetryLayer, Sent};
@@ -194,14 +195,14 @@ async fn deadline_starts_at_the_call_not_the_first_poll() {
         // A client that is always ready sends when its future is polled, as hyper's does.
         let sent = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&sent);
-        let mut eager = layer.layer(tower::service_fn(move |_: Request<()>| {
+        let mut eager = layer.layer(tower::service_fn(move |_: Request<Full<Bytes>>| {
             let count = Arc::clone(&count);
             async move {
                 count.fetch_add(1, SeqCst);
                 Ok::<_, Error>(Response::new(()))
             }
         }));
-        let mut request = Request::new(());
+        let mut request = get("/");
         request.extensions_mut().insert(within(ms(1_000)));
         let call = eager.ready().await.unwrap().call(request);
         tokio::time::sleep(ms(1_500)).await;

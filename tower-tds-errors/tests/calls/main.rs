@@ -6,6 +6,7 @@
 )]
 
 mod amplification;
+mod answers;
 mod api;
 mod bounds;
 mod contract;

@@ -11,7 +11,9 @@ use http_body_util::Full;
 use proptest::prelude::*;
 use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, Repeat, RetryLayer, Sent};
+use tower_tds_errors::{
+    Attempt, ClassifyLayer, CloneBody, Error, GiveUp, Kind, Repeat, RetryLayer, Sent,
+};
 
 use crate::probe::{Probe, get, status_of};
 
@@ -30,7 +32,7 @@ async fn fails(layer: RetryLayer, probe: &Probe) -> Error {
         .unwrap_err()
 }
 
-fn attempts(n: u32) -> RetryLayer {
+fn attempts<T>(n: u32) -> RetryLayer<CloneBody<T>> {
     RetryLayer::new().attempts(NonZeroU32::new(n).unwrap())
 }
 

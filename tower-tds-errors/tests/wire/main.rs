@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
 mod backoff;
+mod bodies;
 mod corpus;
 mod http2;
 mod reqwest;

@@ -16,13 +16,11 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::{
-    BoxError, Layer, Service, ServiceBuilder, ServiceExt, retry::budget::TpsBudget, service_fn,
-};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_tds::{
     Credentials, Error, Kind, Limiter, Limits, TdsLayer,
     layers::{
-        errors::{ClassifyLayer, GiveUp, RetryLayer},
+        errors::{ClassifyLayer, GiveUp, RetryBudget, RetryLayer},
         token::{self, BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
     },
 };
@@ -174,8 +172,7 @@ where
     F: Future<Output = Result<Response<Full<Bytes>>, BoxError>> + Send + 'static,
 {
     // A resend with a newer token costs no budget.
-    let broke = TpsBudget::new(Duration::from_secs(10), 0, 0.0);
-    whole_with(RetryLayer::new().budget(Arc::new(broke)), service)
+    whole_with(RetryLayer::new().budget(RetryBudget::new(0.0, 0)), service)
 }
 
 fn whole_with<S, F>(

@@ -1,0 +1,129 @@
+//! The budget of retries: how much more a failing service is sent.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock;
+
+/// Bounds the retries of all calls together, so that a service in trouble is not sent a multiple of
+/// its usual load.
+///
+/// Calls and time pay for retries: one retry for ten calls and three more each second, unless you
+/// choose other figures with [`new`](Self::new). What is not spent is kept for about ten seconds. A
+/// call that finds the budget empty fails with [`GiveUp::Budget`](crate::GiveUp::Budget).
+///
+/// Clones are the same budget, so give one to several layers where they call the same service.
+///
+/// # Examples
+///
+/// ```
+/// use tower_tds_errors::{RetryBudget, RetryLayer};
+///
+/// // One retry for five calls, and two more each second.
+/// let layer: RetryLayer = RetryLayer::new().budget(RetryBudget::new(0.2, 2));
+/// # drop(layer);
+/// ```
+#[derive(Clone, Debug)]
+pub struct RetryBudget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Calls that have not been turned into retries yet. A call only adds to it; the retry counts.
+    calls: AtomicU64,
+    /// What a call, a second, and a retry are worth.
+    per_call: u64,
+    per_second: u64,
+    most: u64,
+    balance: Mutex<Balance>,
+}
+
+#[derive(Debug)]
+struct Balance {
+    tokens: u64,
+    at: Instant,
+}
+
+// === impl RetryBudget ===
+
+impl RetryBudget {
+    /// Creates a budget of `per_call` retries for each call, for example 0.1, and of `per_second`
+    /// more. It begins with ten seconds' worth of the latter.
+    ///
+    /// `per_call` is read as zero if it is negative or not a number.
+    #[must_use]
+    pub fn new(per_call: f32, per_second: u32) -> Self {
+        let per_call = f64::from(per_call.max(0.0)) * f64::from(RETRY);
+        #[expect(
+            clippy::as_conversions,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is not negative, and the conversion saturates"
+        )]
+        let per_call = per_call as u64;
+        let per_second = u64::from(per_second).saturating_mul(RETRY.into());
+        let each_second = per_call.saturating_mul(CALLS).saturating_add(per_second);
+        let balance = Balance {
+            tokens: per_second.saturating_mul(SECONDS),
+            at: clock::now(),
+        };
+        Self(Arc::new(Shared {
+            calls: AtomicU64::new(0),
+            per_call,
+            per_second,
+            most: each_second.saturating_mul(SECONDS),
+            balance: Mutex::new(balance),
+        }))
+    }
+
+    /// Counts a call.
+    #[inline]
+    pub(super) fn deposit(&self) {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Pays for a retry. Returns false if there is nothing left.
+    #[cold]
+    pub(super) fn withdraw(&self) -> bool {
+        let shared = &*self.0;
+        let mut balance = shared
+            .balance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let now = clock::now();
+        let by_calls = shared.calls.swap(0, Ordering::Relaxed);
+        let by_calls = by_calls.saturating_mul(shared.per_call);
+        let by_time = earned(now.saturating_duration_since(balance.at), shared.per_second);
+        balance.at = now;
+        let earned = by_calls.saturating_add(by_time);
+        let tokens = balance.tokens.saturating_add(earned).min(shared.most);
+        let left = tokens.checked_sub(RETRY.into());
+        balance.tokens = left.unwrap_or(tokens);
+        left.is_some()
+    }
+}
+
+/// One retry for ten calls is the SRE book's rule ("Handling Overload"). Three more each second keep a
+/// client at 20 calls a second whole while one of four nodes refuses its calls.
+impl Default for RetryBudget {
+    fn default() -> Self {
+        Self::new(0.1, 3)
+    }
+}
+
+fn earned(elapsed: Duration, per_second: u64) -> u64 {
+    let earned = elapsed.as_nanos().saturating_mul(per_second.into());
+    u64::try_from(earned.checked_div(1_000_000_000).unwrap_or(0)).unwrap_or(u64::MAX)
+}
+
+/// What a retry costs. Fine enough for the time between two retries to count.
+const RETRY: u32 = 1_000_000;
+
+/// How long unspent retries are kept, at the service's 50 calls a second (contract).
+const SECONDS: u64 = 10;
+const CALLS: u64 = 50;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Errors as the responses that they were: status, headers, and what was read of the body.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, Full};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_tds_errors::{
+    AnswerBody, BodyCut, ClassifyLayer, Error, IntoResponseLayer, Kind, RetryLayer,
+};
+
+use crate::probe::{Probe, get, status_of};
+
+type Answer = Result<Response<AnswerBody<Full<Bytes>>>, Error>;
+
+async fn send(probe: &Probe, request: Request<Full<Bytes>>) -> Answer {
+    let stack = ServiceBuilder::new()
+        .layer(IntoResponseLayer::new())
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new());
+    stack.service(probe.clone()).oneshot(request).await
+}
+
+fn headers(of: &[(&'static str, &'static str)]) -> HeaderMap {
+    let pairs = of
+        .iter()
+        .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    pairs.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_refusal_is_the_response_that_it_was() {
+    for status in (200..=599).chain([999]) {
+        let probe = Probe::new(move |_| {
+            let mut response = status_of(status).map(|_| Full::from("no such stop"));
+            *response.headers_mut() = headers(&[
+                ("content-type", "text/plain"),
+                ("etag", "\"1\""),
+                ("set-cookie", "a=1"),
+            ]);
+            response
+                .headers_mut()
+                .append("set-cookie", "b=2".parse().unwrap());
+            Ok(response)
+        });
+        let response = send(&probe, get("/")).await.unwrap();
+        assert_eq!(response.status(), status);
+        let cookies = response.headers().get_all("set-cookie").iter();
+        assert_eq!(cookies.collect::<Vec<_>>(), ["a=1", "b=2"]);
+        assert_eq!(response.headers()["etag"], "\"1\"");
+        assert_eq!(response.body().size_hint().exact(), Some(12));
+        assert!(response.extensions().get::<BodyCut>().is_none());
+        assert_eq!(response.collect().await.unwrap().to_bytes(), "no such stop");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn framing_is_set_anew_and_headers_of_the_connection_go() {
+    for method in [Method::GET, Method::HEAD] {
+        let probe = Probe::new(|_| {
+            let mut response = status_of(404).map(|_| Full::from("none"));
+            *response.headers_mut() = headers(&[
+                ("content-length", "50"),
+                ("transfer-encoding", "chunked"),
+                ("trailer", "x-sum"),
+                ("connection", "close, x-hop"),
+                ("keep-alive", "timeout=5"),
+                ("upgrade", "h2c"),
+                ("x-hop", "1"),
+                ("x-stays", "1"),
+            ]);
+            Ok(response)
+        });
+        let mut request = get("/");
+        *request.method_mut() = method.clone();
+        let response = send(&probe, request).await.unwrap();
+        let length = if method == Method::HEAD { "50" } else { "4" };
+        let left = headers(&[("content-length", length), ("x-stays", "1")]);
+        assert_eq!(*response.headers(), left, "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_with_missing_bytes_is_marked() {
+    for (length, is_cut) in [(0, false), (16_384, false), (16_385, true), (40_000, true)] {
+        let probe = Probe::new(move |_| Ok(status_of(503).map(|_| vec![b'x'; length].into())));
+        let response = send(&probe, get("/")).await.unwrap();
+        let marked = response.extensions().get::<BodyCut>().is_some();
+        assert_eq!(marked, is_cut, "{length}");
+        let body = response.collect().await.unwrap().to_bytes();
+        assert_eq!(body.len(), length.min(16_384));
+    }
+    // Without a layer that reads it, nothing of the body is known.
+    let layer = IntoResponseLayer::new();
+    let unread = layer.layer(RetryLayer::new().layer(Probe::always(404).map_err(Error::from)));
+    let response = unread.oneshot(get("/")).await.unwrap();
+    assert!(response.extensions().get::<BodyCut>().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_breaks_or_stalls_is_marked() {
+    for stalls in [true, false] {
+        let service = service_fn(move |_: Request<Full<Bytes>>| async move {
+            let (mut sender, body) = http_body_util::channel::Channel::<Bytes, io::Error>::new(2);
+            sender.send_data("half".into()).await.unwrap();
+            if stalls {
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    drop(sender);
+                });
+            } else {
+                sender.abort(io::ErrorKind::ConnectionReset.into());
+            }
+            let mut response = Response::new(body);
+            *response.status_mut() = 404.try_into().unwrap();
+            Ok::<_, BoxError>(response)
+        });
+        let stack = IntoResponseLayer::new().layer(ClassifyLayer::new().layer(service));
+        let response = stack.oneshot(get("/")).await.unwrap();
+        assert!(response.extensions().get::<BodyCut>().is_some(), "{stalls}");
+        assert_eq!(response.collect().await.unwrap().to_bytes(), "half");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_without_a_response_of_its_own_stays_an_error() {
+    let unsent = || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+    let error = send(&Probe::new(move |_| unsent()), get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!((error.kind(), error.attempts()), (Kind::Connect, 3));
+
+    let upgrade = Probe::always(101);
+    let error = send(&upgrade, get("/")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::UnexpectedAnswer);
+    assert_eq!(upgrade.seen().len(), 1);
+
+    // The refusal of a token request, as a token layer passes it on.
+    let probe = Probe::always(404);
+    let stack = ClassifyLayer::new().layer(probe).map_err(|error: Error| {
+        let endpoint = "https://auth.example.org/token".parse().unwrap();
+        Error::new(Kind::TokenRefused, error).with_request(Method::POST, &endpoint)
+    });
+    let error = IntoResponseLayer::new()
+        .layer(stack)
+        .oneshot(get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), Kind::TokenRefused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_text_of_an_answered_error_has_a_header_of_the_response() {
+    let probe = Probe::new(|_| {
+        let mut response = status_of(400);
+        *response.headers_mut() = headers(&[("set-cookie", "CANARY"), ("x-key", "CANARY")]);
+        Ok(response)
+    });
+    let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(probe));
+    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.headers().unwrap()["x-key"], "CANARY");
+    let texts = format!("{error} {error:#} {error:?}");
+    assert!(!texts.contains("CANARY"), "{texts}");
+    let response = IntoResponseLayer::new()
+        .layer(stack)
+        .oneshot(get("/"))
+        .await
+        .unwrap();
+    assert!(!format!("{:?}", response.body()).contains("CANARY"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_go_through_towers_own_layers() {
+    let stack = ServiceBuilder::new()
+        .boxed_clone_sync()
+        .layer(IntoResponseLayer::new())
+        .load_shed()
+        .timeout(Duration::from_secs(300))
+        .layer(RetryLayer::new())
+        .map_err(Error::from)
+        .buffer(8)
+        .layer(ClassifyLayer::new())
+        .service(Probe::always(503));
+    let mut stack: tower::util::BoxCloneSyncService<_, _, Error> = stack;
+    let call = stack.ready().await.unwrap().call(get("/"));
+    assert_eq!(call.await.unwrap().status(), 503);
+}

@@ -1,0 +1,96 @@
+//! The headers of one connection, which no message passes on to the next.
+
+use http::HeaderMap;
+use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+
+/// Removes the headers that are about one connection, and not about the message (RFC 9110, section
+/// 7.6.1): `Connection` and what it lists, `Transfer-Encoding`, `TE`, `Upgrade` and the older ones.
+///
+/// Use it where you pass a message on. Whoever sends it next sets them for its own connection.
+/// `Content-Length` stays, because it may belong to a response to HEAD.
+///
+/// # Examples
+///
+/// ```
+/// use http::HeaderMap;
+/// use tower_tds_outcome::remove_connection_headers;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("connection", "close, x-hop".parse().unwrap());
+/// headers.insert("x-hop", "1".parse().unwrap());
+/// headers.insert("accept", "application/json".parse().unwrap());
+/// remove_connection_headers(&mut headers);
+/// assert_eq!(headers.len(), 1);
+/// ```
+pub fn remove_connection_headers(headers: &mut HeaderMap) {
+    // Most messages have few headers and none of these, and a look-up hashes.
+    if headers.keys().any(is_of_connection) {
+        remove(headers);
+    }
+}
+
+#[cold]
+fn remove(headers: &mut HeaderMap) {
+    let listed = headers.get_all(CONNECTION).into_iter();
+    let listed = listed.filter_map(|value| value.to_str().ok());
+    let listed = listed.flat_map(|value| value.split(','));
+    let listed: Vec<HeaderName> = listed.filter_map(|name| name.trim().parse().ok()).collect();
+    let own: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| is_of_connection(name))
+        .cloned()
+        .collect();
+    for name in listed.iter().chain(&own) {
+        headers.remove(name);
+    }
+}
+
+fn is_of_connection(name: &HeaderName) -> bool {
+    [CONNECTION, TRANSFER_ENCODING, TE, UPGRADE].contains(name) || OLDER.contains(&name.as_str())
+}
+
+/// Names without a registered meaning that are still sent.
+const OLDER: [&str; 3] = ["keep-alive", "proxy-connection", "http2-settings"];
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::remove_connection_headers;
+
+    fn left(headers: &[(&'static str, &str)]) -> Vec<String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        remove_connection_headers(&mut map);
+        map.keys().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn headers_of_a_connection_go_and_others_stay() {
+        let gone = [
+            ("connection", "keep-alive"),
+            ("connection", "X-One ,,\tx-two, not a name"),
+            ("x-one", "1"),
+            ("x-two", "2"),
+            ("transfer-encoding", "chunked"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+            ("http2-settings", "AAMAAABk"),
+        ];
+        assert!(left(&gone).is_empty());
+        let stay = ["accept", "content-length", "trailer", "x-one"];
+        assert_eq!(left(&stay.map(|name| (name, "7"))), stay);
+    }
+
+    #[test]
+    fn listed_header_that_is_not_there_changes_nothing() {
+        assert_eq!(
+            left(&[("connection", "close, x-none"), ("host", "a")]),
+            ["host"]
+        );
+    }
+}
