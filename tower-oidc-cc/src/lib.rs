@@ -95,6 +95,7 @@
 //!   [form of fields](Credentials::field).
 //! - Reading the content of tokens: they are opaque to a client (RFC 9068, section 6).
 //! - Compressed token replies, secrets from a pipe, and runtimes other than tokio.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "private-key-jwt")]
 pub use self::assertion::Assertion;

@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use futures_util::FutureExt as _;
 use http::{HeaderMap, Request, Response, Uri, header::AUTHORIZATION};
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -47,6 +48,9 @@ pub struct BearerAuthLayer<J = ReadHead> {
 ///
 /// `poll_ready` does not fail if there is no token. The error of the token request is kept. The future
 /// of the next `call` returns it, and the inner service is not called.
+///
+/// A `call` without `poll_ready` uses the token if there is one. Otherwise it starts the token request, and its
+/// future returns an error that asks for readiness.
 ///
 /// # Cancel safety
 ///
@@ -225,14 +229,22 @@ impl<S, J> BearerAuth<S, J> {
         headers: &HeaderMap,
     ) -> Result<Arc<Bearer>, TokenError> {
         let Rules { source, places, .. } = &*self.rules;
-        match readiness {
+        let missing = match readiness {
             Readiness::Failed(error) if source.shared.settled().is_none() => return Err(error),
             // The inner service was not polled to readiness, so it cannot be called. There may be a
             // token now.
-            Readiness::Failed(_) | Readiness::Waiting(_) => return Err(Kind::Expired.into()),
-            Readiness::Ready(_) | Readiness::Unready => places.check(uri, headers)?,
+            Readiness::Failed(_) => return Err(Kind::Expired.into()),
+            Readiness::Waiting(_) => return Err(Kind::Unready.into()),
+            Readiness::Ready(_) => Kind::Expired,
+            Readiness::Unready => Kind::Unready,
+        };
+        places.check(uri, headers)?;
+        if let Some(bearer) = source.shared.bearer() {
+            return Ok(bearer);
         }
-        Ok(source.shared.bearer().ok_or(Kind::Expired)?)
+        // One poll begins the token request, which goes on without its caller.
+        let waited = source.clone().wait().now_or_never();
+        waited.unwrap_or_else(|| Err(missing.into()))
     }
 }
 

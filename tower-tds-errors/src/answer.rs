@@ -20,7 +20,7 @@ use crate::error::Error;
 /// Returns the response again where an [`Error`] stands for one, for code that reads statuses
 /// itself.
 ///
-/// Crates such as octocrab, kube or object_store have their own error for a 404. They never see it
+/// Crates such as octocrab, kube or `object_store` have their own error for a 404. They never see it
 /// if the client below returns an [`Error`]. Put this layer outermost, above the retry layer: what
 /// cannot be retried then reaches them as the [response](Error::into_response) that it was. An
 /// error without a response stays an error.

@@ -288,11 +288,7 @@ impl Driver {
     /// Closes idle sockets beyond the share, while no request is in flight.
     fn close_idle(&self, share: Share, until: Instant, now: Instant) {
         // Without permits, no request begins between the look and the close.
-        let none = Share {
-            requests: 0,
-            ..share
-        };
-        self.shares.set(none, until);
+        self.shares.set(share.requests(0), until);
         if self.limiter.snapshot().in_flight == 0 {
             self.shares.set(Share::default(), now);
         }

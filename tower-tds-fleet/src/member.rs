@@ -197,10 +197,8 @@ impl Member {
     /// Returns the share, without requests during a silence or a departure.
     fn usable(&self) -> Share {
         let is_usable = !self.earlier.silenced && self.leaves_at.is_none();
-        Share {
-            requests: if is_usable { self.share.requests } else { 0 },
-            ..self.share
-        }
+        let requests = if is_usable { self.share.requests } else { 0 };
+        self.share.requests(requests)
     }
 
     fn look(&mut self, load: Load, now: Instant) -> Action {
@@ -275,16 +273,10 @@ impl Member {
         let wanted = if self.leaves_at.is_some() {
             Share::default()
         } else if is_active {
-            Share {
-                requests: requests.max(unit),
-                places: places.max(1),
-                connections: sockets.max(2),
-            }
+            let sends = Share::default().requests(requests.max(unit));
+            sends.places(places.max(1)).connections(sockets.max(2))
         } else {
-            Share {
-                connections: held.connections,
-                ..Share::default()
-            }
+            Share::default().connections(held.connections)
         };
         Question {
             number: self.number,
@@ -303,11 +295,10 @@ impl Member {
 
 /// Returns the larger one of each number.
 pub(crate) fn larger(one: Share, other: Share) -> Share {
-    Share {
-        requests: one.requests.max(other.requests),
-        places: one.places.max(other.places),
-        connections: one.connections.max(other.connections),
-    }
+    Share::default()
+        .requests(one.requests.max(other.requests))
+        .places(one.places.max(other.places))
+        .connections(one.connections.max(other.connections))
 }
 
 /// The life of a share, from the sending of its question. The store counts from its answer, so the

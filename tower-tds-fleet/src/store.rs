@@ -322,11 +322,8 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
     let count = |at: usize| u32::try_from(*values.get(at)?).ok();
     let time = |at: usize| values.get(at).copied().map(Duration::from_millis);
     let three = |at| {
-        Some(Share {
-            requests: count(at)?,
-            places: count(at + 1)?,
-            connections: count(at + 2)?,
-        })
+        let share = Share::default().requests(count(at)?);
+        Some(share.places(count(at + 1)?).connections(count(at + 2)?))
     };
     let (taken, record) = (three(12)?, three(15)?);
     let answer = Answer {
@@ -339,11 +336,10 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
         members: count(4)?,
         active: count(5)?,
         total: three(9)?,
-        recorded: Share {
-            requests: taken.requests.checked_add(record.requests)?,
-            places: taken.places.checked_add(record.places)?,
-            connections: taken.connections.checked_add(record.connections)?,
-        },
+        recorded: Share::default()
+            .requests(taken.requests.checked_add(record.requests)?)
+            .places(taken.places.checked_add(record.places)?)
+            .connections(taken.connections.checked_add(record.connections)?),
         withheld: three(20)?,
         requests_free_in: time(18)?,
         sockets_free_in: time(19)?,

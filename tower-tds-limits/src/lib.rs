@@ -71,7 +71,11 @@
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client, and the errors of hyper in [`ReadHyper`] |
 //! | `metrics` | no | a histogram of waits, `tds_wait_seconds`, by cause |
+//!
+//! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32. A
+//! call needs a clock there, which `wasm32-unknown-unknown` does not have: std's panics.
 //!
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
@@ -90,9 +94,18 @@
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. One that is
 //!   blocked, say for four seconds, also stops the waiters of other runtimes on the same limiter.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(feature = "connect"),
+    expect(
+        dead_code,
+        reason = "sockets are counted by the connection limit alone"
+    )
+)]
 
 mod account;
 mod clock;
+#[cfg(feature = "connect")]
 mod connection;
 mod credential;
 mod error;
@@ -105,9 +118,10 @@ pub mod share;
 mod sockets;
 mod wait;
 
+#[cfg(feature = "connect")]
+pub use self::connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo};
 pub use self::{
     account::ladder::Rung,
-    connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, WaitCause},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},

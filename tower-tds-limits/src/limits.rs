@@ -129,6 +129,7 @@ pub enum Burst {
 /// For each process take the larger of its share and what it [holds](crate::share::Load::held). If the sum of
 /// these never exceeds the [whole](crate::share::Load::whole), all processes together keep within the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Share {
     /// Requests of the first quota. Each other quota is divided in proportion.
     pub requests: u32,
@@ -400,6 +401,27 @@ impl Default for Rules {
 // === impl Share ===
 
 impl Share {
+    /// Sets the requests of the first quota.
+    #[must_use]
+    pub const fn requests(mut self, requests: u32) -> Self {
+        self.requests = requests;
+        self
+    }
+
+    /// Sets what a leaky bucket takes at once.
+    #[must_use]
+    pub const fn places(mut self, places: u32) -> Self {
+        self.places = places;
+        self
+    }
+
+    /// Sets the sockets.
+    #[must_use]
+    pub const fn connections(mut self, connections: u32) -> Self {
+        self.connections = connections;
+        self
+    }
+
     /// Whether some rule grants nothing.
     pub(crate) fn is_empty(self, limits: &Limits) -> bool {
         let part = |quota: &Quota| self.requests_of(*quota, limits.first);

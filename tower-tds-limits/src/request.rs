@@ -8,6 +8,7 @@ mod sent;
 
 use std::{
     marker::PhantomData,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -45,9 +46,12 @@ use crate::error::{BoxError, Error};
 /// `poll_ready` is always ready and reserves nothing: a readied service that is not called costs
 /// nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` never fills. An outer
 /// `ConcurrencyLimit` works as usual. Use [`max_waiting`](RequestLimitLayer::max_waiting) and
-/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait. Calls wait on clones of the
-/// inner service, so a layer that reserves in `poll_ready` (`ConcurrencyLimit`, `Buffer`) belongs
-/// outside of this one.
+/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait.
+///
+/// Each call waits on its own clone of the inner service. If yours is not `Clone`, put a `Buffer` inside,
+/// between this layer and the service, and give it a bound above the number of calls that wait,
+/// because each of them keeps a place in it. A `ConcurrencyLimit` belongs outside: inside, calls that
+/// wait would use it up.
 ///
 /// # Deadlines
 /// A call ends at the [`DeadlineAt`](tower_tds_outcome::DeadlineAt) in its request's extensions.
@@ -136,13 +140,13 @@ where
 impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Detached>
 where
     S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + Send + 'static> + Clone,
-    S::Future: Send + Unpin + 'static,
+    S::Future: Send + 'static,
     F: ReadOutcome + Send + Sync + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error;
-    type Future = ResponseFuture<S, Request<R>, F, S::Future>;
+    type Future = ResponseFuture<S, Request<R>, F, Pin<Box<S::Future>>, Detached>;
 
     #[inline]
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -151,7 +155,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        let complete: Complete<S::Future, F> = SentCall::complete;
+        let complete: Complete<Pin<Box<S::Future>>, F> = SentCall::complete;
         ResponseFuture::new(self.inner.clone(), request, &self.settings, Some(complete))
     }
 }

@@ -11,11 +11,10 @@
 //! let limiter = Limiter::new(Limits::default()); // of all processes together
 //! let shares = Shares::of(&limiter);
 //! let whole = shares.load().whole;
-//! let half = Share {
-//!     requests: whole.requests / 2,
-//!     places: whole.places / 2,
-//!     connections: whole.connections / 2,
-//! };
+//! let half = Share::default()
+//!     .requests(whole.requests / 2)
+//!     .places(whole.places / 2)
+//!     .connections(whole.connections / 2);
 //! shares.set(half, Instant::now() + Duration::from_secs(5));
 //! assert_eq!(shares.load().held, Share::default());
 //! ```

@@ -21,15 +21,22 @@ use http::Extensions;
 /// use tower_tds_outcome::DeadlineAt;
 ///
 /// let mut request = http::Request::new(());
-/// request.extensions_mut().insert(DeadlineAt(Instant::now() + Duration::from_secs(5)));
+/// request.extensions_mut().insert(DeadlineAt::new(Instant::now() + Duration::from_secs(5)));
 /// assert!(DeadlineAt::of(request.extensions()).is_some());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DeadlineAt(pub Instant);
+pub struct DeadlineAt(Instant);
 
 // === impl DeadlineAt ===
 
 impl DeadlineAt {
+    /// Ends a call at `at`, once this is in the extensions of its request.
+    #[inline]
+    #[must_use]
+    pub const fn new(at: Instant) -> Self {
+        Self(at)
+    }
+
     /// The deadline in the extensions of a request.
     #[inline]
     #[must_use]

@@ -286,6 +286,11 @@ impl Builder {
     }
 
     /// Sets the whole TLS configuration, for example with a client certificate or another verifier.
+    ///
+    /// The feature is named after the release of rustls whose type this is, so that a later one can
+    /// stand beside it.
+    #[cfg(feature = "rustls-0-23")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "rustls-0-23")))]
     #[must_use]
     pub fn tls(mut self, config: rustls::ClientConfig) -> Self {
         self.tls.whole = Some(config);

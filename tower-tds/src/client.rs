@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::time::timeout;
-use tower::BoxError;
+use tower::{BoxError, Layer as _};
 use tower_oidc_cc::{Provider, TokenSource};
 use tower_service::Service;
-use tower_tds_errors::{Error, RetryLayer};
+use tower_tds_errors::{CloneBody, Error, IntoResponse, IntoResponseLayer, RetryLayer};
 use tower_tds_limits::Limiter;
 
 use self::{
@@ -152,8 +152,11 @@ impl Client {
         Self::new(fake(service).expect("the addresses of a fake are valid"))
     }
 
-    /// Creates a GET call. `target` is a path, which is appended to the base URL byte for byte, or
-    /// an absolute URI of the service.
+    /// Creates a GET call. `target` is a path, which is appended to the base URL, or an absolute URI
+    /// of the service.
+    ///
+    /// What is a URI is sent byte for byte. Characters beyond ASCII are percent-encoded, and
+    /// [`Call::query`] encodes a value that may hold anything.
     ///
     /// # Examples
     /// ```no_run
@@ -223,14 +226,34 @@ impl Client {
     /// appear in [`Status::calls`], only in [`Status::limits`]. [`shutdown`](Self::shutdown) waits
     /// only for those in flight.
     #[must_use]
-    pub fn layer(&self) -> TdsLayer {
+    pub fn layer<T>(&self) -> TdsLayer<CloneBody<T>> {
         let sender = &self.sender;
         let origins = [sender.origin.clone()];
-        let layer = TdsLayer::new(sender.tokens.clone(), origins, sender.limiter.clone());
-        match &sender.name {
-            Some(name) => layer.retry(RetryLayer::new().name(Arc::clone(name))),
-            None => layer,
-        }
+        let retry = match &sender.name {
+            Some(name) => RetryLayer::new().name(Arc::clone(name)),
+            None => RetryLayer::new(),
+        };
+        TdsLayer::new(sender.tokens.clone(), origins, sender.limiter.clone()).retry(retry)
+    }
+
+    /// Returns this client as a service whose answered errors are [responses](Error::into_response)
+    /// again, for a crate that reads statuses itself.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use http::{Request, StatusCode};
+    /// use tower::ServiceExt;
+    ///
+    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
+    /// let request = Request::new(());
+    /// let response = client.errors_as_responses().oneshot(request).await?;
+    /// assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn errors_as_responses(&self) -> IntoResponse<Self> {
+        IntoResponseLayer::new().layer(self.clone())
     }
 
     /// Returns the status: calls, limits, token, and the last failure.
@@ -254,7 +277,7 @@ impl Client {
     }
 }
 
-impl Service<Request<RequestBody>> for Client {
+impl<B: Into<RequestBody>> Service<Request<B>> for Client {
     type Response = Response<ResponseBody>;
     type Error = Error;
     type Future = ResponseFuture;
@@ -264,8 +287,8 @@ impl Service<Request<RequestBody>> for Client {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
-        self.sender.send(Ok(request))
+    fn call(&mut self, request: Request<B>) -> ResponseFuture {
+        self.sender.send(Ok(request.map(Into::into)))
     }
 }
 

@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! A path is appended to the base URL byte for byte. [`Client::request`] sends any request with any
+//! A path is appended to the base URL, and [`Call::query`] encodes parameters. [`Client::request`] sends any request with any
 //! [`RequestBody`]. A [`Response`] returns its body as bytes, text or JSON, or in chunks.
 //! [`Call::deadline`] sets the deadline of one call and its body, and [`Builder::deadline`] of all.
 //! [`Client::from_service`] creates a client without sockets, for unit tests.
@@ -46,6 +46,7 @@
 //! | `charset` | no | [`Response::text`] reads other charsets than UTF-8 |
 //! | `compression` | no | `Builder::compression`: bodies may arrive in br and gzip |
 //! | `json` | no | [`Response::json`] |
+//! | `rustls-0-23` | no | [`Builder::tls`], with a configuration of rustls 0.23 |
 //! | `metrics` | no | counters of calls, attempts and waits for the `metrics` facade, and `Status::record` for the gauges |
 //!
 //! [`TdsLayer`] puts the same stack around another HTTP client. [`layers`] has the parts for a
@@ -123,6 +124,8 @@ pub mod layers {
         tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits,
         tower_tds_outcome as outcome,
     };
+
+    pub use tower_tds_errors::{IntoResponse, IntoResponseLayer};
 
     pub use crate::stack::translate::{IntoErrorFuture, into_error};
 }

@@ -59,6 +59,8 @@ pub(crate) enum Kind {
     Panicked,
     /// The token expired between `poll_ready` and `call`.
     Expired,
+    /// There is no token, because `call` came without `poll_ready`.
+    Unready,
     /// The origin of the request is not in the layer's list.
     ForeignOrigin,
     /// The address of the request is only a path, and the layer has no default origin.
@@ -138,8 +140,8 @@ impl TokenError {
 
     /// Whether a retry after [`retry_after`](Self::retry_after) can help without a change.
     ///
-    /// That is so if the endpoint is down, slow or broken, if the token expired just now, or if a panic
-    /// or the end of a runtime stopped the token request.
+    /// That is so if the endpoint is down, slow or broken, if the token expired just now, if the layer
+    /// was called before it was ready, or if a panic or the end of a runtime stopped the token request.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.remedy().0
@@ -293,6 +295,9 @@ impl Kind {
             Self::Expired => {
                 "the token expired between readiness and call; request not sent".into()
             }
+            Self::Unready => {
+                "the token layer was called before it was ready; request not sent".into()
+            }
             Self::ForeignOrigin => {
                 "the request goes to an origin that may not see the token".into()
             }
@@ -344,6 +349,10 @@ impl Kind {
             Self::NoCredentials => (false, "correct the source of the credentials"),
             Self::Panicked => (true, "read the message that the panic hook printed"),
             Self::Expired => (true, "call again"),
+            Self::Unready => (
+                true,
+                "call it by `oneshot`, or await `ready` before each call, also on a clone",
+            ),
             Self::ForeignOrigin => (
                 false,
                 "add the origin to the layer's list, or send the request without the layer",
@@ -352,7 +361,10 @@ impl Kind {
                 false,
                 "use an absolute address, or build the layer with `for_origin`",
             ),
-            Self::OtherHost => (false, "leave the Host header to the HTTP client"),
+            Self::OtherHost => (
+                false,
+                "remove the Host header, which a proxy may have passed on: the HTTP client sets its own",
+            ),
             Self::NoRuntime => (true, "call again inside a running runtime"),
         }
     }

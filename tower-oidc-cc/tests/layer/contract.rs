@@ -4,15 +4,18 @@ use crate::support;
 
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
-use http::{Request, Response};
+use http::{Request, Response, header::HOST};
 use support::{
-    Body, DATA, Endpoint, echo,
+    Body, DATA, DAY, Endpoint, echo,
     endpoint::Reply,
     get, layer, poll_once,
     probe::{Broken, Probe},
     secs, seen, settle, tokens,
 };
-use tokio::{task::JoinSet, time::advance};
+use tokio::{
+    task::JoinSet,
+    time::{advance, sleep},
+};
 use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::{
     Layer, Service, ServiceExt,
@@ -137,6 +140,91 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn host_that_a_proxy_passed_on_is_refused_with_the_advice_to_remove_it() {
+    let probe = Probe::default();
+    let service = layer(&tokens(&Endpoint::default())).layer(probe.clone());
+    for (host, is_refused) in [
+        ("public.example", true),
+        ("public.example:8443", true),
+        ("api.example.com.evil", true),
+        ("api.example.com", false),
+        ("API.example.com:443", false),
+    ] {
+        // What a reverse proxy does with the request of its user.
+        let mut request = get("/data");
+        request.headers_mut().insert(HOST, host.parse().unwrap());
+        *request.uri_mut() = DATA.parse().unwrap();
+        let sent = probe.calls.load(Ordering::SeqCst);
+        let mut again = request.clone();
+        let result = service.clone().oneshot(request).await;
+        let calls = probe.calls.load(Ordering::SeqCst) - sent;
+        assert_eq!(calls, usize::from(!is_refused), "{host}");
+        if let Err(error) = result {
+            let error = support::token_error(error);
+            assert!(
+                error.is_foreign_origin() && !error.is_transient(),
+                "{error}"
+            );
+            assert!(
+                error.to_string().contains("remove the Host header"),
+                "{error}"
+            );
+        }
+        again.headers_mut().remove(HOST);
+        service.clone().oneshot(again).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_without_readiness_start_one_token_request_and_say_so() {
+    let endpoint = Endpoint::always(Reply::token(DAY).after(secs(1)));
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    for _ in 0..3 {
+        let mut unready = service.clone();
+        let error = unready.call(get(DATA)).await.unwrap_err();
+        let error = support::token_error(error);
+        assert!(error.is_transient(), "{error}");
+        assert!(error.to_string().contains("before it was ready"), "{error}");
+        assert!(error.advice().contains("await `ready`"), "{error}");
+    }
+    // Readiness that is still pending is none.
+    let mut pending = task::spawn(std::future::poll_fn(|cx| {
+        Service::<Request<Body>>::poll_ready(&mut service, cx)
+    }));
+    assert_pending!(pending.poll());
+    drop(pending);
+    let error = service.call(get(DATA)).await.unwrap_err();
+    assert!(error.to_string().contains("before it was ready"), "{error}");
+    sleep(secs(2)).await;
+    assert_eq!(endpoint.count(), 1);
+    // From then on there is a token, and no wait.
+    let response = service.call(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-1");
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_without_readiness_returns_the_error_of_a_failed_token_request() {
+    let endpoint = Endpoint::always(Reply::refusal());
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    drop(service.call(get(DATA)).await.unwrap_err());
+    settle().await;
+    let error = service.call(get(DATA)).await.unwrap_err();
+    assert!(support::token_error(error).oauth_error().is_some());
+    assert_eq!(endpoint.count(), 1, "within the backoff");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_without_readiness_to_another_origin_starts_no_token_request() {
+    let endpoint = Endpoint::default();
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    let error = service.call(get("https://evil.example")).await.unwrap_err();
+    assert!(support::token_error(error).is_foreign_origin());
+    settle().await;
+    assert_eq!(endpoint.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn layer_works_above_and_below_a_buffer() {
     let tokens = tokens(&Endpoint::default());
     let over = layer(&tokens).layer(Buffer::new(Probe::default(), 4));
@@ -176,7 +264,7 @@ fn one_client(
             if request.uri().host() == Some("sso.example.com") {
                 return endpoint.oneshot(request).await;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(100)).await;
             Ok(Response::new(Body::from(seen(&request))))
         }
     })
@@ -199,7 +287,7 @@ async fn token_requests_do_not_deadlock_behind_a_shared_limit() {
                 match service.clone().oneshot(get(DATA)).await {
                     Err(error) if error.token().is_some_and(TokenError::is_transient) => {
                         let wait = error.token().and_then(TokenError::retry_after);
-                        tokio::time::sleep(wait.unwrap()).await;
+                        sleep(wait.unwrap()).await;
                     }
                     outcome => return outcome.unwrap(),
                 }

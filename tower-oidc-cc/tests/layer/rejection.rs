@@ -306,7 +306,7 @@ async fn refusal_is_held_until_refresh_deadline_or_ten_seconds() {
         if let Some(deadline) = deadline {
             request
                 .extensions_mut()
-                .insert(DeadlineAt((start + secs(deadline)).into_std()));
+                .insert(DeadlineAt::new((start + secs(deadline)).into_std()));
         }
         let response = service.oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);

@@ -145,7 +145,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         mem::swap(request.headers_mut(), &mut self.head.headers);
         let extensions = request.extensions_mut();
         if let Some(deadline) = self.deadline {
-            extensions.insert(DeadlineAt(deadline.into_std()));
+            extensions.insert(DeadlineAt::new(deadline.into_std()));
         }
         if number > 1 {
             extensions.insert(Attempt::new(number));

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use bytes::Bytes;
 use http::Extensions;
 use http_body::Body;
 
@@ -63,15 +64,16 @@ pub trait Replay<B> {
 /// Only a body of a known size is sent again ([`Body::size_hint`]), and only while its clone still
 /// has that size, because the clones of some bodies share one stream.
 ///
-/// You need not name `T`: it is [`HttpBody`], and [`Plain`] for requests that only tests send.
+/// You need not name `T`, because the type of the request decides it: it is [`HttpBody`], or
+/// [`Plain`] for what is no [`Body`].
 pub struct CloneBody<T = HttpBody>(PhantomData<fn() -> T>);
 
 /// Marks the [`CloneBody`] of bodies that are a [`Body`].
 #[derive(Debug)]
 pub enum HttpBody {}
 
-/// Marks the [`CloneBody`] of `()` and `&'static str`, which are no [`Body`], and which share
-/// nothing with their clones.
+/// Marks the [`CloneBody`] of `()`, `&'static str`, `Bytes` and `Vec<u8>`. They are no [`Body`], and
+/// share nothing that is read with their clones. Adapters and tests send them.
 #[derive(Debug)]
 pub enum Plain {}
 
@@ -152,19 +154,18 @@ impl<B: Body + Clone> Replay<B> for CloneBody {
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl Replay<()> for CloneBody<Plain> {
-    fn replay(&self, (): &()) -> Option<()> {
-        Some(())
-    }
+macro_rules! plain {
+    ($($body:ty),*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl Replay<$body> for CloneBody<Plain> {
+            fn replay(&self, body: &$body) -> Option<$body> {
+                Some(body.clone())
+            }
+        }
+    )*};
 }
 
-#[diagnostic::do_not_recommend]
-impl Replay<&'static str> for CloneBody<Plain> {
-    fn replay(&self, text: &&'static str) -> Option<&'static str> {
-        Some(text)
-    }
-}
+plain!((), &'static str, Bytes, Vec<u8>);
 
 // === impl F ===
 

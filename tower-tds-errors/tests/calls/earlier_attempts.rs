@@ -19,7 +19,7 @@ use crate::probe::{Probe, get, status_of};
 
 /// A deadline of this length from now.
 fn within(wait: Duration) -> DeadlineAt {
-    DeadlineAt((Instant::now() + wait).into_std())
+    DeadlineAt::new((Instant::now() + wait).into_std())
 }
 
 /// A body that never yields.

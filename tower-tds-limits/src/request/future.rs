@@ -1,6 +1,7 @@
 use std::{
     fmt,
     future::Future,
+    marker::PhantomData,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -18,7 +19,7 @@ use tower_service::Service;
 use tower_tds_outcome::{DeadlineAt, ReadOutcome};
 
 use super::{
-    layer::Settings,
+    layer::{Detached, Settings},
     permit::{PermitBody, RequestPermit},
     sent::{Complete, SentCall, Watch},
 };
@@ -36,16 +37,17 @@ pin_project! {
     ///
     /// # Cancel safety
     /// See [`RequestLimit`](crate::RequestLimit).
-    pub struct ResponseFuture<S, R, F, C> {
+    pub struct ResponseFuture<S, R, F, C, M = ()> {
         #[pin]
         state: State<S, R, C>,
         settings: Arc<Settings<F>>,
         // The timer of the next bound, created when the call first waits.
         timer: Option<Pin<Box<Sleep>>>,
         complete: Option<Complete<C, F>>,
+        mode: PhantomData<M>,
     }
 
-    impl<S, R, F, C> PinnedDrop for ResponseFuture<S, R, F, C> {
+    impl<S, R, F, C, M> PinnedDrop for ResponseFuture<S, R, F, C, M> {
         fn drop(this: Pin<&mut Self>) {
             this.give_up();
         }
@@ -98,7 +100,7 @@ enum Obstacle {
 
 // === impl ResponseFuture ===
 
-impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
+impl<S, R, F, C, M> ResponseFuture<S, Request<R>, F, C, M> {
     #[inline]
     pub(super) fn new(
         inner: S,
@@ -120,35 +122,25 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
             settings: Arc::clone(settings),
             timer: None,
             complete,
+            mode: PhantomData,
         }
     }
-}
 
-impl<S, R, F, C> ResponseFuture<S, R, F, C> {
-    /// Completes a sent call in the background, or drops it. A call that was not sent is only
-    /// dropped.
-    fn give_up(self: Pin<&mut Self>) {
-        let this = self.project();
-        if let StateProjection::Sent { call } = this.state.project() {
-            match this.complete {
-                Some(complete) => complete(call, this.settings),
-                None => call.abandon(),
-            }
-        }
-    }
-}
-
-impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, S::Future>
-where
-    S: Service<Request<R>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    F: ReadOutcome,
-    B: Body,
-{
-    type Output = Result<Response<PermitBody<B>>, Error>;
-
+    /// Waits, sends, and waits for the response head. `hold` makes the future of the inner service
+    /// what this one keeps.
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll_call<B>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        hold: impl Fn(S::Future) -> C,
+    ) -> Poll<Result<Response<PermitBody<B>>, Error>>
+    where
+        S: Service<Request<R>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+        C: Future<Output = Result<Response<B>, S::Error>>,
+        F: ReadOutcome,
+        B: Body,
+    {
         loop {
             let mut this = self.as_mut().project();
             let settings = &**this.settings;
@@ -158,7 +150,7 @@ where
                     let deadline = call.deadline();
                     match call.poll(cx, now, settings, deadline) {
                         Poll::Ready(Ok(permit)) => {
-                            if let Some(sent) = call.send(permit, now, settings, deadline) {
+                            if let Some(sent) = call.send(permit, now, settings, deadline, &hold) {
                                 this.state.set(State::Sent { call: sent });
                             }
                         }
@@ -224,7 +216,52 @@ where
     }
 }
 
-impl<S, R, F, C> fmt::Debug for ResponseFuture<S, R, F, C> {
+impl<S, R, F, C, M> ResponseFuture<S, R, F, C, M> {
+    /// Completes a sent call in the background, or drops it. A call that was not sent is only
+    /// dropped.
+    fn give_up(self: Pin<&mut Self>) {
+        let this = self.project();
+        if let StateProjection::Sent { call } = this.state.project() {
+            match this.complete {
+                Some(complete) => complete(call, this.settings),
+                None => call.abandon(),
+            }
+        }
+    }
+}
+
+impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, S::Future>
+where
+    S: Service<Request<R>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    F: ReadOutcome,
+    B: Body,
+{
+    type Output = Result<Response<PermitBody<B>>, Error>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_call(cx, |call| call)
+    }
+}
+
+/// The call is boxed, so that a task can take it over.
+impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, Pin<Box<S::Future>>, Detached>
+where
+    S: Service<Request<R>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    F: ReadOutcome,
+    B: Body,
+{
+    type Output = Result<Response<PermitBody<B>>, Error>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_call(cx, Box::pin)
+    }
+}
+
+impl<S, R, F, C, M> fmt::Debug for ResponseFuture<S, R, F, C, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
@@ -323,13 +360,14 @@ impl<S, R> Waiting<S, Request<R>> {
 
     /// Sends the request, in the same poll in which its permit was granted.
     #[inline]
-    fn send<F>(
+    fn send<F, C>(
         &mut self,
         permit: RequestPermit,
         now: Instant,
         settings: &Settings<F>,
         deadline: Option<Instant>,
-    ) -> Option<SentCall<S::Future>>
+        hold: impl Fn(S::Future) -> C,
+    ) -> Option<SentCall<C>>
     where
         S: Service<Request<R>>,
     {
@@ -343,7 +381,7 @@ impl<S, R> Waiting<S, Request<R>> {
             .over_hyper_http1
             .then(|| Watch::insert(request.extensions_mut(), settings.answer.is_some()));
         // The request is gone if an earlier `call` panicked.
-        let response = self.inner.call(self.request.take()?);
+        let response = hold(self.inner.call(self.request.take()?));
         Some(SentCall {
             response: Some(response),
             permit: Some(permit),

@@ -89,8 +89,8 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// Half of the callers cancelled after sending: 37 requests a second with it, 8 without
     /// (`cargo test -p tower-tds-limits --test requests half_of`).
     ///
-    /// The inner service's future has to be `Send + Unpin + 'static`, as that of hyper's client is;
-    /// put `.map_future(Box::pin)` above one that is not.
+    /// The future of the inner service is boxed, because a task may take it over, and has to be
+    /// `Send + 'static`.
     ///
     /// # Cancel safety
     /// Dropping the future spawns the rest of the call on the current runtime. The rest ends after

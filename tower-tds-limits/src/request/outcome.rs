@@ -1,17 +1,25 @@
 //! Reads outcomes: whether a request was counted, and whether a limit refused it.
 
-use std::{error::Error, io};
+use std::error::Error;
+#[cfg(feature = "connect")]
+use std::io;
 
 use http::Response;
+#[cfg(feature = "connect")]
 use hyper_util::client::legacy;
-use tower_tds_outcome::{Cause, Outcome, ReadOutcome, chain};
+#[cfg(not(feature = "connect"))]
+use tower_tds_outcome::ReadHead;
+#[cfg(feature = "connect")]
+use tower_tds_outcome::{Cause, chain};
+use tower_tds_outcome::{Outcome, ReadOutcome};
 
 use crate::clock;
 
 /// Reads responses by the table of [`Outcome`], and the errors of hyper, hyper-util and IO. It is the default.
 ///
 /// An error is unsent if it carries that outcome, or if it shows that there was no connection. Any other error counts as
-/// lost, which is safe: its permit comes back after [`Limits::lost_after`](crate::Limits::lost_after).
+/// lost, which is safe: its permit comes back after [`Limits::lost_after`](crate::Limits::lost_after). Without the
+/// feature `connect`, that is every error that carries no outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadHyper;
 
@@ -22,11 +30,16 @@ impl ReadOutcome for ReadHyper {
     fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
         match result {
             Ok(response) => Outcome::of_head(response.status(), response.headers(), clock::wall),
+            #[cfg(feature = "connect")]
             Err(error) => read_chain(error),
+            // An error of IO below an unknown client may be that of an open connection.
+            #[cfg(not(feature = "connect"))]
+            Err(error) => ReadHead.read::<B>(Err(error)),
         }
     }
 }
 
+#[cfg(feature = "connect")]
 #[cold]
 fn read_chain(error: &(dyn Error + 'static)) -> Outcome {
     for link in chain(error) {

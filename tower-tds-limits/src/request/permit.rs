@@ -44,7 +44,7 @@ pin_project! {
     /// A response body that holds its request's place in flight.
     ///
     /// The place is freed at the end of the body, at an error, or when the body is dropped. A body
-    /// that is at its end when the head arrives holds none.
+    /// that is at its end when the head arrives holds none, and so does the default one.
     ///
     /// # Cancel safety
     /// Dropping it frees the place in flight at once. The permits of the quotas are held for as
@@ -52,7 +52,7 @@ pin_project! {
     ///
     /// # Errors
     /// The inner body's own.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub struct PermitBody<B> {
         #[pin]
         inner: B,

@@ -10,11 +10,9 @@ use crate::{
     net::{Net, net_client},
 };
 
-const SHARE: Share = Share {
-    requests: 1_000,
-    places: 10,
-    connections: 5,
-};
+fn share() -> Share {
+    Share::default().requests(1_000).places(10).connections(5)
+}
 
 #[tokio::test(start_paused = true)]
 async fn sockets_close_at_the_end_of_a_share() {
@@ -23,7 +21,7 @@ async fn sockets_close_at_the_end_of_a_share() {
     let limiter = limiter(10);
     let shares = Shares::of(&limiter);
     let client = net_client(&net, &limiter);
-    shares.set(SHARE, Instant::now() + Duration::from_secs(60));
+    shares.set(share(), Instant::now() + Duration::from_secs(60));
     get(client.clone(), server.uri()).await.expect("a response");
     let busy = tokio::spawn(get(client.clone(), server.at("/slow")));
     sleep(Duration::from_millis(10)).await;
@@ -37,7 +35,7 @@ async fn sockets_close_at_the_end_of_a_share() {
     // The server reads on when it has sent its response.
     sleep(Duration::from_millis(200)).await;
     assert_eq!(server.open_sockets(), 0);
-    shares.set(SHARE, Instant::now() + Duration::from_secs(60));
+    shares.set(share(), Instant::now() + Duration::from_secs(60));
     get(client, server.uri()).await.expect("a response");
     assert_eq!(server.opened_sockets(), 2);
 }
@@ -49,7 +47,7 @@ async fn nothing_is_written_after_the_end_of_a_share() {
     let limiter = limiter(10);
     let shares = Shares::of(&limiter);
     let client = net_client(&net, &limiter);
-    shares.set(SHARE, Instant::now() + Duration::from_secs(1));
+    shares.set(share(), Instant::now() + Duration::from_secs(1));
     get(client.clone(), server.uri()).await.expect("a response");
     let before = server.requests();
     // No call applies the end of the share: the check before the write finds it.

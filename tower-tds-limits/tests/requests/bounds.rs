@@ -31,7 +31,7 @@ pub(crate) fn request_until(deadline: Instant) -> Request<Empty<Bytes>> {
     let mut request = request();
     request
         .extensions_mut()
-        .insert(DeadlineAt(deadline.into_std()));
+        .insert(DeadlineAt::new(deadline.into_std()));
     request
 }
 

@@ -167,7 +167,6 @@ async fn rate_recovers_eleven_seconds_after_a_service_hang() {
             .layer(
                 RequestLimitLayer::new(Limiter::new(Limits::default().in_flight(four))).detached(),
             )
-            .map_future(Box::pin)
             .service(service);
         let mut callers = JoinSet::new();
         for _ in 0..20 {
@@ -225,7 +224,6 @@ async fn detached_endless_body_ends_at_256_kib() {
     });
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()).detached())
-        .map_future(Box::pin)
         .service(endless);
     drop(timeout(ms(10), service.oneshot(request())).await);
     assert_eq!(limiter.snapshot().in_flight, 1);
@@ -274,7 +272,7 @@ async fn unsent_call_returns_its_permit_when_dropped() {
     for detaches in [false, true] {
         let layer = RequestLimitLayer::new(limiter.clone()).over_hyper_http1();
         if detaches {
-            let service = layer.detached().layer(connects.map_future(Box::pin));
+            let service = layer.detached().layer(connects);
             drop(timeout(ms(10), service.oneshot(request())).await);
         } else {
             drop(timeout(ms(10), layer.layer(connects).oneshot(request())).await);

@@ -15,6 +15,7 @@ mod overload;
 mod pause;
 mod rate;
 mod service;
+mod stacks;
 mod wait;
 
 use std::time::Duration;

@@ -5,6 +5,7 @@ use http::{
     HeaderValue, Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tower_tds_errors::{Error, Kind};
 
 use crate::error::BuildError;
@@ -23,6 +24,8 @@ pub(crate) struct Base {
 
 impl Base {
     pub(crate) fn new(uri: Uri) -> Result<Self, BuildError> {
+        let uri =
+            ascii(uri).map_err(|error| BuildError::because("the base URL is not usable", error))?;
         let parts = uri.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
             return Err(BuildError::new(
@@ -60,6 +63,7 @@ impl Base {
 
     /// Resolves a target to an absolute URI: a path, byte for byte, or an absolute URI unchanged.
     pub(crate) fn resolve(&self, target: Uri) -> Result<Uri, Error> {
+        let target = ascii(target)?;
         if target.scheme().is_some() {
             // The token layer checks the origin.
             return Ok(target);
@@ -94,6 +98,35 @@ impl Base {
     }
 }
 
+/// Percent-encodes what `http` lets through beyond ASCII (RFC 3986, section 2.1).
+fn ascii(target: Uri) -> Result<Uri, Error> {
+    let path = target.path_and_query();
+    if path.is_none_or(|path| path.as_str().is_ascii()) {
+        return Ok(target);
+    }
+    let encoded = path.map(|path| utf8_percent_encode(path.as_str(), BEYOND_ASCII).to_string());
+    let mut parts = target.into_parts();
+    let path = encoded.map(PathAndQuery::try_from).transpose();
+    parts.path_and_query = path.map_err(invalid)?;
+    Uri::from_parts(parts).map_err(invalid)
+}
+
+/// Appends a parameter to the query of a target.
+pub(crate) fn with_query(target: &Uri, name: &str, value: &str) -> Result<Uri, Error> {
+    let path = target.path_and_query();
+    let path = path.map_or("/", PathAndQuery::as_str);
+    let separator = match path.split_once('?') {
+        None => "?",
+        Some((_, "")) => "",
+        Some(_) => "&",
+    };
+    let [name, value] = [name, value].map(|text| utf8_percent_encode(text, QUERY));
+    let path = format!("{path}{separator}{name}={value}");
+    let mut parts = target.clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::try_from(path).map_err(invalid)?);
+    Uri::from_parts(parts).map_err(invalid)
+}
+
 fn refused(what: &'static str, next: &'static str) -> Error {
     Error::new(Kind::InvalidRequest, what).with_advice(next)
 }
@@ -102,6 +135,24 @@ fn invalid(error: impl Into<tower::BoxError>) -> Error {
     let error = Error::new(Kind::InvalidRequest, error);
     error.with_advice("percent-encode characters that a URI cannot contain, such as a space (%20)")
 }
+
+/// Nothing of ASCII: what is a URI already stays as it is.
+const BEYOND_ASCII: &AsciiSet = &AsciiSet::EMPTY;
+
+/// What has a meaning in a query, or no place in one. `$` and `'` stay readable, for OData.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':');
 
 const NO_TARGET: &str = "its target is neither a path nor an absolute URL";
 

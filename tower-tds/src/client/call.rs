@@ -1,12 +1,17 @@
 //! One call of a client.
 
-use std::{fmt, future::IntoFuture, sync::Arc};
+use std::{
+    fmt::{self, Display},
+    future::IntoFuture,
+    sync::Arc,
+};
 
 use http::{HeaderName, HeaderValue, Request};
 use tower::BoxError;
 use tower_tds_errors::{Error, Kind};
 
 use crate::client::{
+    base::with_query,
     request::{Deadline, RequestBody},
     response::Response,
     sender::{ResponseFuture, Sender},
@@ -67,7 +72,33 @@ impl Call {
         self
     }
 
+    /// Adds a parameter to the query, percent-encoded. Call it once for each parameter.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
+    /// let stops = client
+    ///     .get("/v1/stops")
+    ///     .query("$filter", "name eq 'Zürich & Umgebung'")
+    ///     .query("$top", 50)
+    ///     .await?;
+    /// # drop(stops);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn query(mut self, name: &str, value: impl Display) -> Self {
+        let add = |mut request: Request<RequestBody>| {
+            *request.uri_mut() = with_query(request.uri(), name, &value.to_string())?;
+            Ok(request)
+        };
+        self.request = self.request.and_then(add);
+        self
+    }
+
     /// Sets a header of the request.
+    ///
+    /// Headers of the connection (`Connection`, `Transfer-Encoding`, `TE`, `Upgrade`) are dropped,
+    /// because the client sets its own. A `Content-Length` that is not that of the body is an error.
     pub fn header<N, V>(mut self, name: N, value: V) -> Self
     where
         N: TryInto<HeaderName, Error: Into<BoxError>>,

@@ -3,20 +3,21 @@
 use std::{
     fmt,
     pin::Pin,
+    sync::{Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Either, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Either, Empty, Full, combinators::UnsyncBoxBody};
 use tower::BoxError;
 use tower_tds_errors::Replay;
 
 /// The body of a request.
 ///
-/// `()`, `&'static str`, `String`, `Bytes` and `Vec<u8>` convert into a body that a retry can send
-/// again. A [stream](Self::stream) is sent once. Where another body would be retried, its call
+/// `()`, `&'static str`, `String`, `Bytes`, `Vec<u8>`, `Full<Bytes>` and `Empty<Bytes>` convert into
+/// a body that a retry can send again. A [stream](Self::stream) is sent once. Where another body would be retried, its call
 /// fails with [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
 ///
 /// # Examples
@@ -27,7 +28,7 @@ use tower_tds_errors::Replay;
 /// let text = RequestBody::from("{\"line\":307}");
 /// # drop((nothing, text));
 /// ```
-pub struct RequestBody(Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>);
+pub struct RequestBody(Either<Full<Bytes>, Stream>);
 
 /// The deadline of a call: of [`Call::deadline`](crate::Call::deadline) and
 /// [`Builder::deadline`](crate::Builder::deadline), or an extension of a request.
@@ -49,6 +50,9 @@ pub struct Deadline {
     pub(crate) after: Duration,
     pub(crate) is_head_only: bool,
 }
+
+/// A body that is sent once. The lock is never waited for: it makes a body `Sync` that need not be.
+struct Stream(Mutex<UnsyncBoxBody<Bytes, BoxError>>);
 
 /// Replays bytes, and sends streams once.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +82,8 @@ impl RequestBody {
         if body.is_end_stream() {
             return Self::default();
         }
-        Self(Either::Right(body.map_err(Into::into).boxed_unsync()))
+        let body = Mutex::new(body.map_err(Into::into).boxed_unsync());
+        Self(Either::Right(Stream(body)))
     }
 }
 
@@ -91,6 +96,18 @@ impl Default for RequestBody {
 impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
         Self(Either::Left(Full::new(bytes)))
+    }
+}
+
+impl From<Full<Bytes>> for RequestBody {
+    fn from(body: Full<Bytes>) -> Self {
+        Self(Either::Left(body))
+    }
+}
+
+impl From<Empty<Bytes>> for RequestBody {
+    fn from(_: Empty<Bytes>) -> Self {
+        Self::default()
     }
 }
 
@@ -145,6 +162,31 @@ impl fmt::Debug for RequestBody {
             Either::Left(_) => "RequestBody(bytes)",
             Either::Right(_) => "RequestBody(stream)",
         })
+    }
+}
+
+// === impl Stream ===
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let body = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        Pin::new(body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        body.size_hint()
     }
 }
 

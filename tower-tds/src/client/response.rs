@@ -1,9 +1,9 @@
 //! The response of a call: a success with its body.
 
-use std::{fmt, ops::Deref};
+use std::fmt;
 
 use bytes::Bytes;
-use http::{HeaderMap, header::CONTENT_TYPE};
+use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower_tds_errors::{Error, Kind, Sent};
@@ -102,19 +102,42 @@ impl Response {
         Ok(None)
     }
 
+    /// The status: 2xx or 304.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    /// The headers.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        self.0.headers()
+    }
+
+    /// The extensions, for example the [number of the attempt](crate::layers::errors::Attempt).
+    #[must_use]
+    pub fn extensions(&self) -> &Extensions {
+        self.0.extensions()
+    }
+
+    /// The body, for what is known of it before it is read.
+    #[must_use]
+    pub fn body(&self) -> &ResponseBody {
+        self.0.body()
+    }
+
+    /// The number of bytes that are left of the body, if the server announced its length.
+    ///
+    /// A compressed body that the client decodes has none.
+    #[must_use]
+    pub fn content_length(&self) -> Option<u64> {
+        self.0.body().size_hint().exact()
+    }
+
     /// Converts it into a response of the `http` crate.
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0
-    }
-}
-
-/// Gives access to status, headers and extensions of the [`http::Response`].
-impl Deref for Response {
-    type Target = http::Response<ResponseBody>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
     }
 }
 

@@ -16,15 +16,16 @@ use std::{
 
 use http::{
     HeaderValue, Method, Request, Response, Uri, Version,
-    header::{HOST, USER_AGENT},
+    header::{CONTENT_LENGTH, HOST, USER_AGENT},
 };
+use http_body::Body as _;
 use tokio::{sync::Notify, time::Instant};
 use tower::{BoxError, Layer as _};
 use tower_oidc_cc::{Origin, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, future::RetryFuture};
 use tower_tds_limits::{Limiter, PermitBody};
-use tower_tds_outcome::DeadlineAt;
+use tower_tds_outcome::{DeadlineAt, remove_connection_headers};
 
 use crate::{
     client::{
@@ -130,6 +131,7 @@ impl Sender {
         }
         // A reverse proxy that uses this client may pass on a request of another version.
         *request.version_mut() = Version::default();
+        frame(&mut request)?;
         let headers = request.headers_mut();
         headers
             .entry(USER_AGENT)
@@ -155,7 +157,9 @@ impl Sender {
         let deadlines = || both.iter().flatten();
         let outer = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         if let Some(head) = deadlines().filter_map(at).chain(outer).min() {
-            request.extensions_mut().insert(DeadlineAt(head.into_std()));
+            request
+                .extensions_mut()
+                .insert(DeadlineAt::new(head.into_std()));
         }
         let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
         with_body.filter_map(at).min()
@@ -273,6 +277,35 @@ impl<R> fmt::Debug for ResponseFuture<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
+}
+
+/// Removes what frames a request, because hyper frames it by its body. With a length that is not
+/// the body's, the server would read the next request on the connection as a part of this one.
+fn frame(request: &mut Request<RequestBody>) -> Result<(), Error> {
+    remove_connection_headers(request.headers_mut());
+    let Some(announced) = request.headers().get(CONTENT_LENGTH) else {
+        return Ok(());
+    };
+    let several = request.headers().get_all(CONTENT_LENGTH).iter().count() > 1;
+    let announced = announced.to_str().ok();
+    let announced = announced.and_then(|text| text.parse::<u64>().ok());
+    match (announced, request.body().size_hint().exact()) {
+        // hyper refuses to send more or less of a stream than this.
+        (Some(_), None) if !several => {}
+        (Some(announced), Some(length)) if announced == length && !several => {
+            request.headers_mut().remove(CONTENT_LENGTH);
+        }
+        (_, length) => {
+            let length =
+                length.map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string());
+            let text =
+                format!("its Content-Length is not that of its body, which has {length} bytes");
+            let error = Error::new(Kind::InvalidRequest, text);
+            let error = error.with_request(request.method().clone(), request.uri());
+            return Err(error.with_advice("leave Content-Length out, or send the body with it"));
+        }
+    }
+    Ok(())
 }
 
 /// Puts the layers around an http client.

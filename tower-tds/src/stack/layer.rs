@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tower::{Layer, ServiceBuilder};
+use tower::{Layer, ServiceBuilder, layer::util::Stack};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
-use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, Retry, RetryLayer};
+use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, IntoResponseLayer, Retry, RetryLayer};
 use tower_tds_limits::{Detached, Limiter, ReadHyper, RequestLimit, RequestLimitLayer};
 
 use crate::stack::translate::IntoError;
@@ -18,8 +18,10 @@ use crate::stack::translate::IntoError;
 /// The client is any `Service` of `http::Request` that is `Clone`, for example hyper-util's client,
 /// tonic's channel or a custom stack. The layer does not limit its sockets: put a
 /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its
-/// TLS. The client's future must be `Unpin`, like hyper's, because a cancelled call is moved to a
-/// task. If it is not, put `.map_future(Box::pin)` between this layer and the client.
+/// TLS.
+///
+/// With exactly one origin, a request may have only a path, as crates send it that add the address
+/// in a layer of their own: it goes to that origin.
 ///
 /// The deadline covers the call until its response head, not the body. Nothing is sent after it.
 /// Under overload, a call that cannot be answered within it is rejected at once. Each attempt has a
@@ -84,7 +86,7 @@ pub struct TdsLayer<P = CloneBody> {
 
 // === impl TdsLayer ===
 
-impl TdsLayer {
+impl<T> TdsLayer<CloneBody<T>> {
     /// Creates the layer. It sends tokens of `tokens` to these origins only, within the limits of
     /// `limiter`.
     #[must_use]
@@ -106,7 +108,7 @@ impl TdsLayer {
     }
 }
 
-impl<P> TdsLayer<P> {
+impl TdsLayer {
     /// Sets the retry layer, which also holds the deadline of the calls.
     #[must_use]
     pub fn retry<Q>(self, retry: RetryLayer<Q>) -> TdsLayer<Q> {
@@ -119,6 +121,15 @@ impl<P> TdsLayer<P> {
             over_hyper_http1: self.over_hyper_http1,
             classify: self.classify,
         }
+    }
+}
+
+impl<P> TdsLayer<P> {
+    /// Returns the layer with an outermost one that returns answered errors as the
+    /// [responses](crate::Error::into_response) they were, for a crate that reads statuses itself.
+    #[must_use]
+    pub fn errors_as_responses(self) -> Stack<Self, IntoResponseLayer> {
+        Stack::new(self, IntoResponseLayer::new())
     }
 
     /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's
@@ -148,10 +159,14 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         if self.over_hyper_http1 {
             limit = limit.over_hyper_http1();
         }
+        let only = match &*self.origins {
+            [only] => Some(only.clone()),
+            _ => None,
+        };
         let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned());
         ServiceBuilder::new()
             .layer(self.retry.clone())
-            .layer_fn(|limited| IntoError::new(limited, self.tokens.clone()))
+            .layer_fn(|limited| IntoError::new(limited, self.tokens.clone(), only.clone()))
             .layer(limit)
             .layer(bearer)
             .layer(self.classify.clone())

@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-use http::Method;
+use http::{Method, Request};
 use pin_project_lite::pin_project;
 use tower::BoxError;
-use tower_oidc_cc::{Rejection, TokenError, TokenSource};
+use tower_oidc_cc::{Origin, Rejection, TokenError, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::WaitCause;
@@ -19,11 +19,13 @@ use tower_tds_outcome::{Outcome, chain};
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
 /// If a call ends while it waits for a token, the error names the token endpoint and the last
-/// failed token request.
+/// failed token request. A request with only a path goes to the one origin of its layer.
 #[derive(Debug, Clone)]
 pub struct IntoError<S> {
     inner: S,
     tokens: TokenSource,
+    /// Where requests go that have only a path.
+    origin: Option<Origin>,
 }
 
 pin_project! {
@@ -42,14 +44,18 @@ pin_project! {
 // === impl IntoError ===
 
 impl<S> IntoError<S> {
-    pub(crate) const fn new(inner: S, tokens: TokenSource) -> Self {
-        Self { inner, tokens }
+    pub(crate) const fn new(inner: S, tokens: TokenSource, origin: Option<Origin>) -> Self {
+        Self {
+            inner,
+            tokens,
+            origin,
+        }
     }
 }
 
-impl<S, R> Service<R> for IntoError<S>
+impl<S, B> Service<Request<B>> for IntoError<S>
 where
-    S: Service<R, Error = tower_tds_limits::Error>,
+    S: Service<Request<B>, Error = tower_tds_limits::Error>,
 {
     type Response = S::Response;
     type Error = Error;
@@ -61,7 +67,12 @@ where
     }
 
     #[inline]
-    fn call(&mut self, request: R) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if request.uri().authority().is_none()
+            && let Some(origin) = &self.origin
+        {
+            *request.uri_mut() = origin.absolute(request.uri());
+        }
         IntoErrorFuture {
             inner: self.inner.call(request),
             tokens: self.tokens.clone(),

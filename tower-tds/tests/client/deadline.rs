@@ -91,7 +91,7 @@ async fn each_call_is_answered_or_fails_at_its_deadline() {
             if place == "request" {
                 request
                     .extensions_mut()
-                    .insert(DeadlineAt((Instant::now() + TWO).into_std()));
+                    .insert(DeadlineAt::new((Instant::now() + TWO).into_std()));
             }
             request
         });

@@ -18,6 +18,7 @@ mod deadline;
 mod deaths;
 mod fairness;
 mod first_run;
+mod framing;
 mod hints;
 mod hostile;
 mod limits;

@@ -75,7 +75,7 @@ async fn refused_call_releases_its_socket_for_the_token_request() {
         let deadline = Instant::now() + Duration::from_secs(10);
         request
             .extensions_mut()
-            .insert(DeadlineAt(deadline.into_std()));
+            .insert(DeadlineAt::new(deadline.into_std()));
         service.clone().oneshot(request)
     };
     let first = call().await.expect("data").into_body().collect().await;

@@ -129,7 +129,7 @@ async fn attempt_span_records_a_wait_for_a_token() {
     sim.set_faults(slow);
     // Too late for the first call, which ends, and late for the second. The third call needs no
     // wait. The last is refused.
-    let deadline = DeadlineAt((Instant::now() + Duration::from_secs(1)).into_std());
+    let deadline = DeadlineAt::new((Instant::now() + Duration::from_secs(1)).into_std());
     let late = call(&sim, &layer, |request| {
         request.extensions_mut().insert(deadline);
     });
@@ -161,7 +161,7 @@ async fn attempt_span_records_an_abandoned_wait() {
     // By its deadline, and by its caller. Nothing is known of the service by then, so the call is
     // not rejected on arrival.
     tokio::time::sleep(Duration::from_secs(11)).await;
-    let deadline = DeadlineAt((Instant::now() + Duration::from_secs(1)).into_std());
+    let deadline = DeadlineAt::new((Instant::now() + Duration::from_secs(1)).into_std());
     let late = call(&sim, &layer, |request| {
         request.extensions_mut().insert(deadline);
     });

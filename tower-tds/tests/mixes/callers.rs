@@ -123,7 +123,8 @@ impl Called {
     async fn head(&self, deadline: Option<Duration>) -> Result<Response<Body>, BoxError> {
         let mut request = Request::get(&*self.url).body(RequestBody::default())?;
         if let Some(after) = deadline {
-            let ends = tower_tds::layers::outcome::DeadlineAt((Instant::now() + after).into_std());
+            let ends =
+                tower_tds::layers::outcome::DeadlineAt::new((Instant::now() + after).into_std());
             request.extensions_mut().insert(ends);
             request.extensions_mut().insert(Deadline::from(after));
         }

@@ -4,11 +4,10 @@ use super::*;
 use crate::member::Question;
 
 fn share(requests: u32, places: u32, connections: u32) -> Share {
-    Share {
-        requests,
-        places,
-        connections,
-    }
+    Share::default()
+        .requests(requests)
+        .places(places)
+        .connections(connections)
 }
 
 fn idle() -> Load {

@@ -371,10 +371,7 @@ impl Process {
         };
         // Exactly those that the service has: it may have closed what a stopped process still holds.
         let sockets = status.share.connections.max(self.sockets());
-        Share {
-            connections: sockets,
-            ..taken
-        }
+        taken.connections(sockets)
     }
 
     /// Drops the idle sockets that have ended, as the tasks of a pool do.

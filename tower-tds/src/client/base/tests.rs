@@ -27,6 +27,69 @@ fn path_is_appended_to_the_base_unchanged() {
 }
 
 #[test]
+fn characters_beyond_ascii_are_encoded_and_all_else_stays() {
+    let cases = [
+        ("https://d", "/stops/Zürich", "https://d/stops/Z%C3%BCrich"),
+        (
+            "https://d/ö",
+            "/é?q=駅%20x&y='ß'",
+            "https://d/%C3%B6/%C3%A9?q=%E9%A7%85%20x&y='%C3%9F'",
+        ),
+        ("https://d", "https://d/ü?%fc", "https://d/%C3%BC?%fc"),
+        ("https://d", "/%zz%", "https://d/%zz%"),
+    ];
+    for (url, target, whole) in cases {
+        let target = Base::parse(target.to_owned()).expect("a target");
+        let resolved = base(url).resolve(target).expect("an address");
+        assert_eq!(resolved.to_string(), whole);
+    }
+}
+
+#[test]
+fn parameters_are_appended_and_read_back_as_they_were() {
+    let values = [
+        "",
+        "a b",
+        "a+b",
+        "a&b=c",
+        "100%",
+        "#",
+        "?",
+        "Zürich",
+        "line eq '307'",
+        "\n\t\u{0}",
+        "駅;\"<>",
+        "a/b:c,(d)*",
+        "[x]{y}|\\^`",
+    ];
+    for start in ["/stops", "/stops?", "/stops?x=1", "https://d/stops?x=1&"] {
+        let mut uri: Uri = start.parse().expect("an address");
+        let mut given = Vec::new();
+        for value in values {
+            for name in ["$filter", "a b&=", "ß"] {
+                uri = with_query(&uri, name, value).expect("it is encoded");
+                given.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        assert!(
+            uri.path_and_query()
+                .expect("it has one")
+                .as_str()
+                .is_ascii()
+        );
+        let read = form_urlencoded::parse(uri.query().expect("it has one").as_bytes());
+        let read: Vec<_> = read.into_owned().filter(|(name, _)| name != "x").collect();
+        assert_eq!(read, given, "{start}");
+        assert_eq!(uri.path(), "/stops");
+    }
+    let uri = with_query(&Uri::from_static("/stops"), "$filter", "line eq '307'");
+    assert_eq!(
+        uri.expect("it is encoded"),
+        "/stops?$filter=line%20eq%20'307'"
+    );
+}
+
+#[test]
 fn malformed_target_is_an_invalid_request() {
     for target in ["v1/bus", "", "d.example", "?a=b", "*"] {
         let resolved =

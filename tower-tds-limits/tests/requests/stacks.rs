@@ -1,0 +1,145 @@
+//! The layer among those of other crates, as the service below sees it.
+
+use std::{
+    convert::Infallible,
+    marker::PhantomPinned,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::Empty;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, buffer::Buffer, service_fn};
+use tower_http::timeout::TimeoutLayer;
+use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
+
+use crate::{
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
+
+/// Reads the request and answers, in a future that may not be moved.
+fn pinned(
+    arrivals: &Arc<Mutex<usize>>,
+) -> impl Service<
+    Request<Empty<Bytes>>,
+    Response = Response<Empty<Bytes>>,
+    Error = Infallible,
+    Future: Send + 'static,
+> + Clone
++ Send
++ Sync
++ 'static {
+    let arrivals = Arc::clone(arrivals);
+    service_fn(move |request: Request<Empty<Bytes>>| {
+        *arrivals.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        async move {
+            let stays = PhantomPinned;
+            drop(request);
+            sleep(ms(300)).await;
+            let _: PhantomPinned = stays;
+            Ok(Response::new(Empty::new()))
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn detached_call_completes_whatever_its_future_is() {
+    let arrivals = Arc::new(Mutex::new(0));
+    let limiter = Limiter::new(Limits::default());
+    let detached = || RequestLimitLayer::new(limiter.clone()).detached();
+    let async_fn = detached().layer(pinned(&arrivals));
+    let timed = ServiceBuilder::new()
+        .layer(detached())
+        .timeout(secs(5))
+        .service(pinned(&arrivals));
+    let buffered = detached().layer(Buffer::new(pinned(&arrivals), 8));
+    // Two boxes are no more than that.
+    let boxed = detached().layer(pinned(&arrivals).map_future(Box::pin));
+    let dropped = (
+        timeout(ms(100), async_fn.oneshot(request())),
+        timeout(ms(100), timed.oneshot(request())),
+        timeout(ms(100), buffered.oneshot(request())),
+        timeout(ms(100), boxed.oneshot(request())),
+    );
+    let (one, two, three, four) = tokio::join!(dropped.0, dropped.1, dropped.2, dropped.3);
+    assert!(one.is_err() && two.is_err() && three.is_err() && four.is_err());
+    assert_eq!(*arrivals.lock().expect("no panic"), 4);
+    assert_eq!(limiter.snapshot().in_flight, 4);
+    sleep(ms(201)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.live), (0, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeout_of_tower_http_answers_with_a_body_that_holds_nothing() {
+    for detaches in [false, true] {
+        let seen = Scripted::new(secs(1), |_| Answer::ok());
+        let limiter = Limiter::new(Limits::default());
+        let layer = RequestLimitLayer::new(limiter.clone());
+        let timed = TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, ms(100));
+        let response = if detaches {
+            let service = timed.layer(layer.detached().layer(seen.clone()));
+            service.oneshot(request()).await
+        } else {
+            timed
+                .layer(layer.layer(seen.clone()))
+                .oneshot(request())
+                .await
+        };
+        let response = response.expect("a response of the timeout");
+        assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+        assert!(response.body().is_end_stream());
+        assert_eq!(seen.arrivals().len(), 1);
+        sleep(secs(11)).await;
+        assert_eq!(limiter.snapshot().in_flight, 0);
+        drop(response);
+    }
+}
+
+/// A service without clones, as a connection is.
+struct Lone(Scripted);
+
+impl Service<Request<Empty<Bytes>>> for Lone {
+    type Response = Response<Empty<Bytes>>;
+    type Error = Infallible;
+    type Future = <Scripted as Service<Request<Empty<Bytes>>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Empty<Bytes>>) -> Self::Future {
+        self.0.call(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quota_holds_above_a_buffer_of_any_size() {
+    let ten = NonZeroU32::MIN.saturating_add(10 - 1);
+    for bound in [1, 4, 64, 1_000] {
+        let seen = Scripted::new(ms(20), |_| Answer::ok());
+        let layer = RequestLimitLayer::new(Limiter::new(Limits::new(Quota::per_second(ten))));
+        let service = layer.layer(Buffer::new(Lone(seen.clone()), bound));
+        let begin = Instant::now();
+        let mut calls = JoinSet::new();
+        for _ in 0..100 {
+            calls.spawn(service.clone().oneshot(request()));
+        }
+        let answers = calls.join_all().await;
+        assert!(answers.iter().all(Result::is_ok), "{bound}");
+        let arrivals = seen.arrivals();
+        assert_eq!(arrivals.len(), 100, "{bound}");
+        for pair in arrivals.windows(11) {
+            assert!(pair[10] - pair[0] > secs(1), "{bound}: {pair:?}");
+        }
+        assert!(begin.elapsed() < secs(13), "{bound}: {:?}", begin.elapsed());
+    }
+}
