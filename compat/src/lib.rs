@@ -16,8 +16,8 @@ use axum::{
     Router,
     body::{Body, to_bytes},
     http::{
-        HeaderMap, Method, Request, Response, StatusCode, Uri,
-        header::{AUTHORIZATION, CONTENT_TYPE},
+        HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
+        header::{AUTHORIZATION, CONTENT_TYPE, HOST},
     },
     routing::any,
 };
@@ -33,7 +33,7 @@ use hyper_util::{
 };
 use tokio::net::{TcpListener, TcpStream};
 use tower::{Service, ServiceExt};
-use tower_tds::{Client, Credentials, TdsLayer};
+use tower_tds::{Client, Credentials};
 
 /// The error of a test.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -118,20 +118,20 @@ impl Server {
         Ok(Client::builder(&*self.url, &self.url, key).loopback_http().build()?)
     }
 
-    /// The layers of that client, for a client of your own.
-    ///
-    /// # Errors
-    /// Never, because the settings are right.
-    pub fn layer(&self) -> Result<TdsLayer, Failure> {
-        Ok(self.client()?.layer())
-    }
-
     /// The URI of a path of this server.
     ///
     /// # Errors
     /// If it cannot be one.
     pub fn uri(&self, path: &str) -> Result<Uri, Failure> {
         Ok(format!("{}{path}", self.url).parse()?)
+    }
+
+    /// The value of the header `Host` of its URL.
+    ///
+    /// # Errors
+    /// Never, because a URL has a host.
+    pub fn host(&self) -> Result<HeaderValue, Failure> {
+        Ok(self.url.trim_start_matches("http://").parse()?)
     }
 
     /// Reads and writes `/v1/live/bus` through a stack, by a path or by a whole URI, and checks what
@@ -157,6 +157,8 @@ impl Server {
         }
         let seen = ["GET /v1/live/bus 0 200", "PUT /v1/live/bus 9 503", "PUT /v1/live/bus 9 200"];
         assert_eq!(self.seen(), seen);
+        let host = self.host()?;
+        assert!(self.calls().iter().all(|call| call.headers.get(HOST) == Some(&host)));
         Ok(())
     }
 
@@ -257,7 +259,7 @@ where
 pub fn json(status: u16, text: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(text.to_owned()));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
-    let json = http::HeaderValue::from_static("application/json");
+    let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
 }

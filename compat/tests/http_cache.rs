@@ -16,8 +16,10 @@ async fn cached_response_is_read_once() -> Result<(), Failure> {
         response
     })
     .await?;
-    let stack =
-        ServiceBuilder::new().layer(HttpCacheLayer::new(MokaManager::default())).layer(server.layer()?).service(http());
+    let stack = ServiceBuilder::new()
+        .layer(HttpCacheLayer::new(MokaManager::default()))
+        .layer(server.client()?.layer())
+        .service(http());
 
     for path in ["/bus", "/bus"] {
         let request = Request::get(server.uri(path)?).body(Full::<Bytes>::default())?;

@@ -18,8 +18,7 @@ fn stream(_: &Seen) -> Response<Body> {
     let trailers = HeaderMap::from_iter([end("grpc-status", "5"), end("line", "307")]);
     let messages = [Frame::data(Bytes::from_static(&[0; 5])), Frame::data(Bytes::from_static(&[0; 5]))];
     let frames = messages.into_iter().chain([Frame::trailers(trailers)]).map(Ok::<_, Failure>);
-    let response = Response::new(Body::new(StreamBody::new(futures_util::stream::iter(frames))));
-    response
+    Response::new(Body::new(StreamBody::new(futures_util::stream::iter(frames))))
 }
 
 #[tokio::test]
@@ -27,7 +26,8 @@ async fn tonic_streams_through_the_layers_and_reads_trailers() -> Result<(), Fai
     let server = Server::answering(stream).await?;
     let once = RetryLayer::new().replay(|_: &tonic::body::Body| None);
     let http = legacy::Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    let mut grpc = Grpc::with_origin(server.layer()?.retry(once).layer(http), server.uri("")?);
+    let mut grpc =
+        Grpc::with_origin(server.client()?.layer().retry(once).errors_as_responses().layer(http), server.uri("")?);
 
     grpc.ready().await?;
     let path = PathAndQuery::from_static("/lines.Lines/List");

@@ -22,7 +22,7 @@ async fn boxed_stack_keeps_the_typed_error() -> Result<(), Failure> {
         .load_shed()
         .concurrency_limit(10)
         .timeout(Duration::from_secs(60))
-        .layer(server.layer()?)
+        .layer(server.client()?.layer())
         .service(http());
     let stack: Boxed = BoxCloneSyncService::new(stack);
 

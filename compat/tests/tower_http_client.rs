@@ -4,13 +4,13 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::Full;
 use tds_compat::{Failure, Server, http};
-use tower::{Layer, ServiceExt as _};
+use tower::Layer;
 use tower_http_client::{ResponseExt, ServiceExt};
 
 #[tokio::test]
 async fn tower_http_client_calls_through_the_layers() -> Result<(), Failure> {
     let server = Server::start(&[("/v1/live/bus", "[307]")]).await?;
-    let mut stack = server.layer()?.layer(http::<Full<Bytes>>());
+    let mut stack = server.client()?.layer().layer(http::<Full<Bytes>>());
 
     let read = stack.get(server.uri("/v1/live/bus")?).send().await?;
     assert_eq!(read.body_reader().json::<Vec<u32>>().await?, [307]);

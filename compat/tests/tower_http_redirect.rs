@@ -17,7 +17,7 @@ async fn redirect_to_another_origin_carries_no_token() -> Result<(), Failure> {
         response
     })
     .await?;
-    let stack = ServiceBuilder::new().layer(server.layer()?).layer(FollowRedirectLayer::new()).service(http());
+    let stack = ServiceBuilder::new().layer(server.client()?.layer()).layer(FollowRedirectLayer::new()).service(http());
 
     let request = Request::get(server.uri("/moved")?).body(Empty::<Bytes>::new())?;
     let error = stack.oneshot(request).await.expect_err("the other one asks for a token");
