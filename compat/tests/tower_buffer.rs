@@ -10,8 +10,7 @@ use tower::{ServiceBuilder, ServiceExt, buffer::BufferLayer, util::BoxService};
 async fn buffer_works_on_either_side_of_the_layers() -> Result<(), Failure> {
     let server = Server::start(&[("/bus", "[307]")]).await?;
     let (tds, buffer) = (server.client()?.layer(), BufferLayer::new(8));
-    let below =
-        ServiceBuilder::new().layer(tds.clone()).layer(buffer.clone()).service(BoxService::new(http::<Full<Bytes>>()));
+    let below = ServiceBuilder::new().layer(tds.clone()).layer(buffer).service(BoxService::new(http::<Full<Bytes>>()));
     let above = ServiceBuilder::new().layer(buffer).layer(tds).service(http::<Full<Bytes>>());
 
     let write =
