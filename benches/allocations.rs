@@ -42,6 +42,9 @@ const DEADLINE: u64 = 3;
 /// dropped request was sent: its shared state, the map of extensions, its table, and the boxed guard.
 const GUARD: u64 = 4;
 
+/// The call of a detached `RequestLimit`, which a task may take over.
+const DETACHED: u64 = 1;
+
 /// The allocations of a request's map of extensions alone: the map and its table.
 const MAP: u64 = 2;
 
@@ -118,9 +121,10 @@ fn token_layer_allocates_nothing() {
 }
 
 #[test]
-fn permitted_request_allocates_only_for_a_guard() {
+fn permitted_request_allocates_only_for_a_guard_or_to_be_detached() {
     assert_eq!(allocations(|| limits().layer(Echo::new())), 0);
-    assert_eq!(allocations(|| limits().detached().layer(Echo::new())), 0);
+    let detached = || limits().detached().layer(Echo::new());
+    assert_eq!(allocations(detached), DETACHED * CALLS);
     let guarded = || limits().over_hyper_http1().layer(Echo::new());
     assert_eq!(allocations(guarded), GUARD * CALLS);
 }
@@ -177,5 +181,6 @@ fn sizes<S: Service<Request<Body>>>(service: &mut S) -> (usize, usize) {
 fn spans_without_a_subscriber_do_not_allocate() {
     let runtime = token::runtime();
     let service = whole::with_spans(&runtime);
-    assert_eq!(allocations(|| service), (FUTURE + COPY + DEADLINE) * CALLS);
+    let all = FUTURE + COPY + DEADLINE + DETACHED;
+    assert_eq!(allocations(|| service), all * CALLS);
 }

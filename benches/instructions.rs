@@ -15,6 +15,10 @@
 //! deadline, so without an extension of the request. `waits-60` is one poll of a connect that waits
 //! while 60 sockets are open. The requests have headers and room for more, so no layer pays for the
 //! first allocation of the map.
+//!
+//! `wire-bare`, `wire-client`, `wire-layer` and `wire-reqwest` make whole calls over a socket of this machine. Their server is
+//! another process: `instructions serve 0` prints its address, which is the third argument. Each call parses its address and reads
+//! its body, and all of them send the same `Authorization`.
 
 #![expect(
     clippy::expect_used,
@@ -48,6 +52,9 @@ use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, RetryLayer};
 use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer, Rules};
 
+#[path = "wire.rs"]
+mod wire;
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let which = arguments.next().expect("one of the names above");
@@ -57,7 +64,12 @@ fn main() {
     // The token layers are set up in each run, so that only the calls differ.
     let layer = token::layer(&runtime);
     let fixed = AddAuthorizationLayer::bearer(&"x".repeat(1_400));
+    if let Some(which) = which.strip_prefix("wire-") {
+        let address = arguments.next().expect("the address that `serve` printed");
+        return wire::run(which, count, &address);
+    }
     match &*which {
+        "serve" => wire::serve(),
         "token" => run(layer.layer(Echo::new()), count),
         "static" => run(fixed.layer(Echo::new()), count),
         "bare-cloned" => run(Cloned::new(Echo::new()), count),

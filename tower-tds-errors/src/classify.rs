@@ -125,7 +125,10 @@ pub(crate) fn error_of(
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    facts.next = too_large(status, message.as_deref(), request);
+    facts.next = match status {
+        StatusCode::SWITCHING_PROTOCOLS => Some(NO_UPGRADE.into()),
+        _ => too_large(status, message.as_deref(), request),
+    };
     // A 407 counts as answered, because a service may send one. The 407 of a proxy's tunnel is a
     // connect error and does not reach this code.
     facts.sent = Sent::Answered;
@@ -324,6 +327,9 @@ fn is_data(accepted: &[u8]) -> bool {
         (ends(kind, b"json") || ends(kind, b"xml")) && !ends(kind, b"html+xml")
     })
 }
+
+const NO_UPGRADE: &str =
+    "send it with another client: these layers do not pass on an upgrade, such as a WebSocket";
 
 /// The most bytes of an error body that are read. The largest known error page of a gateway has
 /// 4 KiB. Reading more costs more than a new connection.

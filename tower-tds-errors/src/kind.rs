@@ -188,9 +188,9 @@ kinds! {
         Misdirected: "misdirected", Once, Answered,
             "connection led to the wrong server",
             "retry on a new connection";
-        /// A redirect, an HTML page or the login page of a captive portal in place of data.
+        /// A redirect, an upgrade, an HTML page or the login page of a captive portal in place of data.
         UnexpectedAnswer: "unexpected_answer", Never, Answered,
-            "redirect or HTML page instead of data",
+            "redirect, upgrade or HTML page instead of data",
             "check the base URL; a login page means a missing token or a captive portal";
         /// There is no such resource (404, 410).
         NotFound: "not_found", Never, Answered,

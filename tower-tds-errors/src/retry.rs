@@ -126,6 +126,33 @@ pub struct RetryLayer<P = CloneBody> {
 /// [`gave_up`](Error::gave_up). The error of a call that reached its deadline has
 /// [`waited_for`](Error::waited_for), and the kind of the last response, if there was one. Without
 /// a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
+///
+/// # Under layers of tower
+///
+/// An [`Error`] is a `std::error::Error`, so tower's layers box it, and `Error::from` finds it again:
+///
+/// ```
+/// use std::time::Duration;
+/// use http::{Request, Response};
+/// use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+/// use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let client = service_fn(async |_: Request<()>| {
+///     Err::<Response<String>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+/// });
+/// let stack: BoxCloneSyncService<_, _, BoxError> = ServiceBuilder::new()
+///     .boxed_clone_sync()
+///     .load_shed()
+///     .timeout(Duration::from_secs(150))
+///     .layer(RetryLayer::new())
+///     .layer(ClassifyLayer::new())
+///     .service(client);
+/// let error = stack.oneshot(Request::new(())).await.unwrap_err();
+/// assert_eq!(Error::from(error).kind(), Kind::Connect);
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
@@ -201,6 +228,17 @@ impl<P> RetryLayer<P> {
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.shared.policy.deadline = Some(deadline);
+        self
+    }
+
+    /// Declares that the service below ends each attempt at the [`DeadlineAt`](crate::DeadlineAt) of
+    /// its request, as the `RequestLimit` of tower-tds-limits does. Then an attempt needs no timer
+    /// of this layer.
+    ///
+    /// Over a service that does not, a call may last longer than its deadline.
+    #[must_use]
+    pub const fn deadline_kept_below(mut self) -> Self {
+        self.shared.policy.is_kept_below = true;
         self
     }
 

@@ -38,10 +38,10 @@ where
 {
     let called = service_fn(move |request| {
         let service = service.clone();
-        Box::pin(async move {
+        async move {
             let response = service.oneshot(request).await.map_err(Into::into)?;
             Ok::<_, BoxError>(boxed(marked(response, false)))
-        })
+        }
     });
     let url = Uri::from_static("https://localhost");
     let origin = Origin::from_uri(&url)?;

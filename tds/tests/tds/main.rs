@@ -170,6 +170,7 @@ fn skipped(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output();
     if let Err(error) = &there {
         let package = match program {
+            "promtool" => "prometheus",
             "script" => "bsdutils",
             "unshare" => "util-linux",
             other => other,

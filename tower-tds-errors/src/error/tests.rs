@@ -66,7 +66,7 @@ fn error_line_has_each_fact_once_and_the_first_request() {
     facts.gave_up = Some(GiveUp::Deadline);
     assert_eq!(
         error.to_string(),
-        "GET https://api.example/v2: redirect or HTML page instead of data (status 302), \
+        "GET https://api.example/v2: redirect, upgrade or HTML page instead of data (status 302), \
          to https://id.example/auth, 3 attempts in 2.0s, wait at least 5s; \
          check the base URL; a login page means a missing token or a captive portal; \
          the deadline leaves no time for a retry"

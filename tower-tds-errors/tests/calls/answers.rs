@@ -136,6 +136,7 @@ async fn error_without_a_response_of_its_own_stays_an_error() {
     let upgrade = Probe::always(101);
     let error = send(&upgrade, get("/")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::UnexpectedAnswer);
+    assert!(error.to_string().contains("WebSocket"), "{error}");
     assert_eq!(upgrade.seen().len(), 1);
 
     // The refusal of a token request, as a token layer passes it on.

@@ -139,7 +139,7 @@ fn invalid(error: impl Into<tower::BoxError>) -> Error {
 /// Nothing of ASCII: what is a URI already stays as it is.
 const BEYOND_ASCII: &AsciiSet = &AsciiSet::EMPTY;
 
-/// What has a meaning in a query, or no place in one. `$` and `'` stay readable, for OData.
+/// What has a meaning in a query, or no place in one. `$` and `'` stay readable, as `OData` writes them.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -28,7 +28,7 @@ use tower_tds_errors::Replay;
 /// let text = RequestBody::from("{\"line\":307}");
 /// # drop((nothing, text));
 /// ```
-pub struct RequestBody(Either<Full<Bytes>, Stream>);
+pub struct RequestBody(Option<Box<Either<Full<Bytes>, Stream>>>);
 
 /// The deadline of a call: of [`Call::deadline`](crate::Call::deadline) and
 /// [`Builder::deadline`](crate::Builder::deadline), or an extension of a request.
@@ -50,6 +50,8 @@ pub struct Deadline {
     pub(crate) after: Duration,
     pub(crate) is_head_only: bool,
 }
+
+// Most requests have no body, and each layer moves the request: one pointer is the least.
 
 /// A body that is sent once. The lock is never waited for: it makes a body `Sync` that need not be.
 struct Stream(Mutex<UnsyncBoxBody<Bytes, BoxError>>);
@@ -83,25 +85,26 @@ impl RequestBody {
             return Self::default();
         }
         let body = Mutex::new(body.map_err(Into::into).boxed_unsync());
-        Self(Either::Right(Stream(body)))
+        Self(Some(Box::new(Either::Right(Stream(body)))))
     }
 }
 
 impl Default for RequestBody {
     fn default() -> Self {
-        Self(Either::Left(Full::default()))
+        Self(None)
     }
 }
 
 impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
-        Self(Either::Left(Full::new(bytes)))
+        Full::new(bytes).into()
     }
 }
 
 impl From<Full<Bytes>> for RequestBody {
     fn from(body: Full<Bytes>) -> Self {
-        Self(Either::Left(body))
+        let is_empty = body.is_end_stream();
+        Self((!is_empty).then(|| Box::new(Either::Left(body))))
     }
 }
 
@@ -143,24 +146,28 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.get_mut().0).poll_frame(cx)
+        match &mut self.get_mut().0 {
+            Some(body) => Pin::new(&mut **body).poll_frame(cx),
+            None => Poll::Ready(None),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.0.as_ref().is_none_or(|body| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        let hint = self.0.as_ref().map(|body| body.size_hint());
+        hint.unwrap_or_else(|| SizeHint::with_exact(0))
     }
 }
 
 impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The data may be secret.
-        f.write_str(match self.0 {
-            Either::Left(_) => "RequestBody(bytes)",
-            Either::Right(_) => "RequestBody(stream)",
+        f.write_str(match self.0.as_deref() {
+            None | Some(Either::Left(_)) => "RequestBody(bytes)",
+            Some(Either::Right(_)) => "RequestBody(stream)",
         })
     }
 }
@@ -194,9 +201,10 @@ impl Body for Stream {
 
 impl Replay<RequestBody> for ReplayBytes {
     fn replay(&self, body: &RequestBody) -> Option<RequestBody> {
-        match &body.0 {
-            Either::Left(bytes) => Some(RequestBody(Either::Left(bytes.clone()))),
-            Either::Right(_) => None,
+        match body.0.as_deref() {
+            None => Some(RequestBody::default()),
+            Some(Either::Left(bytes)) => Some(bytes.clone().into()),
+            Some(Either::Right(_)) => None,
         }
     }
 }

@@ -315,7 +315,7 @@ where
             Request<RequestBody>,
             Response = Response<AnyBody>,
             Error: Into<BoxError>,
-            Future: Send + Unpin + 'static,
+            Future: Send + 'static,
         > + Clone
         + Send
         + Sync

@@ -16,7 +16,10 @@ use tds_sim::{Config, Server, Summary};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::decompression::DecompressionLayer;
-use tower_tds::{Error, Kind, Limits, layers::limits::ConnectionLimitLayer};
+use tower_tds::{
+    Client, Credentials, Error, Kind, Limits, TdsLayer,
+    layers::{limits::ConnectionLimitLayer, token::Origin},
+};
 
 use crate::sim::{self, client, start};
 
@@ -83,12 +86,75 @@ async fn client_layer_works_over_reqwest() {
         .expect("a client");
     let http = service_fn(move |request: Request<Bytes>| {
         let sent = request.try_into().map(|request| http.execute(request));
-        Box::pin(
-            async move { Ok::<_, reqwest::Error>(Response::<reqwest::Body>::from(sent?.await?)) },
-        )
+        async move { Ok::<_, reqwest::Error>(Response::<reqwest::Body>::from(sent?.await?)) }
     });
     let service = ServiceBuilder::new().layer(client.layer()).service(http);
     is_the_whole_stack(&server, service, Bytes::new).await;
+}
+
+/// As kube and tonic send requests, and as a proxy passes them on.
+#[tokio::test]
+async fn request_with_only_a_path_goes_to_the_one_origin() {
+    let server = start(Config::default()).await;
+    let client = client(&server);
+    let http = legacy::Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let service = ServiceBuilder::new()
+        .layer(client.layer())
+        .service(http.clone());
+    for target in ["/v1/live/bus", "/v1/live/bus?$top=1"] {
+        let request = Request::get(target).body(Full::default());
+        let answer = service.clone().oneshot(request.expect("a request")).await;
+        assert_eq!(answer.expect("data").status(), StatusCode::OK);
+    }
+    // Of two origins nobody knows which.
+    let here = Origin::loopback(&server.base_url().parse().expect("a URL")).expect("an origin");
+    let other = Origin::from_uri(&"https://d.example".parse().expect("a URL")).expect("an origin");
+    let tokens = client.tokens().clone();
+    let two = TdsLayer::new(tokens, [here, other], client.limiter().clone());
+    let service = ServiceBuilder::new().layer(two).service(http);
+    let request = Request::get("/v1/live/bus").body(Full::default());
+    let error = service.oneshot(request.expect("a request")).await.map(drop);
+    assert_eq!(error.expect_err("no origin").kind(), Kind::InvalidRequest);
+    assert_eq!(server.ledger().summary().data_calls, 2);
+}
+
+#[tokio::test]
+async fn answered_errors_are_responses_for_those_who_read_statuses() {
+    let server = start(Config::default()).await;
+    let client = client(&server);
+    let http = legacy::Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let layer = client.layer().errors_as_responses();
+    let service = ServiceBuilder::new().layer(layer).service(http);
+    let none = || Request::get("/no/such/thing").body(Full::<Bytes>::default());
+    let answer = service
+        .oneshot(none().expect("a request"))
+        .await
+        .expect("a response");
+    let own = client
+        .errors_as_responses()
+        .oneshot(none().expect("a request"))
+        .await;
+    let own = own.expect("a response");
+    assert_eq!(
+        (answer.status(), own.status()),
+        (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND)
+    );
+    let answer = answer.into_body().collect().await.expect("a whole body");
+    let own = own.into_body().collect().await.expect("a whole body");
+    assert!(!own.to_bytes().is_empty() && answer.to_bytes().len() > 2);
+
+    // A token that is refused is no response to the call.
+    let refused = Client::builder(
+        server.auth_url(),
+        server.base_url(),
+        Credentials::new("nobody", "wrong").expect("usable"),
+    );
+    let refused = refused.loopback_http().build().expect("a client");
+    let error = refused
+        .errors_as_responses()
+        .oneshot(none().expect("a request"))
+        .await;
+    assert_eq!(error.expect_err("no token").kind(), Kind::TokenRefused);
 }
 
 #[tokio::test]

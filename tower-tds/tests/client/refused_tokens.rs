@@ -205,7 +205,6 @@ where
     );
     ServiceBuilder::new()
         .layer(layer.retry(retry))
-        .map_future(Box::pin)
         .service(service)
 }
 
