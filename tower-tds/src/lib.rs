@@ -59,6 +59,8 @@
 //! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
 //! - A new connection after a 421: the retry may use the same connection of the pool again.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod builder;
 mod client;
 mod error;

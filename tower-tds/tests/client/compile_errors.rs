@@ -1,4 +1,5 @@
-//! Wrong stacks that do not compile: the compiler's message names the missing part.
+//! Programs that do not compile: the compiler's messages are those of the third table of
+//! `TROUBLES.md`, and the line that stands there mends each.
 
 use std::{
     env, fs,
@@ -7,34 +8,43 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The mistake, its layers from the outside in, and the compiler's output.
-const WRONG: [(&str, &str, &[&str]); 3] = [
-    (
-        "errors of token and limits that retry cannot read",
-        ".layer(RetryLayer::new())[limit][token].service(typed)",
-        &["Error: From<tower_tds::layers::tower_tds_limits::Error>` is not satisfied"],
-    ),
-    (
-        "nothing classifies below retry",
-        ".layer(RetryLayer::new()).service(http)",
-        &["Error: From<std::fmt::Error>` is not satisfied"],
-    ),
-    (
-        "a body that cannot be cloned, and no word on how it is sent twice",
-        ".layer(tds).service(uploads)",
-        &[
-            "`CloneBody` cannot send a body of this type twice",
-            ".replay(",
-        ],
-    ),
-];
-
-/// The corrected stacks.
-const RIGHT: [&str; 4] = [
-    ".layer(RetryLayer::new()).map_err(into_error)[limit][token].service(http)",
-    ".layer(RetryLayer::new()).map_err(into_error)[limit][token].layer(ClassifyLayer::new()).service(http)",
-    ".layer(tds.retry(RetryLayer::new().replay(|_: &RequestBody| None))).service(uploads)",
-    ".layer(tds).service(pinned)",
+/// For each row of the table a program that does not compile, and one that does.
+const PROGRAMS: [[&str; 2]; 8] = [
+    [
+        "retry().service(hyper).oneshot(text())",
+        "retry().layer(ClassifyLayer::new()).service(hyper).oneshot(text())",
+    ],
+    [
+        "check(retry().service(hyper))",
+        "check(retry().layer(ClassifyLayer::new()).service(hyper))",
+    ],
+    [
+        "check(retry().layer(limit).layer(ClassifyLayer::new()).service(hyper))",
+        "check(retry().map_err(into_error).layer(limit).layer(ClassifyLayer::new()).service(hyper))",
+    ],
+    [
+        "check(client.layer().layer(reqwest))",
+        "check(client.layer().layer(service_fn(move |request: http::Request<String>| {
+            let sent = request.try_into().map(|request| reqwest.execute(request));
+            async move { Ok::<_, reqwest::Error>(http::Response::<reqwest::Body>::from(sent?.await?)) }
+        })))",
+    ],
+    [
+        "check_uploads(client.layer().layer(uploads))",
+        "check_uploads(client.layer().retry(RetryLayer::new().replay(copy)).layer(uploads))",
+    ],
+    [
+        "check(client.layer().layer(BoxService::new(hyper)))",
+        "check(client.layer().layer(BoxCloneService::new(hyper)))",
+    ],
+    [
+        "client.layer().layer(hyper)",
+        "client.layer::<HttpBody>().layer(hyper)",
+    ],
+    [
+        "client.oneshot(passed_on)",
+        "client.oneshot(passed_on.map(RequestBody::stream))",
+    ],
 ];
 
 /// The crates that a stack is made with, as this test was.
@@ -62,6 +72,15 @@ impl Crates {
             (
                 "tower",
                 "pub fn f(l: tower_tds::TdsLayer) { fn is<L: tower::Layer<()>>(_: L) {} is(l) }",
+            ),
+            (
+                "hyper_util",
+                "use hyper_util::client::legacy::{Client, connect::HttpConnector};
+                pub fn f(c: Client<HttpConnector, String>, r: http::Request<String>) { drop(c.request(r)); }",
+            ),
+            (
+                "reqwest",
+                "pub fn f(r: http::Request<String>) -> Result<reqwest::Request, reqwest::Error> { r.try_into() }",
             ),
         ] {
             let fits = candidates(&crates.built, name).into_iter().find(|file| {
@@ -123,58 +142,64 @@ fn candidates(built: &Path, name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// A function that puts the layers together.
-fn program(layers: &str) -> String {
-    let layers = layers
-        .replace("[token]", ".layer(BearerAuthLayer::new(tokens, []))")
-        .replace(
-            "[limit]",
-            ".layer(RequestLimitLayer::new(limiter).detached())",
-        );
-    let body = if layers.contains("uploads") {
-        "RequestBody"
-    } else {
-        "String"
-    };
+/// A function whose last expression is `stack`.
+fn program(stack: &str) -> String {
     format!(
-        "use tower::{{Service, ServiceBuilder}};
-        use tower_tds::{{Error, Limiter, RequestBody, TdsLayer, layers::{{
+        "use hyper_util::client::legacy::{{self, connect::HttpConnector}};
+        use tower::{{
+            Layer, Service, ServiceBuilder, ServiceExt, layer::util::{{Identity, Stack}},
+            service_fn, util::{{BoxCloneService, BoxService}},
+        }};
+        use tower_tds::{{Client, RequestBody, ResponseBody, layers::{{
             into_error,
-            errors::{{ClassifyLayer, RetryLayer}},
+            errors::{{ClassifyLayer, HttpBody, RetryLayer}},
             limits::RequestLimitLayer,
-            token::{{BearerAuthLayer, TokenSource}},
         }}}};
-        type Request = http::Request<String>;
-        type Response = http::Response<String>;
-        pub fn stack(
-            tokens: TokenSource,
-            limiter: Limiter,
-            tds: TdsLayer,
-            typed: impl Service<Request, Response = Response, Error = Error,
-                Future: Send + 'static> + Clone + Send + 'static,
-            http: impl Service<Request, Response = Response, Error = std::fmt::Error,
-                Future: Send + 'static> + Clone + Send + 'static,
-            pinned: impl Service<Request, Response = Response, Error = std::io::Error,
-                Future: Send + 'static> + Clone + Send + 'static,
-            uploads: impl Service<http::Request<RequestBody>, Response = Response,
-                Error = std::io::Error, Future: Send + 'static> + Clone + Send + 'static,
-        ) -> impl Service<http::Request<{body}>> {{
-            ServiceBuilder::new(){layers}
+        fn check<S: Service<http::Request<String>>>(stack: S) -> S {{ stack }}
+        fn check_uploads<S: Service<http::Request<RequestBody>>>(stack: S) -> S {{ stack }}
+        fn copy(_: &RequestBody) -> Option<RequestBody> {{ None }}
+        fn retry() -> ServiceBuilder<Stack<RetryLayer, Identity>> {{
+            ServiceBuilder::new().layer(RetryLayer::new())
+        }}
+        fn text() -> http::Request<String> {{ http::Request::new(String::new()) }}
+        pub fn program(
+            client: Client,
+            limit: RequestLimitLayer,
+            hyper: legacy::Client<HttpConnector, String>,
+            reqwest: reqwest::Client,
+            uploads: legacy::Client<HttpConnector, RequestBody>,
+            passed_on: http::Request<ResponseBody>,
+        ) {{
+            drop({{ {stack} }});
         }}"
     )
 }
 
-#[test]
-fn wrong_stack_does_not_compile_and_names_the_missing_line() {
-    let crates = Crates::find();
-    for right in RIGHT {
-        let compiled = crates.compile(&program(right));
-        assert_eq!(compiled, Ok(()), "{right}");
+/// Whether `text` has the pieces between `…` in their order.
+fn has(text: &str, pieces: &str) -> bool {
+    let mut rest = Some(text);
+    for piece in pieces.split('…') {
+        rest = rest
+            .and_then(|rest| rest.split_once(piece))
+            .map(|(_, rest)| rest);
     }
-    for (wrong, layers, messages) in WRONG {
-        let said = crates.compile(&program(layers)).expect_err(wrong);
-        for message in messages {
-            assert!(said.contains(message), "{wrong}: {message}\n{said}");
-        }
+    rest.is_some()
+}
+
+#[test]
+fn each_message_of_the_compiler_matches_its_row_in_the_troubles_table() {
+    let table = include_str!("../../TROUBLES.md").split("\n## ").nth(3);
+    let rows = table.expect("the compiler's messages").lines();
+    let rows =
+        rows.filter(|line| line.starts_with("| ") && !line.starts_with("| the compiler says"));
+    let messages: Vec<_> = rows
+        .filter_map(|row| row.trim_start_matches("| ").split(" | ").next())
+        .collect();
+    assert_eq!(messages.len(), PROGRAMS.len());
+    let crates = Crates::find();
+    for (message, [wrong, right]) in messages.into_iter().zip(PROGRAMS) {
+        let said = crates.compile(&program(wrong)).expect_err(wrong);
+        assert!(has(&said, message), "{wrong}: {message}\n{said}");
+        assert_eq!(crates.compile(&program(right)), Ok(()), "{right}");
     }
 }
