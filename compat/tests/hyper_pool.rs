@@ -1,12 +1,11 @@
 //! hyper-util's pool that is made of parts, under the layers.
 
 use bytes::Bytes;
-use http::{Request, header::HOST};
+use http::Request;
 use http_body_util::Full;
 use hyper_util::{client::pool::cache, rt::TokioExecutor};
 use tds_compat::{Connection, Failure, Server};
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
-use tower_http::set_header::SetRequestHeaderLayer;
 
 #[tokio::test]
 async fn pool_of_parts_works_under_the_layers() -> Result<(), Failure> {
@@ -22,8 +21,6 @@ async fn pool_of_parts_works_under_the_layers() -> Result<(), Failure> {
         async move { connection.await?.oneshot(request).await.map_err(BoxError::from) }
     });
     let stack = ServiceBuilder::new()
-        // As hyper's own example: a connection adds no `Host`.
-        .layer(SetRequestHeaderLayer::overriding(HOST, server.host()?))
         .layer(server.client()?.layer())
         .service(http);
 

@@ -28,7 +28,7 @@ async fn reqwest_works_under_the_layers_and_refuses_upgrades() -> Result<(), Fai
     assert_eq!(missing.status(), Some(StatusCode::NOT_FOUND));
     let socket = Request::get(server.uri("/socket")?).header("connection", "upgrade").header("upgrade", "websocket");
     let refused = stack.oneshot(socket.body(Full::default())?).await.expect_err("no call");
-    assert_eq!(refused.status(), Some(StatusCode::SWITCHING_PROTOCOLS));
+    assert!(refused.to_string().contains("upgrade"), "{refused}");
     assert_eq!(server.seen()[3..], ["GET /nothing 0 404", "GET /socket 0 101"]);
     Ok(())
 }

@@ -355,7 +355,7 @@ impl Kind {
             ),
             Self::ForeignOrigin => (
                 false,
-                "add the origin to the layer's list, or send the request without the layer",
+                "use an address of the service, or add the origin to those of the layer",
             ),
             Self::NoOrigin => (
                 false,

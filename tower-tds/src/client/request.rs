@@ -28,6 +28,7 @@ use tower_tds_errors::Replay;
 /// let text = RequestBody::from("{\"line\":307}");
 /// # drop((nothing, text));
 /// ```
+#[derive(Default)]
 pub struct RequestBody(Option<Box<Either<Full<Bytes>, Stream>>>);
 
 /// The deadline of a call: of [`Call::deadline`](crate::Call::deadline) and
@@ -86,12 +87,6 @@ impl RequestBody {
         }
         let body = Mutex::new(body.map_err(Into::into).boxed_unsync());
         Self(Some(Box::new(Either::Right(Stream(body)))))
-    }
-}
-
-impl Default for RequestBody {
-    fn default() -> Self {
-        Self(None)
     }
 }
 

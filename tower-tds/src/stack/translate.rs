@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request, header::HOST};
 use pin_project_lite::pin_project;
 use tower::BoxError;
 use tower_oidc_cc::{Origin, Rejection, TokenError, TokenSource};
@@ -72,6 +72,12 @@ where
             && let Some(origin) = &self.origin
         {
             *request.uri_mut() = origin.absolute(request.uri());
+            // A connection adds none by itself (RFC 9112, section 3.2).
+            if let Some(authority) = request.uri().authority()
+                && let Ok(host) = HeaderValue::from_str(authority.as_str())
+            {
+                request.headers_mut().entry(HOST).or_insert(host);
+            }
         }
         IntoErrorFuture {
             inner: self.inner.call(request),
@@ -237,7 +243,6 @@ fn from_token(error: TokenError) -> Error {
         // The errors' own texts are about the proxy and about certificates.
         (Kind::Rejected, _) | (_, Kind::Tls) => None,
         _ if refused_tunnel(&error) => None,
-        _ if error.is_foreign_origin() => Some(FOREIGN),
         _ => Some(error.advice()),
     };
     let secrets = error.secrets().cloned();
@@ -261,9 +266,6 @@ fn from_token(error: TokenError) -> Error {
 fn refused_tunnel(error: &TokenError) -> bool {
     chain(error).any(|cause| cause.is::<Error>())
 }
-
-/// The token layer advises to move layers, which the user of a `Client` cannot do.
-const FOREIGN: &str = "use the origin of the base URL, or build another client";
 
 /// A longer pause belongs to a quota of an hour or a day: `Kind::QuotaExhausted`.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);
