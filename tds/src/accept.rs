@@ -1,32 +1,45 @@
 //! The connections of users: HTTP/1.1, and an end for half-sent requests.
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use axum::{Router, extract::ConnectInfo};
+use axum::response::Response;
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{rt::TokioIo, server::graceful::GracefulShutdown};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::watch,
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::io::InspectReader;
-use tower::ServiceExt as _;
 
 /// What a connection is about to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// It may be idle for as long as the user likes.
     Idle,
-    /// A part of a request has come.
-    Head,
+    /// A part of a request has come, since then.
+    Head(Instant),
     /// A request is answered. What follows waits for its turn.
     Busy,
 }
 
-/// Serves users until `stop` ends, and then those whose requests are in flight.
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
+/// The stage of one connection. It wakes no task, because that would cost a tenth of a response of
+/// the cache.
+#[derive(Debug, Clone)]
+struct Shared(Arc<Mutex<Stage>>);
+
+/// Serves users by `answer` until `stop` ends, and then those whose requests are in flight.
+pub(crate) async fn serve<F, A>(listener: TcpListener, answer: F, stop: impl Future<Output = ()>)
+where
+    F: Fn(SocketAddr, Request<Incoming>) -> A + Clone + Send + 'static,
+    A: Future<Output = Response> + Send + 'static,
+{
     let mut stop = pin!(stop);
     let connections = GracefulShutdown::new();
     loop {
@@ -39,18 +52,17 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Futu
             sleep(SOON).await;
             continue;
         };
-        let (stage, seen) = watch::channel(Stage::Idle);
-        let stage = Arc::new(stage);
-        let router = router.clone();
-        let inspected = inspected(stream, Arc::clone(&stage));
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ConnectInfo(user));
-            let (router, stage) = (router.clone(), Arc::clone(&stage));
+        let stage = Shared(Arc::new(Mutex::new(Stage::Idle)));
+        let late = half_sent(stage.clone());
+        let answer = answer.clone();
+        let inspected = inspected(stream, stage.clone());
+        let service = service_fn(move |request| {
+            *stage.lock() = Stage::Busy;
+            let (answered, stage) = (answer(user, request), stage.clone());
             async move {
-                stage.send_replace(Stage::Busy);
-                let response = router.oneshot(request).await;
-                stage.send_replace(Stage::Idle);
-                response
+                let response = answered.await;
+                *stage.lock() = Stage::Idle;
+                Ok::<_, Infallible>(response)
             }
         });
         let mut http = http1::Builder::new();
@@ -63,7 +75,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Futu
             tokio::select! {
                 biased;
                 ended = connection => drop(ended),
-                () = half_sent(seen) => {}
+                () = late => {}
             }
         });
     }
@@ -71,28 +83,37 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Futu
     connections.shutdown().await;
 }
 
-fn inspected(
-    stream: TcpStream,
-    stage: Arc<watch::Sender<Stage>>,
-) -> InspectReader<TcpStream, impl FnMut(&[u8])> {
+// === impl Shared ===
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn inspected(stream: TcpStream, stage: Shared) -> InspectReader<TcpStream, impl FnMut(&[u8])> {
     InspectReader::new(stream, move |data| {
-        stage.send_if_modified(|stage| {
-            let begins = *stage == Stage::Idle && !data.is_empty();
-            *stage = if begins { Stage::Head } else { *stage };
-            begins
-        });
+        let mut stage = stage.lock();
+        if *stage == Stage::Idle && !data.is_empty() {
+            *stage = Stage::Head(Instant::now());
+        }
     })
 }
 
 /// Ends when a request has been half-sent for too long.
-async fn half_sent(mut stage: watch::Receiver<Stage>) {
-    while stage.wait_for(|stage| *stage == Stage::Head).await.is_ok() {
-        let complete = stage.wait_for(|stage| *stage != Stage::Head);
-        if timeout(HEAD, complete).await.is_err() {
-            return;
-        }
+async fn half_sent(stage: Shared) {
+    let mut look = Instant::now() + HEAD;
+    loop {
+        sleep_until(look).await;
+        let now = Instant::now();
+        // A head that began meanwhile has all of its time.
+        let stage = *stage.lock();
+        look = match stage {
+            Stage::Head(begun) if begun + HEAD <= now => return,
+            Stage::Head(begun) => begun + HEAD,
+            Stage::Idle | Stage::Busy => now + HEAD,
+        };
     }
-    pending().await
 }
 
 /// How long a user may take for the head of a request.

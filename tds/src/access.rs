@@ -2,25 +2,27 @@
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     io::Write as _,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use axum::{
-    extract::{ConnectInfo, Request, State},
-    middleware::Next,
-    response::Response,
-};
+use axum::response::Response;
 use clap::{Args, ValueEnum};
-use http::{HeaderValue, header::X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Request, header::X_CONTENT_TYPE_OPTIONS};
 use http_body::Body as _;
 use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use time::OffsetDateTime;
-use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
+use tokio::{
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tower::{Service, ServiceExt as _};
 
 /// The access log.
 #[derive(Debug, Clone, Copy, Args)]
@@ -49,16 +51,10 @@ pub(crate) struct Served {
 }
 
 /// The access log, and its lines on their way to the standard output.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Log {
     access: Access,
     lines: mpsc::Sender<String>,
-    metrics: Arc<Metrics>,
-}
-
-/// Registered once, because a look into the registry costs as much as a response of the cache.
-#[derive(Debug)]
-struct Metrics {
     waiting: Gauge,
     seconds: Histogram,
     /// By status and origin. Never held over an await.
@@ -78,7 +74,7 @@ impl Drop for Waits {
 
 impl Log {
     /// Starts the task that prints. It ends with the log.
-    pub(crate) fn start(access: Access) -> (Self, JoinHandle<()>) {
+    pub(crate) fn start(access: Access) -> (Arc<Self>, JoinHandle<()>) {
         // A reader that stalls delays no user: lines that do not fit are lost.
         let (lines, mut waiting) = mpsc::channel::<String>(1_024);
         let printed = tokio::task::spawn_blocking(move || {
@@ -87,16 +83,14 @@ impl Log {
                 drop(out.write_all(line.as_bytes()));
             }
         });
-        let metrics = Arc::new(Metrics {
+        // Registered once, because a look into the registry costs as much as a response of the cache.
+        let log = Arc::new(Self {
+            access,
+            lines,
             waiting: metrics::gauge!("tds_users_waiting"),
             seconds: metrics::histogram!("tds_users_seconds"),
             requests: Mutex::default(),
         });
-        let log = Self {
-            access,
-            lines,
-            metrics,
-        };
         (log, printed)
     }
 }
@@ -113,25 +107,35 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
         // The exporter knows the type by the first value.
         metrics::describe_gauge!(name, help);
     }
+    // Each time is kept until the next look: without one, 36,000 requests a second would add a
+    // gigabyte an hour where nothing reads the metrics.
+    let kept = recorder.clone();
+    tokio::spawn(async move {
+        loop {
+            sleep(UPKEEP).await;
+            kept.run_upkeep();
+        }
+    });
     Ok(recorder)
 }
 
-/// Records a request, and how it was served.
-pub(crate) async fn record(
-    State(log): State<Log>,
-    ConnectInfo(user): ConnectInfo<SocketAddr>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (begun, method, uri) = (
-        Instant::now(),
-        request.method().clone(),
-        request.uri().clone(),
-    );
+/// Records a request, and how the service answers it.
+pub(crate) async fn record<S, B>(
+    log: Arc<Log>,
+    user: SocketAddr,
+    request: Request<B>,
+    service: S,
+) -> Response
+where
+    S: Service<Request<B>, Response = Response, Error = Infallible>,
+{
+    let begun = Instant::now();
+    let format = log.access.access_log;
+    let line = format.map(|format| (format, request.method().clone(), request.uri().clone()));
     // A user who disconnects drops this future.
-    let waits = Waits(log.metrics.waiting.clone());
+    let waits = Waits(log.waiting.clone());
     waits.0.increment(1.0);
-    let mut response = next.run(request).await;
+    let Ok(mut response) = service.oneshot(request).await;
     let sniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, sniff);
     drop(waits);
@@ -141,15 +145,15 @@ pub(crate) async fn record(
         upstream: None,
     });
     let (status, took) = (response.status().as_u16(), begun.elapsed());
-    let requests = log.metrics.requests.lock();
+    let requests = log.requests.lock();
     let mut requests = requests.unwrap_or_else(PoisonError::into_inner);
     let count = requests.entry((status, cache)).or_insert_with(|| {
         metrics::counter!("tds_users_requests_total", "status" => status.to_string(), "cache" => cache)
     });
     count.increment(1);
     drop(requests);
-    log.metrics.seconds.record(took);
-    let Some(format) = log.access.access_log else {
+    log.seconds.record(took);
+    let Some((format, method, uri)) = line else {
         return response;
     };
     let query = uri.query().filter(|_| log.access.log_queries);
@@ -187,6 +191,9 @@ pub(crate) async fn record(
 
 /// A line for each metric of the family: its name and what it counts.
 const DESCRIPTIONS: &str = include_str!("metrics.txt");
+
+/// How often the times of requests are added up.
+const UPKEEP: Duration = Duration::from_secs(1);
 
 /// Seconds: from a response of the cache to the longest call.
 const BUCKETS: [f64; 12] = [

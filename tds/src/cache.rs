@@ -1,6 +1,7 @@
 //! Responses for many users: one call of the service at a time for each resource.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -84,8 +85,22 @@ struct Resource {
     /// cause a call.
     failed: Option<(Instant, Refusal)>,
     failing: Option<Failing>,
+    /// The last failure, for the page. A success does not clear it.
+    trouble: Option<(Instant, String)>,
     /// The start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
+    used: Option<Instant>,
+}
+
+/// A resource on the page.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) target: Arc<str>,
+    /// The age and the size of the last response.
+    pub(crate) last: Option<(Duration, u64)>,
+    /// `fails` if the last call failed, within ten minutes, or `fresh` or `expired`.
+    pub(crate) state: &'static str,
+    pub(crate) failure: Option<(Instant, String)>,
     used: Option<Instant>,
 }
 
@@ -154,6 +169,38 @@ impl Cache {
         })
     }
 
+    /// Returns the resources for the page, those that fail first, and the number of those beyond
+    /// `most`, which were used less recently.
+    pub(crate) fn shown(&self, most: usize) -> (Vec<Shown>, usize) {
+        let book = self.book();
+        let shown = book.resources.iter().map(|(target, resource)| {
+            let last = resource.last.as_ref();
+            let size = |last: &Answer| u64::try_from(last.stored.len()).unwrap_or(u64::MAX);
+            let fails = |(at, _): &(Instant, String)| {
+                at.elapsed() < 10 * MINUTE && last.is_none_or(|last| last.at < *at)
+            };
+            Shown {
+                target: Arc::clone(target),
+                last: last.map(|last| (last.age + last.at.elapsed(), size(last))),
+                state: match last {
+                    _ if resource.trouble.as_ref().is_some_and(fails) => "fails",
+                    Some(last) if last.at.elapsed() < last.fresh => "fresh",
+                    _ => "expired",
+                },
+                failure: resource.trouble.clone(),
+                used: resource.used,
+            }
+        });
+        let mut shown: Vec<_> = shown.collect();
+        drop(book);
+        shown.sort_by_key(|it| Reverse((it.state == "fails", it.used)));
+        let further = shown.len().saturating_sub(most);
+        shown.truncate(most);
+        // A row that is used stays in its place.
+        shown.sort_by(|a, b| (b.state == "fails", &a.target).cmp(&(a.state == "fails", &b.target)));
+        (shown, further)
+    }
+
     /// Returns the age and the text of the last call's failure, if its reason concerns all
     /// resources.
     ///
@@ -212,6 +259,7 @@ impl Cache {
             Some(known) if is_as_known => known.stored,
             _ => Stored::new(self.accept.whole(response, target).await?, &headers),
         };
+        stored.prepare(&mut headers);
         Ok(Answer {
             stored,
             headers,
@@ -270,6 +318,7 @@ impl Book {
                 let is_of_one =
                     trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
                 let line = trouble.line(Path::new(&*target));
+                resource.trouble = Some((now, line.clone()));
                 let failing = match is_of_one {
                     true => &mut resource.failing,
                     false => &mut self.failing,

@@ -15,6 +15,8 @@ mod ending;
 mod exit;
 mod fleet;
 mod get;
+mod health;
+mod history;
 mod list;
 mod manifest;
 mod outage;
@@ -88,6 +90,7 @@ enum Job {
     Poll(poll::Poll),
     Backend(backend::Backend),
     Check(check::Check),
+    Health(health::Health),
     #[command(subcommand)]
     Fleet(Fleet),
 }
@@ -133,7 +136,7 @@ async fn run() -> Result<Exit, Failure> {
         Job::Poll(job) => job.json,
         Job::Check(job) => job.json,
         // Its sums are the end.
-        Job::Bulk(_) | Job::Backend(_) | Job::Fleet(_) => false,
+        Job::Bulk(_) | Job::Backend(_) | Job::Health(_) | Job::Fleet(_) => false,
     };
     let ended = supervised(job, &settings).await;
     settings.leave().await;
@@ -198,7 +201,10 @@ fn refused(error: &clap::Error) -> Failure {
 
 /// Runs a job until it ends, by itself or by a signal.
 async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
-    let is_short = matches!(job, Job::Get(_) | Job::Check(_) | Job::Fleet(_));
+    let is_short = matches!(
+        job,
+        Job::Get(_) | Job::Check(_) | Job::Health(_) | Job::Fleet(_)
+    );
     // The signal itself ends a short job, except the first process of a container and a member of a
     // fleet.
     let has_handler = !is_short || process::id() == 1 || settings.find(FLEET_STORE).is_some();
@@ -230,6 +236,7 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
         Job::Poll(job) => poll::run(job, settings).await,
         Job::Backend(job) => backend::run(job, settings).await,
         Job::Check(job) => check::run(job, settings).await,
+        Job::Health(job) => job.run().await,
         Job::Fleet(Fleet::Status) => fleet::run(settings).await,
     }
 }

@@ -1,5 +1,5 @@
-//! What users get of a stored response: conditions, one range, and codings (RFC 9110, sections 8, 13
-//! and 14).
+//! A stored response in the form that a request asks for: not modified, one range, or coded (RFC
+//! 9110, sections 8, 13 and 14).
 
 use std::{
     io::{self, Write as _},
@@ -17,8 +17,8 @@ use headers::{
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{
-        ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE,
-        IF_NONE_MATCH, RANGE, VARY,
+        ACCEPT_ENCODING, ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_TYPE, ETAG,
+        IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
     },
 };
 
@@ -66,6 +66,17 @@ impl Stored {
         self.identity.len() + coded.map(|(_, coded)| coded.len()).sum::<usize>()
     }
 
+    /// Adds the headers of every representation, once, so that the map does not grow for each user.
+    pub(crate) fn prepare(&self, headers: &mut HeaderMap) {
+        let ours = HeaderValue::from_static("accept-encoding");
+        if self.is_text && headers.get_all(VARY).iter().all(|name| name != ours) {
+            headers.append(VARY, ours);
+        }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(AGE, HeaderValue::from_static("0"));
+    }
+
     /// Selects the representation that a user asks for. `headers` are those of the response.
     pub(crate) fn response(&self, mut headers: HeaderMap, asked: &HeaderMap) -> Response {
         let mut coded = self.coded.get().into_iter().flatten();
@@ -79,10 +90,6 @@ impl Stored {
                 None => drop(headers.remove(ETAG)),
             }
         }
-        if self.is_text {
-            headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-        }
-        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         let body = coded.map_or(&self.identity, |(_, body)| body);
         let conditions = [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE];
         if conditions.iter().all(|name| !asked.contains_key(name)) {

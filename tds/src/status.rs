@@ -1,22 +1,33 @@
 //! `--status`: a page with the condition of the backend, on an address of its own.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     extract::{Request, State},
-    response::{IntoResponse, Response},
+    middleware::{self, Next},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, Sse},
+    },
     routing,
 };
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use futures_util::{Stream, stream};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST},
     uri::Authority,
 };
+use indicatif::DecimalBytes;
+use metrics_exporter_prometheus::PrometheusHandle;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, interval};
 use tower_tds::{Client, Status};
 
 use crate::{
-    cache::Cache,
+    cache::{Cache, Shown},
+    history::{History, SHOWN, STEP, Sample},
     output::{counted, rough},
     proxy::is_this_machine,
     refusal::Refusal,
@@ -27,11 +38,27 @@ use crate::{
 pub(crate) struct Condition {
     pub(crate) client: Client,
     pub(crate) cache: Arc<Cache>,
+    pub(crate) metrics: PrometheusHandle,
+    pub(crate) begun: Instant,
+}
+
+/// The condition, and what the page remembers.
+#[derive(Debug, Clone)]
+struct Board {
+    condition: Condition,
+    history: Arc<History>,
 }
 
 // === impl Condition ===
 
 impl Condition {
+    /// Returns all metrics, as Prometheus reads them.
+    pub(crate) fn metrics(&self) -> String {
+        self.client.status().record();
+        self.metrics.run_upkeep();
+        self.metrics.render()
+    }
+
     /// Returns the reasons why users get no new data, for people.
     pub(crate) fn troubles(&self, status: &Status) -> Vec<String> {
         let mut troubles = Vec::new();
@@ -56,25 +83,88 @@ impl Condition {
         }
         troubles
     }
+
+    /// Returns what is wrong while users still get data.
+    fn warnings(&self, status: &Status, resources: &[Shown]) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let failing = resources.iter().filter(|it| it.state == "fails").count();
+        if failing > 0 {
+            let failing = counted(u64::try_from(failing).unwrap_or(u64::MAX), "resource");
+            warnings.push(format!("{failing} failed at the last call"));
+        }
+        let error = status.token.last_error.as_ref();
+        if let Some(error) = error.filter(|_| status.token.is_ready()) {
+            warnings.push(format!("no new token: {error}"));
+        }
+        if let Some(wait) = status.limits.silent_for {
+            let wait = rough(wait);
+            warnings.push(format!("after a 423 or 416 nothing is sent for {wait}"));
+        }
+        warnings
+    }
 }
 
 /// Returns a router with only the page, for this machine.
 pub(crate) fn router(condition: Condition) -> Router {
+    let history = Arc::<History>::default();
+    let (source, samples) = (condition.clone(), Arc::clone(&history));
+    tokio::spawn(async move {
+        let mut steps = interval(STEP);
+        loop {
+            steps.tick().await;
+            samples.push(Sample::of(&source.metrics()));
+        }
+    });
     Router::new()
         .route("/", routing::get(page))
-        .with_state(condition)
+        .route("/events", routing::get(events))
+        .with_state(Board { condition, history })
+        .layer(middleware::from_fn(local))
 }
 
-async fn page(State(condition): State<Condition>, request: Request) -> Response {
+/// Refuses pages of other sites.
+async fn local(request: Request, next: Next) -> Response {
     if !is_local(request.headers(), &[]) {
         return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
     }
+    next.run(request).await
+}
+
+async fn page(State(board): State<Board>) -> Response {
+    let hash = |element: &str| {
+        let text = PAGE.split_once(&format!("<{element}>"));
+        let text = text.and_then(|(_, rest)| rest.split_once(&format!("</{element}>")));
+        let text = text.map_or("", |(text, _)| text);
+        BASE64_STANDARD.encode(Sha256::digest(text))
+    };
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        hash("style"),
+        hash("script"),
+    );
     let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, &*policy),
         (CACHE_CONTROL, "no-store"),
     ];
-    (headers, html(&condition)).into_response()
+    (headers, board.filled(PAGE)).into_response()
+}
+
+/// The part of the page that changes, again each second.
+async fn events(State(board): State<Board>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let part = PAGE.split_once("<main").map_or("", |(_, part)| part);
+    let part = part.split_once("</main>").map_or("", |(part, _)| part);
+    let part = format!("<main{part}</main>");
+    let seconds = interval(Duration::from_secs(1));
+    Sse::new(stream::unfold(
+        (board, part, seconds),
+        async |(board, part, mut seconds)| {
+            seconds.tick().await;
+            let event = Event::default().data(board.filled(&part));
+            Some((Ok(event), (board, part, seconds)))
+        },
+    ))
 }
 
 /// Whether a request is from a program of this machine, and not from a page of another site, unless
@@ -95,52 +185,120 @@ pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
         && host.is_none_or(|host| is_this_machine(host.host()))
 }
 
-/// Fills the page. It has no script: the browser reloads it every two seconds.
-fn html(condition: &Condition) -> String {
-    let status = condition.client.status();
-    let (token, limits) = (&status.token, &status.limits);
-    let troubles = condition.troubles(&status);
-    let (_, oldest) = condition.cache.unanswered();
-    let since = |time: Option<Duration>| time.map_or_else(|| "–".to_owned(), rough);
-    let items = troubles
-        .iter()
-        .map(|line| format!("<li>{}</li>", escaped(line)));
-    let quotas = condition.client.limiter().limits().quotas().to_vec();
-    let rate = quotas.iter().map(|quota| match quota.per().as_millis() {
-        1_000 => format!("{} per second", quota.requests()),
-        60_000 => format!("{} per minute", quota.requests()),
-        _ => format!("{} per {}", quota.requests(), rough(quota.per())),
-    });
-    let rate = rate.collect::<Vec<_>>().join(" and ");
-    let first = quotas.first().map_or(0, |quota| quota.requests().get());
-    let not = if troubles.is_empty() { "" } else { "not " };
-    let ready = format!("{not}ready");
-    let error = token.last_error.as_ref().map(ToString::to_string);
-    let fields = [
-        ("ready", ready),
-        ("troubles", items.collect()),
-        ("quota", first.to_string()),
-        ("permits", limits.live.to_string()),
-        ("rate", rate.clone()),
-        ("granted", limits.granted.to_string()),
-        ("sockets", limits.connections.to_string()),
-        ("most_sockets", limits.most_connections.to_string()),
-        ("calls", status.calls.to_string()),
-        ("oldest", since((!oldest.is_zero()).then_some(oldest))),
-        ("in_flight", limits.in_flight.to_string()),
-        ("waiting", limits.waiting.to_string()),
-        ("waits_for", escaped(&waits(&status, &rate))),
-        ("token_age", since(token.last_success)),
-        ("token_life", since(token.life_left)),
-        ("token_next", rough(token.next_attempt)),
-        ("tokens", token.generation.to_string()),
-        ("token_error", escaped(error.as_deref().unwrap_or("none"))),
-    ];
-    let mut page = PAGE.to_owned();
-    for (name, text) in fields {
-        page = page.replace(&format!("{{{name}}}"), &text);
+// === impl Board ===
+
+impl Board {
+    /// Fills the page, or a part of it.
+    fn filled(&self, page: &str) -> String {
+        let condition = &self.condition;
+        let status = condition.client.status();
+        let (token, limits) = (&status.token, &status.limits);
+        let (resources, further) = condition.cache.shown(ROWS);
+        let troubles = condition.troubles(&status);
+        let warnings = condition.warnings(&status, &resources);
+        let (_, oldest) = condition.cache.unanswered();
+        let since = |time: Option<Duration>| or_dash(time.map(rough));
+        let item = |line: &String| format!("<li>{}</li>", escaped(line));
+        let quotas = condition.client.limiter().limits().quotas().to_vec();
+        let rate = quotas.iter().map(|quota| match quota.per().as_millis() {
+            1_000 => format!("{} per second", quota.requests()),
+            60_000 => format!("{} per minute", quota.requests()),
+            _ => format!("{} per {}", quota.requests(), rough(quota.per())),
+        });
+        let rate = rate.collect::<Vec<_>>().join(" and ");
+        let first = quotas.first();
+        let per = first.map_or(STEP, |quota| quota.per());
+        let quota = first.map_or(0, |quota| quota.requests().get());
+        let limit = f64::from(quota) / per.as_secs_f64();
+        let rates = self.history.rates(per);
+        let highest = rates.iter().copied().fold(0.0, f64::max);
+        // The limit has one place on every page, unless bursts go beyond it.
+        let top = (limit * 1.25).max(highest * 1.05);
+        let height = |rate: f64| 100.0 - 100.0 * rate / top;
+        let points = (SHOWN - rates.len()..).zip(&rates);
+        let points = points.map(|(at, rate)| format!("{at},{:.1}", height(*rate)));
+        let [hits, half, most] = self.history.users();
+        let error = token.last_error.as_ref().map(ToString::to_string);
+        let (state, ready) = match (&*troubles, &*warnings) {
+            ([], []) => ("good", "ready"),
+            ([], _) => ("warn", "ready"),
+            _ => ("bad", "not ready"),
+        };
+        let fields = [
+            ("state", state.to_owned()),
+            ("ready", ready.to_owned()),
+            ("troubles", troubles.iter().map(item).collect()),
+            ("warnings", warnings.iter().map(item).collect()),
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("uptime", rough(condition.begun.elapsed())),
+            ("now", format!("{:.1}", rates.last().unwrap_or(&0.0))),
+            ("highest", format!("{highest:.1}")),
+            ("points", points.collect::<Vec<_>>().join(" ")),
+            ("begin", (SHOWN - rates.len()).to_string()),
+            ("limit", format!("{:.1}", height(limit))),
+            (
+                "hits",
+                or_dash(hits.map(|part| format!("{:.1} %", part * 100.0))),
+            ),
+            ("half", or_dash(half.map(seconds))),
+            ("most", or_dash(most.map(seconds))),
+            ("quota", quota.to_string()),
+            ("permits", limits.live.to_string()),
+            ("rate", rate.clone()),
+            ("granted", limits.granted.to_string()),
+            ("sockets", limits.connections.to_string()),
+            ("most_sockets", limits.most_connections.to_string()),
+            ("calls", status.calls.to_string()),
+            ("oldest", since((!oldest.is_zero()).then_some(oldest))),
+            ("in_flight", limits.in_flight.to_string()),
+            ("waiting", limits.waiting.to_string()),
+            ("waits_for", escaped(&waits(&status, &rate))),
+            ("token_age", since(token.last_success)),
+            ("token_life", since(token.life_left)),
+            ("token_next", rough(token.next_attempt)),
+            ("tokens", token.generation.to_string()),
+            ("token_error", escaped(error.as_deref().unwrap_or("none"))),
+            ("resources", resources.iter().map(row).collect()),
+            ("further", further.to_string()),
+        ];
+        let mut page = page.to_owned();
+        for (name, text) in fields {
+            page = page.replace(&format!("{{{name}}}"), &text);
+        }
+        page
     }
-    page
+}
+
+/// A row of the table of resources.
+fn row(shown: &Shown) -> String {
+    let (target, state) = (escaped(&shown.target), shown.state);
+    let (age, size) = shown.last.unzip();
+    let (age, size) = (
+        age.map(rough),
+        size.map(|size| DecimalBytes(size).to_string()),
+    );
+    let failure = shown.failure.as_ref();
+    let failure =
+        failure.map(|(at, line)| format!("{} ago: {}", rough(at.elapsed()), escaped(line)));
+    format!(
+        "<tr><td>{target}</td><td><span data-is=\"{state}\">{state}</span></td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        or_dash(age),
+        or_dash(size),
+        failure.unwrap_or_default()
+    )
+}
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".to_owned())
+}
+
+/// Formats the time of a response.
+fn seconds(time: f64) -> String {
+    match time {
+        ..0.001 => "&lt;1 ms".to_owned(),
+        ..1.0 => format!("{:.0} ms", time * 1_000.0),
+        _ => format!("{time:.1} s"),
+    }
 }
 
 /// Describes the cause of waits, with the limit.
@@ -162,6 +320,5 @@ pub(crate) fn escaped(text: &str) -> String {
 
 const PAGE: &str = include_str!("status.html");
 
-/// The page loads nothing and runs nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
+/// The resources in the table.
+const ROWS: usize = 100;

@@ -6,6 +6,7 @@
 
 mod frozen;
 mod long;
+mod nginx;
 #[expect(dead_code, reason = "the other tests use all of it")]
 #[path = "../tds/serving.rs"]
 mod serving;

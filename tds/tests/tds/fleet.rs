@@ -12,7 +12,7 @@ use tokio::time::{Duration, sleep, timeout};
 use crate::{Bench, HANGS, err, out, output, signal, skipped, tds, text};
 
 /// A redis-server on a socket in the folder of a bench, killed with its test.
-struct Store(Child);
+pub(crate) struct Store(Child);
 
 impl Drop for Store {
     fn drop(&mut self) {
@@ -23,7 +23,7 @@ impl Drop for Store {
 
 impl Store {
     /// Returns its address, or `None` if the program is not installed.
-    fn start(bench: &Bench, password: &str) -> Option<(Self, String)> {
+    pub(crate) fn start(bench: &Bench, password: &str) -> Option<(Self, String)> {
         if skipped("redis-server") {
             return None;
         }
@@ -84,7 +84,11 @@ async fn two_jobs_of_a_fleet_keep_the_limits_and_share_a_token_and_a_signal_leav
         jobs.push(tokio::spawn(output(bulk)));
     }
     bench.seen(|seen| seen.complete > 20).await;
-    assert_eq!(members(&store).await.len(), 2);
+    let processes = members(&store).await;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux has it");
+    let is_named = |line: &String| line.contains(&format!(" {}:", host.trim()));
+    assert_eq!(processes.len(), 2);
+    assert!(processes.iter().all(is_named), "{processes:?}");
     for job in jobs {
         let run = job.await.expect("no panic");
         assert_eq!(run.status.code(), Some(0), "{}", err(&run));

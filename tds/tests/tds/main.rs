@@ -4,8 +4,10 @@
 
 mod access;
 mod backend;
+mod browser;
 mod bulk;
 mod canary;
+mod clients;
 mod container;
 mod fleet;
 mod get;
@@ -17,6 +19,7 @@ mod representation;
 mod serving;
 mod settings;
 mod signals;
+mod stack;
 mod status;
 mod terminal;
 mod upstream;
@@ -172,6 +175,8 @@ fn skipped(program: &str) -> bool {
         let package = match program {
             "promtool" => "prometheus",
             "script" => "bsdutils",
+            "promtool" => "prometheus",
+            "node" => "nodejs",
             "unshare" => "util-linux",
             other => other,
         };

@@ -1,7 +1,7 @@
 //! Servers of `tds`, and the users of them.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
     thread::{self, JoinHandle},
@@ -77,6 +77,13 @@ impl Serving {
     pub(crate) async fn get(&self, target: &str) -> Answer {
         self.ask(&format!("GET {target} HTTP/1.1\r\nhost: localhost"))
             .await
+    }
+
+    /// Requests a path of another server, which may not listen yet.
+    pub(crate) async fn try_get(address: SocketAddr, target: &str) -> io::Result<Answer> {
+        drop(TcpStream::connect(address).await?);
+        let head = format!("GET {target} HTTP/1.1\r\nhost: localhost");
+        Ok(Self::read(Self::send_to(address, &head).await).await)
     }
 
     /// Requests a path of the status page.

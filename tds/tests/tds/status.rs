@@ -1,14 +1,20 @@
 //! `--status`: what the page shows beside what the service saw, as HTML and in a browser.
 
-use std::{fs, process::Command};
-
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use sha2::{Digest as _, Sha256};
 use tds_sim::{Config, Faults};
-use tokio::time::{Duration, sleep, timeout};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Duration, sleep, timeout},
+};
 
 use crate::{
-    Bench, HANGS, end, err, out, output, piped,
+    Bench, HANGS,
+    browser::Browser,
+    err, output,
     serving::{Answer, Serving},
-    skipped, text,
+    signal,
 };
 
 /// A page as text, or as a browser has drawn it.
@@ -23,21 +29,17 @@ impl Page {
         Self(page.text())
     }
 
-    async fn drawn(bench: &Bench, address: &str) -> Self {
-        let mut chromium = Command::new("chromium");
-        chromium.args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-proxy-server",
-            "--dump-dom",
-        ]);
-        chromium.arg(format!(
-            "--user-data-dir={}",
-            bench.path("profile").display()
-        ));
-        chromium.arg(address);
-        Self(out(&end(piped(chromium)).await))
+    /// Reads it until it shows this.
+    async fn until(backend: &Serving, enough: impl Fn(&Self) -> bool) -> Self {
+        let mut page = Self::read(backend).await;
+        let waited = async {
+            while !enough(&page) {
+                sleep(Duration::from_millis(50)).await;
+                page = Self::read(backend).await;
+            }
+        };
+        timeout(HANGS, waited).await.expect("it comes to that");
+        page
     }
 
     fn shows(&self, id: &str) -> &str {
@@ -53,6 +55,31 @@ impl Page {
         let text = self.shows(id).split(' ').next().unwrap_or_default();
         text.parse().expect(id)
     }
+
+    /// The cells of the row of a resource.
+    fn row(&self, target: &str) -> Vec<&str> {
+        let row = format!("<tr><td>{target}</td>");
+        let (_, cells) = self.0.split_once(&row).expect("its row");
+        let (cells, _) = cells.split_once("</tr>").expect("HTML");
+        let cells = cells.split("<td>").skip(1);
+        cells
+            .map(|cell| {
+                let cell = cell.trim_end_matches("</td>").trim_end_matches("</span>");
+                cell.rsplit('>').next().unwrap_or_default()
+            })
+            .collect()
+    }
+
+    fn state(&self) -> &str {
+        let (_, state) = self.0.split_once("<main data-state=\"").expect("a state");
+        state.split('"').next().unwrap_or_default()
+    }
+}
+
+fn faults(fault: &str) -> Faults {
+    let mut faults = Faults::default();
+    faults.data.push(fault.parse().expect("a fault"));
+    faults
 }
 
 /// A backend with a page.
@@ -78,9 +105,15 @@ async fn status_page_agrees_with_the_ledger() {
     assert_eq!(backend.get("/nothing?q=canary").await.status, 404);
     let page = Page::read(&backend).await;
     assert_eq!((page.shows("ready"), page.shows("troubles")), ("ready", ""));
-    let mut faults = Faults::default();
-    faults.data.push("503".parse().expect("a fault"));
-    bench.server.sim().set_faults(faults);
+    // A path that is not there is worth a look, and no reason to alarm.
+    assert_eq!(page.state(), "warn", "{}", page.0);
+    assert!(
+        page.0
+            .contains("<li>1 resource failed at the last call</li>"),
+        "{}",
+        page.0
+    );
+    bench.server.sim().set_faults(faults("503"));
     for n in 0..2 {
         let target = format!("/v1/live/rail-{n}?q=canary");
         assert_eq!(backend.get(&target).await.status, 503);
@@ -113,6 +146,7 @@ async fn status_page_agrees_with_the_ledger() {
         "{}",
         page.0
     );
+    assert_eq!(page.state(), "bad", "{}", page.0);
     assert!(page.shows("token_age").ends_with(" s"), "{}", page.0);
     assert!(page.shows("token_next").ends_with(" h"), "{}", page.0);
     for secret in ["eyJ", bench.server.client_secret()] {
@@ -161,30 +195,133 @@ async fn a_browser_shows_the_causes_of_waits_in_360_pixels_and_without_scripts()
         assert!(page.shows("oldest").ends_with(" s"));
     };
     expect(&Page::read(&backend).await);
-    if skipped("chromium") {
-        return;
-    }
     let url = format!("http://{}/", backend.status.expect("it has one"));
-    // Its policy forbids scripts, and it has none.
-    expect(&Page::drawn(&bench, &url).await);
-    // In a frame of 360 pixels nothing goes beyond them.
-    let html = Page::read(&backend).await.0;
-    let (before, after) = FRAME.split_once("PAGE").expect("its place");
-    let html = html.replace('&', "&amp;").replace('"', "&quot;");
-    let frame = bench.path("frame.html");
-    fs::write(&frame, [before, &html, after].concat()).expect("a file");
-    let page = Page::drawn(&bench, &format!("file://{}", text(&frame))).await;
-    assert_eq!(page.number("width"), 360);
+    let html = "document.getElementById('ready') && document.documentElement.outerHTML";
+    let options = ["--no-scripts", "--width=360"];
+    let expressions = [html, "document.documentElement.scrollWidth"];
+    let Some(mut browser) = Browser::open(&bench, &options, &url, &expressions) else {
+        return;
+    };
+    expect(&Page(browser.text()));
+    assert_eq!(browser.value(), 360, "nothing goes beyond the screen");
 }
 
-/// A page in a frame, and its width.
-const FRAME: &str = r#"<!doctype html><iframe id="frame" style="width:360px;height:800px;border:0" srcdoc="PAGE"></iframe>
-<p id="width"></p><script>
-onload = () => {
-  const page = document.getElementById("frame").contentDocument.documentElement;
-  document.getElementById("width").textContent = page.scrollWidth;
-};
-</script>"#;
+#[tokio::test]
+async fn page_shows_users_and_resources_with_age_size_and_last_failure() {
+    let bench = Bench::new("status-resources", Config::default()).await;
+    let backend = backend(&bench, &["--fresh", "1ms", "--stale", "1h"]);
+    for target in [
+        "/v1/live/bus?$top=5",
+        "/v1/live/tram?a={rate}&b",
+        "/v1/live/metro",
+    ] {
+        assert_eq!(backend.get(target).await.status, 200, "{target}");
+    }
+    let page = Page::read(&backend).await;
+    let bus = page.row("/v1/live/bus?$top=5");
+    assert!(bus[1].ends_with(" s"), "{bus:?}");
+    assert_eq!((bus[0], bus[2], bus[3]), ("expired", "128 B", ""));
+    assert_eq!(page.row("/v1/live/tram?a=&#123;rate}&amp;b")[2], "128 B");
+    assert_eq!(page.state(), "good", "{}", page.0);
+    bench.server.sim().set_faults(faults("503"));
+    sleep(Duration::from_millis(20)).await;
+    assert_eq!(backend.get("/v1/live/metro").await.status, 200, "stale");
+    let page = Page::read(&backend).await;
+    let metro = page.row("/v1/live/metro");
+    assert_eq!((metro[0], metro[2]), ("fails", "128 B"), "{metro:?}");
+    assert!(
+        metro[3].contains("s ago: ") && metro[3].contains("503"),
+        "{metro:?}"
+    );
+    assert_eq!(page.row("/v1/live/bus?$top=5")[3], "");
+    let rows: Vec<_> = page.0.matches("<tr><td>").collect();
+    assert_eq!(rows.len(), 3);
+    let first = page.0.find("<tr><td>/v1/live/metro").expect("its row");
+    assert!(first < page.0.find("<tr><td>/v1/live/bus").expect("its row"));
+
+    bench.server.sim().set_faults(Faults::default());
+    sleep(Duration::from_millis(1_100)).await;
+    for _ in 0..3 {
+        assert_eq!(backend.get("/v1/live/metro").await.status, 200);
+        sleep(Duration::from_millis(20)).await;
+    }
+    let page = Page::until(&backend, |page| page.shows("hits") != "–").await;
+    assert!(page.row("/v1/live/metro")[3].contains("503"), "it is kept");
+    assert_ne!(page.row("/v1/live/metro")[0], "fails");
+    assert!(page.shows("hits").ends_with(" %"), "{}", page.0);
+    assert!(page.shows("half").ends_with(" ms"), "{}", page.0);
+    assert!(page.shows("highest") != "0.0", "{}", page.0);
+    assert!(page.0.contains(" 119,"), "{}", page.0);
+    assert_eq!(page.shows("version"), env!("CARGO_PKG_VERSION"));
+    assert!(page.shows("uptime").ends_with(" s"));
+}
+
+#[tokio::test]
+async fn page_in_a_browser_follows_the_backend_and_says_when_it_has_gone() {
+    let bench = Bench::new("status-live", Config::default()).await;
+    let backend = backend(&bench, &[]);
+    let url = format!("http://{}/", backend.status.expect("it has one"));
+    // The first of these is true at once, and the others only if the script runs under the policy.
+    let expressions = [
+        "document.title",
+        "document.querySelector('#resources').textContent.includes('/v1/live/bus') && document.title",
+        "document.querySelector('link').href.startsWith('data:image/svg') && document.title",
+        "document.body.classList.contains('lost') && document.title",
+    ];
+    let Some(mut browser) = Browser::open(&bench, &[], &url, &expressions) else {
+        return;
+    };
+    assert!(browser.text().starts_with("tds: "));
+    assert_eq!(backend.get("/v1/live/bus").await.status, 200);
+    let (mut browser, title) = tokio::task::spawn_blocking(|| {
+        let title = browser.text();
+        browser.value();
+        (browser, title)
+    })
+    .await
+    .expect("no panic");
+    assert_eq!(title, "tds: ready");
+    // The browser's connection is open, and delays nothing.
+    let mut backend = backend;
+    signal(&backend.child, "-TERM");
+    let ended = async {
+        while backend.child.try_wait().expect("it is ours").is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(HANGS, ended).await.expect("it ends");
+    assert_eq!(browser.text(), "tds: no contact");
+}
+
+#[tokio::test]
+async fn events_have_the_page_each_second_and_delay_no_shutdown() {
+    let bench = Bench::new("status-events", Config::default()).await;
+    let mut backend = backend(&bench, &[]);
+    let address = backend.status.expect("it has one");
+    let mut events = TcpStream::connect(address).await.expect("it listens");
+    let head = b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    events.write_all(head).await.expect("it reads");
+    let mut seen = String::new();
+    let two = async {
+        let mut some = vec![0; 65_536];
+        while seen.matches("data: </main>").count() < 2 {
+            let length = events.read(&mut some).await.expect("an event");
+            assert!(length > 0, "{seen}");
+            seen += &String::from_utf8_lossy(&some[..length]);
+        }
+    };
+    timeout(HANGS, two).await.expect("one a second");
+    assert!(seen.contains("text/event-stream"), "{seen}");
+    assert_eq!(seen.matches("data: <main data-state=").count(), 2);
+    signal(&backend.child, "-TERM");
+    let ended = async {
+        while backend.child.try_wait().expect("it is ours").is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(HANGS, ended).await.expect("it ends");
+    drop(events);
+}
 
 #[tokio::test]
 async fn status_page_is_local_and_self_contained() {
@@ -195,21 +332,32 @@ async fn status_page_is_local_and_self_contained() {
 
     let backend = backend(&bench, &[]);
     let page: Answer = backend.status("/").await;
+    let html = page.text();
+    let (_, main) = html.split_once("<main").expect("its part");
+    let (main, _) = main.split_once("</main>").expect("its end");
+    // The policy would forbid these, and the last is a place that was not filled.
+    for part in ["://", " src=", "<script", " style=", " onclick=", "{"] {
+        assert!(!main.contains(part), "{part}: {main}");
+    }
+    for (element, directive) in [("script", "script-src"), ("style", "style-src")] {
+        let (_, text) = html.split_once(&format!("<{element}>")).expect("its begin");
+        let (text, _) = text.split_once(&format!("</{element}>")).expect("its end");
+        let hash = BASE64_STANDARD.encode(Sha256::digest(text)).to_lowercase();
+        let allowed = format!(" {directive} 'sha256-{hash}';");
+        assert!(page.head.contains(&allowed), "{allowed}: {}", page.head);
+    }
     let policy = "\r\ncontent-security-policy: default-src 'none';";
     assert!(page.head.contains(policy), "{}", page.head);
-    let html = page.text();
-    for part in ["://", " src=", "<script", "{"] {
-        let html = html.split("</style>").last().unwrap_or_default();
-        assert!(!html.contains(part), "{part}: {html}");
-    }
     for head in [
         "host: evil.example",
         "host: localhost\r\norigin: https://evil.example",
         "host: localhost\r\nsec-fetch-site: cross-site",
     ] {
-        let head = format!("GET / HTTP/1.1\r\n{head}");
-        let answer = backend.ask_status(&head).await;
-        assert_eq!(answer.status, 403, "{head}: {}", answer.text());
+        for path in ["/", "/events", "/other"] {
+            let head = format!("GET {path} HTTP/1.1\r\n{head}");
+            let answer = backend.ask_status(&head).await;
+            assert_eq!(answer.status, 403, "{head}: {}", answer.text());
+        }
     }
 }
 

@@ -111,8 +111,7 @@ impl Status {
     /// | `tds_token_refused_seconds` | gauge | | how long the service has refused the token, or 0 |
     /// | `tds_tokens_total` | counter | | tokens received |
     ///
-    /// No path, host or key is a label. `grafana.json` in this crate is a dashboard of these
-    /// metrics.
+    /// No path, host or key is a label. The program `tds` has a dashboard of these metrics.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record(&self) {

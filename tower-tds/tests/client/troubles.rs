@@ -202,23 +202,3 @@ fn each_failure_matches_its_row_in_the_troubles_table() {
         }
     }
 }
-
-#[test]
-fn dashboard_uses_only_documented_metrics() {
-    let dashboard = include_str!("../../grafana.json");
-    let parsed: Result<serde_json::Value, _> = serde_json::from_str(dashboard);
-    assert!(parsed.is_ok_and(|dashboard| dashboard["panels"].is_array()));
-    let names = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let names: Vec<_> = names.filter(|name| name.starts_with("tds_")).collect();
-    assert!(names.len() >= 15, "{names:?}");
-    // The table of `Status::record` has all of them.
-    let table = include_str!("../../src/client/status.rs");
-    for name in names {
-        let parts = ["_sum", "_count", "_bucket"];
-        let name = parts
-            .iter()
-            .find_map(|part| name.strip_suffix(part))
-            .unwrap_or(name);
-        assert!(table.contains(&format!("`{name}`")), "{name}");
-    }
-}
