@@ -175,7 +175,6 @@ fn skipped(program: &str) -> bool {
         let package = match program {
             "promtool" => "prometheus",
             "script" => "bsdutils",
-            "promtool" => "prometheus",
             "node" => "nodejs",
             "unshare" => "util-linux",
             other => other,
