@@ -148,7 +148,7 @@ need a package of their own: `cargo bench --manifest-path benches/peers/Cargo.to
 ";
 
 const INSTRUCTIONS: &str = "
-Instructions, by `.ci/instructions`:
+Instructions, by `.ci/instructions`. The `wire-` rows are whole calls over a socket above hyper-util's client alone:
 
 ";
 

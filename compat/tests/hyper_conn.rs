@@ -7,9 +7,7 @@ use tower::{ServiceBuilder, buffer::Buffer};
 async fn one_connection_works_under_the_layers() -> Result<(), Failure> {
     let server = Server::start(&[("/v1/live/bus", "[307]")]).await?;
     let http = Connection::open(&server.url).await?;
-    let stack = ServiceBuilder::new()
-        .layer(server.client()?.layer())
-        .service(Buffer::new(http, 8));
+    let stack = ServiceBuilder::new().layer(server.client()?.layer()).service(Buffer::new(http, 8));
 
     server.check(stack, "").await
 }

@@ -20,9 +20,7 @@ async fn pool_of_parts_works_under_the_layers() -> Result<(), Failure> {
         let connection = pool.clone().oneshot(());
         async move { connection.await?.oneshot(request).await.map_err(BoxError::from) }
     });
-    let stack = ServiceBuilder::new()
-        .layer(server.client()?.layer())
-        .service(http);
+    let stack = ServiceBuilder::new().layer(server.client()?.layer()).service(http);
 
     server.check(stack, "").await
 }

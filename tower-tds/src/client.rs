@@ -222,7 +222,8 @@ impl Client {
     /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of
     /// [`limiter`](Self::limiter) around its connector.
     ///
-    /// Retries and deadline have the defaults of [`TdsLayer`]. Calls through the layer do not
+    /// Retries and deadline have the defaults of [`TdsLayer`]; a [`retry`](TdsLayer::retry) layer of
+    /// yours needs the client's name itself. Calls through the layer do not
     /// appear in [`Status::calls`], only in [`Status::limits`]. [`shutdown`](Self::shutdown) waits
     /// only for those in flight.
     #[must_use]
