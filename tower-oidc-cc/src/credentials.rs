@@ -29,7 +29,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How the client proves itself in a token request, and what else the form says.
+/// How your client proves itself in a token request, and what else is in the form.
 ///
 /// Choose the constructor by the method your server expects: a request uses one method and tries no
 /// other.

@@ -66,8 +66,8 @@ impl Rejection {
     /// Returns the time after which a resend with the same token can help.
     ///
     /// You get one if the token is less than a minute old and the one before it was refused too: the
-    /// clock of the service may be behind that of the authorization server, and will accept the token
-    /// once it has reached the time of its issue. These waits grow with the token's age, from two
+    /// clock of the service may be behind that of the authorization server. Once it has reached the
+    /// time of the token's issue, the token is valid. These waits grow with the token's age, from two
     /// seconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

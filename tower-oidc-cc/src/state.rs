@@ -119,7 +119,7 @@ pub(crate) enum Reason {
 /// An event of a token source.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Some call needs a token.
+    /// Call that needs a token.
     Needed,
     /// Time has passed.
     Timer,

@@ -18,7 +18,7 @@
 //! | `metrics` | no | gauges of the share, and a count of requests to the store |
 //!
 //! # Guarantees
-//! - What all members may use or still have in use is together at most the limit: of requests, of a
+//! - All members together may use, or still have in use, at most the limit: of requests, of a
 //!   bucket's places, and of sockets.
 //! - Busy members never wait for the store. If it is unreachable, a member sends until its share
 //!   ends, five seconds after its last answered question.

@@ -24,7 +24,7 @@ pub(crate) struct Member {
     is_over: bool,
     /// Time on the store's clock in the last answer, and when its question was sent.
     clock: Option<(Duration, Instant)>,
-    /// Whether that clock was set forward, and no answer shows that the store was told.
+    /// Whether that clock was set forward, and no answer shows that the store has the news.
     stepped: bool,
     /// When the member began to leave.
     leaves_at: Option<Instant>,
@@ -305,7 +305,7 @@ pub(crate) fn larger(one: Share, other: Share) -> Share {
 /// end comes first. Four questions can be lost before it ends.
 pub(crate) const ENDS: Duration = Duration::from_secs(5);
 
-/// How late an answer may be to count.
+/// Age at which an answer no longer counts.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 
 /// Time between two looks of a member at its limiter. A quarter of [`AT_LEAST`], so a look adds little

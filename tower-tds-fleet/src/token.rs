@@ -43,8 +43,8 @@ mod seal;
 /// the name changes, so members before and after the rotation do not disturb each other. Values are
 /// sealed by XChaCha20-Poly1305, under a key that is also derived with HKDF-SHA256. Reading the
 /// store, its dumps or its replicas shows neither the token nor its purpose, and opening the seal
-/// is as hard as guessing the secret. With write access one can stop the sharing, and restore an
-/// earlier token, but not inject another one.
+/// is as hard as guessing the secret. Write access is enough to stop the sharing or to restore an
+/// earlier token, but not to inject another one.
 ///
 /// # Times
 ///

@@ -34,7 +34,7 @@ pub(crate) struct Account {
     /// Time of the last event.
     seen: Tick,
     pub(crate) in_flight: u32,
-    /// Those of each quota.
+    /// Rules of each quota.
     rules: Vec<QuotaRules>,
     times: ResponseTimes,
     ladder: Ladder,
@@ -489,7 +489,7 @@ impl Limit for Account {
         let mean = self.times.mean(now)?;
         let (known, cause) = match self.opens_at(line) {
             (_, WaitCause::InFlight | WaitCause::Share | WaitCause::Store(_)) => return None,
-            // Some response will open the limit; when, the estimate below shows.
+            // Opened by a response; the estimate below shows when.
             (Tick::NEVER, cause) => (now, cause),
             known => known,
         };

@@ -24,7 +24,7 @@ enum Reason {
     Below(BoxError),
 }
 
-/// What the limiter did with a call.
+/// Decision of the limiter on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limited {
     kind: Kind,
@@ -52,7 +52,7 @@ enum Kind {
 pub enum WaitCause {
     /// Readiness of the inner service, such as a token.
     Readiness,
-    /// Some permit of a quota, all of whose permits are live.
+    /// Permit of a quota, all of whose permits are live.
     Window,
     /// Room in a sliding-window counter.
     Counter,
@@ -150,7 +150,7 @@ impl Error {
         Self::new(Kind::Deadline, cause, Some(waited))
     }
 
-    /// What the call waited for, if the limiter ended it.
+    /// Returns what the call waited for, if the limiter ended it.
     #[must_use]
     pub fn cause(&self) -> Option<WaitCause> {
         self.limited().map(|limited| limited.cause)

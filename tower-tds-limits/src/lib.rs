@@ -93,7 +93,8 @@
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. If yours is
-//!   blocked, say for four seconds, the waiters of other runtimes on the same limiter stop as well.
+//!   blocked, for example for four seconds, the waiters of other runtimes on the same limiter stop
+//!   as well.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "connect"),

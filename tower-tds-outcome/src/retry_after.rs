@@ -15,7 +15,7 @@ mod tests;
 /// | header | what is read |
 /// |---|---|
 /// | `Retry-After` (RFC 9110, section 10.2.3) | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
-/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, unless the header with `Remaining` in place of `Reset` says that calls are left |
+/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, unless the header with `Remaining` in place of `Reset` shows that calls are left |
 ///
 /// Dates count from the `Date` of the response, so that a skewed clock changes nothing, and from `now` if there is none.
 /// If they are past, there is no wait. Malformed values are ignored, and an overflow is the longest wait, so set a bound

@@ -20,7 +20,7 @@ mod tests;
 
 /// Holds the secrets of your program, and takes them out of texts before these are shown.
 ///
-/// Use the handle of a layer for your own logs, too: the layers' builders fill it with the client secret, the tokens, the
+/// Use a layer's handle for your own logs as well: the builder fills it with the client secret, the tokens, the
 /// assertions and the passwords of proxies. Without any value it still finds what only a secret looks like.
 ///
 /// It holds the last four values of each name, so that a text about the token that was just replaced is also clean. Do
@@ -140,8 +140,8 @@ impl fmt::Debug for Secrets {
 
 /// Finds a known value in a decoded text, which may be cut inside of it, and in base64.
 fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
-    // In forms, a space is a plus. What looks like an escape in the value may have been decoded, too, and a backslash at
-    // its end with the quote behind it.
+    // In forms, a space is a plus. What looks like an escape in the value may have been decoded as well, and a backslash
+    // at its end with the quote behind it.
     let form = text.replace('+', " ");
     let decoded = Decoded::new(value).text;
     for known in [value, &decoded]
@@ -199,5 +199,5 @@ const KEPT: usize = 4;
 /// Length below which a value, or a part of one at the end of a text that was cut, may be a word.
 const SHORTEST_PART: usize = 8;
 
-/// What stands in place of a secret.
+/// Stands in place of a secret.
 const REDACTED: &str = "[redacted]";

@@ -220,6 +220,6 @@ const LEAST_CREDENTIAL: usize = 16;
 const LEAST_VALUE: usize = 8;
 /// As in the last group of a UUID. Those of a pod's name are shorter.
 const LONGEST_GROUP: usize = 12;
-/// What names have on average between two changes: `Saml2AuthenticationTokenConverter` eight letters, and
+/// Letters that names have on average between two changes: `Saml2AuthenticationTokenConverter` eight, and
 /// `OAuth2AccessTokenResponseClient` six. Of random letters and digits, every second one is a change.
 const LONGEST_KIND: usize = 6;

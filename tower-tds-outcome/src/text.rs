@@ -45,7 +45,7 @@ pub(crate) fn tail(text: &str, start: usize) -> &str {
     part(text, start..text.len())
 }
 
-/// What the escape at the start of a text stands for, and its length.
+/// Returns the character of the escape at the start of a text, and its length.
 fn escape(text: &str) -> Option<(char, usize)> {
     if let Some((c, name)) = ENTITIES.iter().find(|(_, name)| text.starts_with(name)) {
         return Some((*c, name.len()));
@@ -118,7 +118,7 @@ fn after_slashes(text: &str) -> Option<(char, usize)> {
     }
 }
 
-/// What follows the backslashes that a text begins with.
+/// Returns the rest of a text behind its first backslashes.
 fn letters(text: &str) -> Option<&str> {
     let letters = text.trim_start_matches('\\');
     text.starts_with('\\').then_some(letters)

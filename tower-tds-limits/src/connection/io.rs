@@ -65,7 +65,7 @@ struct Open<T> {
     account: Arc<Shared<Account>>,
     /// Bytes written since the handshake.
     written: AtomicUsize,
-    /// First error of a read or write that says how the connection ended.
+    /// First error of a read or write that shows how the connection ended.
     broken: Option<Broken>,
 }
 
@@ -143,7 +143,7 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Its error says nothing about the server: after a reset it is `NotConnected`.
+        // Its error shows nothing about the server: after a reset it is `NotConnected`.
         Pin::new(&mut self.open()?.socket).poll_shutdown(cx)
     }
 

@@ -90,7 +90,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// If half of your callers cancel after sending, that is 37 requests a second instead of 8
     /// (`cargo test -p tower-tds-limits --test requests half_of`).
     ///
-    /// For this the inner service's future is boxed, because a task may take it over, and has to be
+    /// The inner service's future is boxed, because a task may take it over, and has to be
     /// `Send + 'static`.
     ///
     /// # Cancel safety
@@ -112,7 +112,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// them shows whether a call that ends early was sent. You gain three things:
     ///
     /// - if you drop a call that still waited for its connection, its permit is back at once;
-    /// - an error at the deadline says whether the request was sent;
+    /// - an error at the deadline shows whether the request was sent;
     /// - [`answer_timeout`](Self::answer_timeout) begins when the request is sent.
     ///
     /// Without it, such a call counts as sent from `call` on.
@@ -158,10 +158,10 @@ impl<F, M> RequestLimitLayer<F, M> {
 
     /// Bounds the time from the sending of a request to its response head.
     ///
-    /// Waits for a permit and a token do not count, nor does that for a connection if you declare
-    /// [`over_hyper_http1`](Self::over_hyper_http1); then give connects a timeout of their own. Allow
-    /// more than 10 s above a token layer, which may hold a call for that long if its token was
-    /// refused (401).
+    /// Waits for a permit and a token do not count. If you declare
+    /// [`over_hyper_http1`](Self::over_hyper_http1), the wait for a connection does not count either;
+    /// give connects a timeout of their own then. Allow more than 10 s above a token layer, which may
+    /// hold a call for that long if its token was refused (401).
     ///
     /// Once it ends a call, the call is dropped, also with [`detached`](Self::detached): its
     /// connection ends at once, so the permit of a socket that died is back after 30 s.
