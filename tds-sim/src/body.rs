@@ -1,4 +1,4 @@
-//! The body of a response: bytes in memory, or a paced flow that a fault can end early.
+//! Body of a response: bytes in memory, or a paced flow that a fault can end early.
 
 use std::{
     fmt,
@@ -29,13 +29,13 @@ mod source;
 
 pub(crate) use self::source::{Coding, Source};
 
-/// The body of a simulated response.
+/// Body of a simulated response.
 ///
 /// # Cancel safety
 /// Dropping it before its end aborts the call in the ledger.
 ///
 /// # Errors
-/// The frame at which a fault ends the body is an error. On a socket, the connection then ends.
+/// If a fault ends the body, that frame is an error. On a socket, the connection then ends.
 pub struct Body {
     form: Form,
     entry: Option<Entry>,
@@ -59,11 +59,11 @@ pub(crate) enum Framing {
     Chunked,
 }
 
-/// The bytes of a response, with their rate and encoding.
+/// Bytes of a response, with their rate and encoding.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) source: Source,
-    /// The most bytes a second on the wire.
+    /// Most bytes a second on the wire.
     pub(crate) rate: Option<u64>,
     pub(crate) framing: Framing,
     pub(crate) coding: Option<Coding>,
@@ -147,7 +147,8 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.form {
             Form::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            // The head has the length. A truncated body would break the promise of an exact hint.
+            // Its head has the length. If a fault cut the body, an exact hint would be a broken
+            // promise.
             Form::Stream(_) | Form::Flow(_) | Form::Broken => SizeHint::default(),
         }
     }

@@ -34,12 +34,12 @@ impl Clock {
         }
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub(crate) fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// The wall clock at `now`, in seconds since the epoch.
+    /// Returns the wall clock at `now`, in seconds since the epoch.
     pub(crate) fn wall_at(&self, now: Duration) -> i64 {
         i64::try_from(self.wall.saturating_add(now).as_secs()).unwrap_or(i64::MAX)
     }

@@ -1,4 +1,4 @@
-//! The settings of the simulator.
+//! Settings of the simulator.
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
@@ -14,7 +14,7 @@ use crate::{
     text::{ParseError, parse_duration, word},
 };
 
-/// Settings of the simulator. The default is the contract, without faults.
+/// Settings of the simulator; by default the contract, without faults.
 ///
 /// # Examples
 /// ```
@@ -27,14 +27,14 @@ use crate::{
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// The rule by which the requests of an IP address are counted against [`rate`](Self::rate).
+    /// Rule by which the requests of an IP address are counted against [`rate`](Self::rate).
     pub rule: Rule,
     /// How many requests are accepted in each interval of length [`per`](Self::per); the rest get
     /// 423.
     pub rate: u32,
-    /// The interval of [`rate`](Self::rate).
+    /// Interval of [`rate`](Self::rate).
     pub per: Duration,
-    /// How many parallel connections an IP address may have. With more, its requests get 416.
+    /// How many parallel connections an IP address may have. If it has more, its requests get 416.
     pub connections: u32,
     /// Definition of a connection.
     pub counting: CountConnections,
@@ -45,29 +45,29 @@ pub struct Config {
     pub retry_after: bool,
     /// Lifetime of tokens in seconds.
     pub expires_in: u64,
-    /// The realm roles of new keys; `live` and `history` open the two groups of data endpoints.
+    /// Realm roles of new keys; `live` and `history` open the two groups of data endpoints.
     pub roles: Vec<String>,
-    /// The format of error bodies at the data endpoints.
+    /// Format of error bodies at the data endpoints.
     pub error_body: ErrorBody,
     /// Size in bytes of a live resource, at most about 16 MiB.
     pub live_bytes: u64,
     /// After how long live resources change, with `ETag` and `Last-Modified`; `None` if never.
     pub live_every: Option<Duration>,
-    /// A folder whose files are served at their paths, under the limits and the check of the token.
+    /// Folder whose files are served at their paths, under the limits and the check of the token.
     pub files: Option<PathBuf>,
     /// Scripted faults.
     pub faults: Faults,
-    /// The seed of all random values except the signing keys.
+    /// Seed of all random values except the signing keys.
     pub seed: u64,
     /// Whether the auth and data listeners speak TLS 1.2 and 1.3, with a certificate by a CA that
     /// is created at the start.
     #[cfg(feature = "tls")]
     pub tls: bool,
-    /// The address of the token endpoint. Port 0 takes a free one.
+    /// Address of the token endpoint. Port 0 takes a free one.
     pub auth: SocketAddrV4,
-    /// The address of the data endpoints.
+    /// Address of the data endpoints.
     pub data: SocketAddrV4,
-    /// The address of the ledger and the controls.
+    /// Address of the ledger and the controls.
     pub admin: SocketAddrV4,
     /// How many arrivals the ledger lists; the newest are kept.
     pub arrivals_kept: usize,
@@ -76,7 +76,7 @@ pub struct Config {
     pub record_headers: bool,
 }
 
-/// The number of calls that one key may make in each window of the simulator's clock.
+/// Number of calls that one key may make in each window of the simulator's clock.
 ///
 /// Written as text it is `CALLS/WINDOW`, such as `20/60s`, or `20/60` in seconds.
 ///
@@ -100,12 +100,12 @@ pub struct Quota {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CountConnections {
-    /// A socket from its accept until the server closes it, idle or not. While an address has too
+    /// Socket from its accept until the server closes it, idle or not. While an address has too
     /// many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
     #[default]
     Accepted,
-    /// A request from its count to the end of its answer, as nginx's `limit_conn` counts. Each
-    /// stream of an HTTP/2 connection counts as one.
+    /// Request from its count to the end of its answer, as nginx's `limit_conn` counts. On HTTP/2,
+    /// each stream counts as one.
     Busy,
 }
 
@@ -114,7 +114,8 @@ pub enum CountConnections {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // The contract does not specify the counting. A sliding log is its plain reading.
+            // As the contract does not specify the counting, this is its plain reading: a sliding
+            // log.
             rule: Rule::SlidingLog,
             // Contract, "Limits": 50 requests per second, 60 connections per IP address, tokens
             // of 86400 seconds.

@@ -1,7 +1,7 @@
-//! The data endpoints: one call from its arrival to its answer.
+//! Data endpoints: one call from its arrival to its answer.
 //!
-//! The order of the checks, which the contract leaves open: 416, 423, then the faults that replace
-//! the head, then 401, 429 and the resource. The limits per address come first because a gateway
+//! Checks come in this order, which the contract leaves open: 416, 423, then the faults that
+//! replace the head, then 401, 429 and the resource. Limits per address are first because a gateway
 //! applies them to the connection, before the check of the token.
 
 use std::{net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
@@ -202,7 +202,7 @@ async fn pause(wait: Duration) {
     }
 }
 
-/// The longest body of a request that is read and counted.
+/// Longest body of a request that is read and counted.
 const BODY_MOST: u64 = 64 * 1024 * 1024;
 
 // Contract, "Errors": the message texts of 401.

@@ -8,9 +8,9 @@ use fastrand::Rng;
 
 use crate::text::{ParseError, parse_duration};
 
-/// A distribution of delays, from which each event gets a sample.
+/// Distribution of delays, from which each event gets a sample.
 ///
-/// Written as text, such as on a command line, a delay is one of `none`, `20ms`,
+/// Write it as text, such as on a command line, in one of the forms `none`, `20ms`,
 /// `uniform:0ms:50ms`, `lognormal:10ms:200ms`, `pareto:5ms:1.5` and `stall:5s:300ms`; see
 /// [`parse_duration`](crate::parse_duration) for the durations.
 ///
@@ -32,27 +32,26 @@ pub enum Delay {
     /// No delay.
     #[default]
     None,
-    /// The same delay each time.
+    /// Same delay each time.
     Constant(Duration),
-    /// A delay between two bounds, evenly distributed.
+    /// Evenly distributed between two bounds.
     Uniform {
-        /// The shortest delay.
+        /// Shortest delay.
         min: Duration,
-        /// The longest delay. A value below `min` is read as `min`.
+        /// Longest delay. A value below `min` is read as `min`.
         max: Duration,
     },
-    /// A lognormal delay, as in networks and services: most are near the median, a few are many
-    /// times as long. At most a minute.
+    /// Lognormal, as in networks and services: most are near the median, a few are many times as
+    /// long. At most a minute.
     LogNormal {
         /// Half of the delays are below it. Zero makes every delay zero.
         median: Duration,
         /// 99 in 100 delays are below it. A value below `median` is read as `median`.
         p99: Duration,
     },
-    /// A Pareto delay, the heavy tail: one in `k.powf(alpha)` exceeds `k * min`. At most
-    /// a minute.
+    /// Pareto, the heavy tail: one in `k.powf(alpha)` exceeds `k * min`. At most a minute.
     Pareto {
-        /// The shortest delay.
+        /// Shortest delay.
         min: Duration,
         /// Exponent of the tail. Without the cap, the variance would be infinite for 2 and less,
         /// and the mean for 1 and less. With zero or less, every delay is the longest one.
@@ -61,10 +60,10 @@ pub enum Delay {
     /// In each period of length `every`, nothing passes during the last `length`. Delayed events
     /// come together at the end of the period.
     ///
-    /// An event at `at` in the stall `[k * every - length, k * every)` is delayed until
-    /// `k * every`; any other is not delayed.
+    /// Events at `at` in the stall `[k * every - length, k * every)` are delayed until `k * every`,
+    /// others not at all.
     Stall {
-        /// The time from the end of a stall to the end of the next; zero makes no stalls.
+        /// Time from the end of a stall to the end of the next; zero makes no stalls.
         every: Duration,
         /// How long a stall lasts; if it is `every` or longer, the next begins when one ends.
         length: Duration,
@@ -74,7 +73,7 @@ pub enum Delay {
 // === impl Delay ===
 
 impl Delay {
-    /// The longest delay of the unbounded distributions, longer than most timeouts of clients.
+    /// Longest delay of the unbounded distributions, longer than most timeouts of clients.
     pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
     /// Returns the delay of an event at `at`, a time since the simulator's start.
@@ -94,8 +93,8 @@ impl Delay {
 }
 
 /// # Errors
-/// [`ParseError`] for a form that [`Delay`] does not list, and for impossible numbers. The message
-/// has the expected form.
+/// [`ParseError`] for a form that [`Delay`] does not list, and for impossible numbers. In its
+/// message you find the expected form.
 impl FromStr for Delay {
     type Err = ParseError;
 
@@ -202,7 +201,7 @@ fn capped(seconds: f64) -> Duration {
 const DELAYS: &str = "none, 20ms, uniform:MIN:MAX, lognormal:MEDIAN:P99, pareto:MIN:ALPHA or \
      stall:EVERY:LENGTH";
 
-/// The 99th percentile of the standard normal distribution (any table of it).
+/// 99th percentile of the standard normal distribution (any table of it).
 const Z99: f64 = 2.326_347_874_040_841;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     socket::Socket,
 };
 
-/// A data call in progress, held by the response body. If it is dropped early, the call is aborted.
+/// Data call in progress, held by the response body. If it is dropped early, the call is aborted.
 pub(crate) struct Entry {
     intake: Arc<Intake>,
     pub(crate) socket: Option<Arc<Socket>>,

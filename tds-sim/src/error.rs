@@ -2,10 +2,10 @@
 
 use std::{borrow::Cow, error::Error as StdError, fmt};
 
-/// An error of the simulator, or one of its faults.
+/// Error of the simulator, or one of its faults.
 ///
-/// On a socket the client sees a fault as a reset, a close, missing bytes, or bytes that are not
-/// HTTP. Without a socket it gets this error, from the [`Sim`](crate::Sim) or from its
+/// On a socket your client sees a fault as a reset, a close, missing bytes, or bytes that are not
+/// HTTP. Without a socket you get this error, from the [`Sim`](crate::Sim) or from its
 /// [`Body`](crate::Body).
 ///
 /// # Examples
@@ -26,7 +26,7 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// A kind converts into an error without a cause.
+/// Each kind converts into an error without a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Reset,
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Garbage,
     KeyLimit(String),
     UnknownClient,
-    /// A failed step; the error has its cause.
+    /// Failed step; the error has its cause.
     Failed(Cow<'static, str>),
 }
 

@@ -1,13 +1,13 @@
-//! The format of error bodies, which the contract does not show.
+//! Format of error bodies, which the contract does not show.
 
 use std::str::FromStr;
 
 use crate::text::{ParseError, word};
 
-/// The format of the error bodies of the data endpoints.
+/// Format of the error bodies of the data endpoints.
 ///
-/// The contract gives the text and leaves the format open. Gateways choose it by configuration or
-/// by `Accept`. The status is the same in each format, so a client can rely only on the status.
+/// Your client can rely only on the status, which is the same in each format: the contract gives
+/// the text and leaves the format open, and gateways choose it by configuration or by `Accept`.
 ///
 /// # Examples
 /// ```
@@ -22,9 +22,9 @@ pub enum ErrorBody {
     /// `{"message":"..."}`, with `/` written as `\/`, as by Kong's JSON encoder.
     #[default]
     Json,
-    /// The bare text and a line feed.
+    /// Bare text and a line feed.
     Text,
-    /// A small page with the text and a full stop in a paragraph.
+    /// Small page with the text and a full stop in a paragraph.
     Html,
     /// `<error><message>...</message></error>`.
     Xml,

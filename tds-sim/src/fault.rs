@@ -8,9 +8,9 @@ use crate::{
     text::{ParseError, Pattern, parse_duration},
 };
 
-/// The faults in force. There are none by default.
+/// Faults in force. There are none by default.
 ///
-/// Several faults can strike the same answer: a `503` whose body drips is two faults.
+/// Several can strike the same answer: a `503` whose body drips is two faults.
 ///
 /// # Examples
 /// ```
@@ -40,11 +40,11 @@ pub struct Faults {
     pub token: Vec<Scripted<TokenFault>>,
 }
 
-/// A fault, and when and where it strikes.
+/// Fault, and when and where it strikes.
 ///
-/// Written as text it is `FAULT`, `FAULT@every:N` or `FAULT@CHANCE`, each alone or with `@PATH`, such
-/// as `503@every:2@/v1/live/*`. With a path, only its calls are struck and counted; `*` stands for
-/// any characters.
+/// Write it as text: `FAULT`, `FAULT@every:N` or `FAULT@CHANCE`, each alone or with `@PATH`, such as
+/// `503@every:2@/v1/live/*`. If you give a path, only its calls are struck and counted; `*` stands
+/// for any characters.
 ///
 /// # Examples
 /// ```
@@ -80,8 +80,8 @@ pub enum When {
 /// a 416 or 423. Faults of the body strike any answer's body, halfway if its length is known,
 /// otherwise after its first piece.
 ///
-/// Without a socket, a reset or garbage is an [`Error`](crate::Error): the service returns it if no
-/// head was sent, otherwise the body does.
+/// Without a socket, you get a reset or garbage as an [`Error`](crate::Error): from the service if no
+/// head was sent, otherwise from the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataFault {
@@ -101,9 +101,9 @@ pub enum DataFault {
     Garbage,
     /// `STATUS` or `STATUS:BURST`: this status, for one call or for `BURST` calls in a row.
     Status {
-        /// The status, 500 to 599.
+        /// Status, 500 to 599.
         status: u16,
-        /// The number of calls in a row, with the first one.
+        /// Number of calls in a row, with the first one.
         burst: u32,
     },
 }
@@ -122,7 +122,7 @@ pub enum TokenFault {
     Html,
 }
 
-/// The faults with their progress.
+/// Faults with their progress.
 #[derive(Debug)]
 pub(crate) struct Script {
     clock: Arc<Clock>,
@@ -131,7 +131,7 @@ pub(crate) struct Script {
     /// For each fault the number of calls at its path.
     calls: Vec<u64>,
     posts: Vec<u64>,
-    /// The status of the current burst, the number of its calls that are left, and their path.
+    /// Status of the current burst, the number of its calls that are left, and their path.
     burst: Option<(u16, u32, Option<Pattern>)>,
 }
 
@@ -191,7 +191,7 @@ impl<F: FromStr<Err = ParseError>> FromStr for Scripted<F> {
     }
 }
 
-/// The fault as it can be read by a person.
+/// Shows the fault as a person reads it.
 impl<F: fmt::Debug> fmt::Display for Scripted<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, {:?}", self.fault, self.when)?;

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{clock::lock, ledger::Ledger, limits::Gate};
 
-/// The gate and the ledger. Under the lock of the gate, that of the ledger is taken.
+/// Gate and ledger. Under the lock of the gate, that of the ledger is taken.
 pub(crate) struct Intake {
     pub(crate) ledger: Ledger,
     pub(crate) gate: Mutex<Gate>,

@@ -1,4 +1,4 @@
-//! The ledger: the record of what the simulator saw, on which tests assert.
+//! Ledger: the record of what the simulator saw, on which your tests assert.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,9 +19,9 @@ use crate::{
 /// Record of all calls that the simulator saw. Clones share one record.
 ///
 /// Times are counted from the simulator's start and read under the ledger's lock, so arrivals are
-/// in order. The sums of [`summary`](Self::summary) cover every call since the start or the last
-/// [reset](crate::Sim::reset). The list of
-/// [`arrivals`](Self::arrivals) keeps only the newest [`Config::arrivals_kept`].
+/// in order. You get the sums of every call since the start or the last [reset](crate::Sim::reset)
+/// from [`summary`](Self::summary); the list of [`arrivals`](Self::arrivals) keeps only the newest
+/// [`Config::arrivals_kept`].
 ///
 /// [`Config::arrivals_kept`]: crate::Config::arrivals_kept
 ///
@@ -64,27 +64,27 @@ pub struct Arrival {
     pub at: Duration,
     /// Where it came from.
     pub peer: SocketAddr,
-    /// The number of its connection, counted from one since the start; none without a socket.
+    /// Number of its connection, counted from one since the start; none without a socket.
     pub connection: Option<u64>,
-    /// The method.
+    /// Method.
     #[serde(serialize_with = "as_text")]
     pub method: Method,
     /// Path and query.
     pub target: Box<str>,
-    /// The headers by their names, if [`Config::record_headers`] is set. Secrets are `***`. Values
-    /// of a repeated name are separated by a comma.
+    /// Headers by their names, if [`Config::record_headers`] is set. Secrets are `***`. If a name
+    /// is repeated, its values are separated by a comma.
     ///
     /// [`Config::record_headers`]: crate::Config::record_headers
     pub headers: BTreeMap<Box<str>, Box<str>>,
-    /// The length of the request's body: as received if [`Config::record_headers`] is set,
-    /// otherwise as declared, if it is.
+    /// Length of the request's body: as received if [`Config::record_headers`] is set, otherwise as
+    /// declared, if it is.
     ///
     /// [`Config::record_headers`]: crate::Config::record_headers
     pub body_bytes: Option<u64>,
-    /// The generation of its token: the first token issued has 1. `None` if the call was refused
-    /// before the check of its token, or if the token was not valid.
+    /// Generation of its token: the first token issued has 1. `None` if the call was refused before
+    /// the check of its token, or if the token was not valid.
     pub token: Option<u64>,
-    /// The status of the answer; none if the head was never sent.
+    /// Status of the answer; none if the head was never sent.
     pub status: Option<u16>,
     /// Whether the answer's body came to its end.
     pub outcome: Outcome,
@@ -96,23 +96,23 @@ pub struct Arrival {
     pub ended: Option<Duration>,
 }
 
-/// The outcome of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The head or the body is still being sent.
+    /// Head or body is still being sent.
     InProgress,
-    /// The last byte was handed to the connection.
+    /// Handed to the connection, to the last byte.
     Complete,
-    /// The client, the server or a fault ended it early.
+    /// Ended early by the client, the server or a fault.
     Aborted,
 }
 
 /// Sums since the simulator's start or the last reset of the ledger.
 ///
-/// A data call is any request on the data listener, whatever its answer. Sockets are those of the
-/// data listener.
+/// Data calls are all requests on the data listener, whatever their answer. Sockets are those of
+/// the data listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -126,7 +126,7 @@ pub struct Summary {
     pub aborted: u64,
     /// Data calls not yet answered to the end.
     pub in_progress: u64,
-    /// The largest number of data calls in any half-open interval of one second.
+    /// Largest number of data calls in any half-open interval of one second.
     pub largest_second: u64,
     /// POSTs to the token endpoint, refused ones included.
     pub token_posts: u64,
@@ -136,21 +136,21 @@ pub struct Summary {
     pub sockets_opened: u64,
     /// Sockets open now.
     pub sockets_open: u64,
-    /// The most sockets that were open at once.
+    /// Most sockets that were open at once.
     pub peak_sockets: u64,
     /// Arrivals that are no longer in the bounded list.
     pub arrivals_forgotten: u64,
 }
 
-/// The newest arrivals, and the sums over all, without a clock.
+/// Newest arrivals, and the sums over all, without a clock.
 #[derive(Debug, Default)]
 struct Book {
     arrivals: VecDeque<Arrival>,
     kept: usize,
-    /// The number of the next arrival, and of the first one that the sums include.
+    /// Number of the next arrival, and of the first one that the sums include.
     next: u64,
     since: u64,
-    /// The arrivals of the last second, for the largest second.
+    /// Arrivals of the last second, for the largest second.
     recent: VecDeque<Duration>,
     sums: Summary,
     /// Sockets since the start.
@@ -168,14 +168,14 @@ pub(crate) struct Filter {
     pub(crate) to: Option<Duration>,
 }
 
-/// The number of an arrival, counted from zero.
+/// Number of an arrival, counted from zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number(u64);
 
 // === impl Ledger ===
 
 impl Ledger {
-    /// An empty ledger that keeps the newest `kept` arrivals.
+    /// Returns an empty ledger that keeps the newest `kept` arrivals.
     pub(crate) fn new(clock: Arc<Clock>, kept: usize, has_headers: bool) -> Self {
         Self {
             clock,
@@ -357,7 +357,7 @@ impl Book {
         sums.data_calls += 1;
         sums.in_progress += 1;
 
-        // The half-open second that ends with this arrival: (at - 1 s, at]. Every half-open second
+        // Half-open second that ends with this arrival: (at - 1 s, at]. Every half-open second
         // holds no more than the one that ends with its last arrival, so the maximum is exact.
         let is_old = |first: &Duration| *first + SECOND <= at;
         while self.recent.front().is_some_and(is_old) {
@@ -441,7 +441,7 @@ const SECRETS: &str = "authorization cookie token secret password credential api
 /// How long a wait looks away after a change, so that it does not hold the lock all the time.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The interval of "50 requests per second" in the contract's table of limits.
+/// Interval of "50 requests per second" in the contract's table of limits.
 const SECOND: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

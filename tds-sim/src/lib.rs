@@ -1,9 +1,9 @@
 //! A simulator of the transport data service, written from its contract, with a ledger of all
 //! calls.
 //!
-//! It is for tests of the service's clients. It issues tokens, serves data, enforces the limits by
-//! any rule that the contract allows, plays scripted faults, and keeps a ledger of what it saw. It
-//! shares no code and no constant with the crates under test.
+//! Use it to test a client of the service. It issues tokens, serves data, enforces the limits by any rule that the contract allows,
+//! plays the faults that you script, and keeps a ledger of what it saw. It shares no code and no constant with the crates under
+//! test.
 //!
 //! ```text
 //!              Sim: a plain service                              Ledger
@@ -12,10 +12,10 @@
 //!              (Rule, Meter)                        body, paced   sockets
 //! ```
 //!
-//! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock.
-//! [`Server`] puts it on three sockets of the loopback interface: one for tokens, one for data, and
-//! one to read the ledger and to control the simulator; its page has three tests to copy. [`Relay`] is a network in front of it, or
-//! of any other server. The program `tds-sim` runs the server or the relay, with switches.
+//! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock. [`Server`] puts it on three sockets
+//! of the loopback interface: one for tokens, one for data, and one to read the ledger and to control the simulator; on its page
+//! are three tests for you to copy. Put [`Relay`], a network, in front of it or of any other server. With switches instead of code,
+//! the program `tds-sim` runs the server or the relay.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
@@ -53,8 +53,8 @@
 //! # Guarantees
 //! - Every call is in the ledger before it is answered, with the time at which it counted against
 //!   the limits.
-//! - A socket counts from its accept until just before the server closes it. A client that reads
-//!   the end of one connection can open the next one within the limit.
+//! - Each socket counts from its accept until just before the server closes it. When your client reads the end of one connection,
+//!   it can open the next one within the limit.
 //! - One seed and one sequence of calls give the same faults, delays and API keys. Tokens differ,
 //!   because each simulator makes a new signing key.
 //!

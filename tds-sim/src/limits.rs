@@ -1,5 +1,4 @@
-//! The limits: connections (416) and requests per second (423) of an IP address, calls of a key
-//! (429).
+//! Limits: connections (416) and requests per second (423) of an IP address, calls of a key (429).
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
@@ -22,11 +21,12 @@ pub(crate) struct Usage {
 pub(crate) struct Gate {
     config: Arc<Config>,
     pub(crate) peers: HashMap<IpAddr, Peer>,
-    /// When the counts of requests were last set to zero. A call that arrived before ends uncounted.
+    /// When the counts of requests were last set to zero. If a call arrived before, it ends
+    /// uncounted.
     since: Duration,
 }
 
-/// The gate's answer to an arrival.
+/// Answer of the gate to an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Admitted,
@@ -44,7 +44,7 @@ pub(crate) struct Peer {
 // === impl Usage ===
 
 impl Usage {
-    /// An unused quota.
+    /// Returns an unused quota.
     pub(crate) fn of(quota: Option<Quota>) -> Self {
         Self {
             quota,
@@ -61,7 +61,7 @@ impl Usage {
     /// Counts a call of `client`.
     ///
     /// # Errors
-    /// The seconds to the end of the window, if the quota is used up.
+    /// Fails with the seconds to the end of the window, if the quota is used up.
     pub(crate) fn call(&mut self, client: &Arc<str>, at: Duration) -> Result<(), u64> {
         let Some(quota) = self.quota else {
             return Ok(());
@@ -112,8 +112,8 @@ impl Gate {
         peer.sockets = peer.sockets.saturating_sub(1);
     }
 
-    /// Counts a request at `at`. The connections are checked first. A request refused for them does
-    /// not count against the rate.
+    /// Counts a request at `at`. As the connections are checked first, a request refused for them
+    /// does not count against the rate.
     pub(crate) fn arrive(&mut self, ip: IpAddr, at: Duration) -> Verdict {
         let (counting, connections) = (self.config.counting, self.config.connections);
         let peer = self.peer(ip);

@@ -1,6 +1,6 @@
-//! The identity provider's side: the token endpoint, and what a client finds out about the realm.
+//! Identity provider's side: the token endpoint, and what a client finds out about the realm.
 //!
-//! The contract shows only a successful call. The refusals, and the order of the checks, were
+//! As the contract shows only a successful call, the refusals and the order of the checks were
 //! measured at Keycloak 26.5.0: path, method, realm, grant type, client, repeated fields, grant.
 
 use std::sync::Arc;
@@ -142,7 +142,7 @@ const INTROSPECTION: &str = "protocol/openid-connect/token/introspect";
 const KEYS: &str = "protocol/openid-connect/certs";
 const CONFIGURATION: &str = ".well-known/openid-configuration";
 
-/// The grant types of the realm. A key may use only the first.
+/// Grant types of the realm. A key may use only the first.
 const GRANT_TYPES: [&str; 2] = ["client_credentials", "password"];
 
 /// Scopes that a client may request.
@@ -155,7 +155,7 @@ const OPENID_SCOPE: &str = "openid profile email";
 /// Contract, "Token endpoint": the realm in the path.
 const REALM: &str = "ServiceConnect";
 
-/// The longest form that is read.
+/// Longest form that is read.
 const FORM_MOST: usize = 64 * 1024;
 
 const MAINTENANCE: &str = "<!doctype html>\n<html><head><title>Maintenance</title></head>\

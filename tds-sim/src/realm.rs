@@ -130,7 +130,7 @@ impl Realm {
     }
 }
 
-/// The member that exists from the start.
+/// Member that exists from the start.
 const MEMBER: &str = "demo";
 
 /// Contract, "Limits": API keys per member.

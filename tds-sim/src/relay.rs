@@ -1,4 +1,4 @@
-//! A network in front of an address: TCP with delays, as a socket of its own.
+//! Network in front of an address: TCP with delays, as a socket of its own.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -18,19 +18,19 @@ use crate::{clock::lock, delay::Delay, error::Error};
 
 mod line;
 
-/// A TCP relay on 127.0.0.1 that delays the bytes of each direction by a seeded [`Delay`].
+/// TCP relay on 127.0.0.1 that delays the bytes of each direction by a seeded [`Delay`].
 ///
-/// Put it between a client and any server, the simulator or another program. Bytes then arrive
+/// Put it between your client and any server, the simulator or another program. Bytes then arrive
 /// late, at irregular times, or all at once after a stall, as on a network.
 ///
 /// - For each connection that it accepts, it connects to the server after one delay. If that fails,
 ///   it resets the accepted connection.
-/// - The bytes of a connection keep their order.
-/// - An end (FIN) and a reset (RST) are passed on with the same delay as bytes. An end closes one
-///   direction; the other stays open.
+/// - Within a connection, bytes keep their order.
+/// - Ends (FIN) and resets (RST) are passed on with the same delay as bytes. If one direction ends,
+///   the other stays open.
 /// - Each connection has its own two sequences of delays, determined by the seed and the number of
-///   connections before it. Each piece that the relay reads has its own delay. The seed does not
-///   determine how the bytes are cut into pieces, so two runs may differ.
+///   connections before it, and each piece that the relay reads has its own delay. How the bytes
+///   are cut into pieces is not determined, so two of your runs may differ.
 ///
 /// # Cancel safety
 /// Dropping it closes every connection at once. Delayed bytes are lost.
@@ -64,7 +64,7 @@ pub struct Relay {
     accepting: JoinHandle<()>,
 }
 
-/// Settings of the network in front of a server. The default has no delays.
+/// Settings of the network in front of a server; by default without delays.
 ///
 /// # Examples
 /// ```
@@ -77,17 +77,17 @@ pub struct Relay {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Network {
-    /// The delay of each piece from the client to the server, and of each new connection.
+    /// Delay of each piece from the client to the server, and of each new connection.
     pub there: Delay,
-    /// The delay of each piece from the server to the client.
+    /// Delay of each piece from the server to the client.
     pub back: Delay,
-    /// The seed of all delays.
+    /// Seed of all delays.
     pub seed: u64,
-    /// The port on 127.0.0.1; 0 takes a free one.
+    /// Port on 127.0.0.1; 0 takes a free one.
     pub port: u16,
 }
 
-/// The connections of one relay.
+/// Connections of one relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
@@ -95,11 +95,11 @@ pub struct Counts {
     pub accepted: u64,
     /// Connections not yet closed on both sides.
     pub open: u64,
-    /// The most connections open at one time.
+    /// Most connections open at one time.
     pub peak: u64,
 }
 
-/// A connection that counts as open until this is dropped.
+/// Connection that counts as open until this is dropped.
 struct Counted(Arc<Mutex<Counts>>);
 
 // === impl Relay ===
@@ -209,8 +209,8 @@ async fn accept(
 /// Opens a connection to the server and relays both ways, until both have ended or either side
 /// has reset it.
 async fn pass(mut client: TcpStream, to: SocketAddr, [mut there, mut back]: [Line; 2]) {
-    // The client's SYN is delayed as well. Until then the client's bytes wait in the socket, as
-    // they would for the server's SYN and ACK.
+    // Delays the client's SYN as well. Until then the client's bytes wait in the socket, as they
+    // would for the server's SYN and ACK.
     there.hold_up().await;
     let Ok(mut server) = TcpStream::connect(to).await else {
         reset(&client);
@@ -235,12 +235,12 @@ async fn pass(mut client: TcpStream, to: SocketAddr, [mut there, mut back]: [Lin
 
 /// Turns the close of `socket` into a reset.
 fn reset(socket: &TcpStream) {
-    // It fails only if the peer has already closed the connection.
+    // Fails only if the peer has already closed the connection.
     drop(socket.set_zero_linger());
 }
 
-/// The golden ratio's fraction in 64 bits: spreads consecutive numbers over all seeds
-/// (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// Golden ratio's fraction in 64 bits: spreads consecutive numbers over all seeds (Knuth, The Art
+/// of Computer Programming, volume 3, section 6.4).
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How long the listener waits after a failed accept.

@@ -1,4 +1,4 @@
-//! Resources of the data endpoints: generated live and history data, and files. A request may have
+//! Resources of the data endpoints: generated live and history data, and files. Requests may have
 //! conditions and a range.
 
 use std::{
@@ -18,21 +18,21 @@ use crate::{
     text::ParseError,
 };
 
-/// A data endpoint, with the query.
+/// Data endpoint, with the query.
 #[derive(Debug)]
 pub(crate) struct Endpoint<'a> {
-    /// The group of endpoints, and the realm role that it requires: `live`, a small JSON object, or
+    /// Group of endpoints, and the realm role that it requires: `live`, a small JSON object, or
     /// `history`, lines of text, as many bytes as requested.
     pub(crate) role: &'static str,
     name: &'a str,
     query: &'a str,
 }
 
-/// A resource, before the conditions and the range of a request.
+/// Resource, before the conditions and the range of a request.
 pub(crate) struct Resource {
     kind: &'static str,
     content: Content,
-    /// The opaque part of the tag. A weak one does not allow ranges.
+    /// Opaque part of the tag. A weak one does not allow ranges.
     tag: String,
     is_strong: bool,
     modified: Option<SystemTime>,
@@ -61,7 +61,7 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    /// A JSON object. It changes only if `live_every` is set; otherwise its size is its tag.
+    /// Returns a JSON object. It changes only if `live_every` is set; otherwise its size is its tag.
     fn live(&self, config: &Config, clock: &Clock) -> Resource {
         let version = config.live_every.map(|every| {
             let nanos = every.as_nanos().max(1);
@@ -87,8 +87,8 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    /// Reads size, rate and framing from the query. The default is a mebibyte without a rate. The
-    /// bytes depend only on the size, which is the tag.
+    /// Reads size, rate and framing from the query, by default a mebibyte without a rate. The bytes
+    /// depend only on the size, which is the tag.
     fn history(&self) -> Result<Resource, ParseError> {
         let (mut bytes, mut rate, mut framing) = (1 << 20, None, Framing::Length);
         for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
@@ -148,7 +148,7 @@ impl Resource {
     pub(crate) fn answer(mut self, headers: &HeaderMap) -> Response<Content> {
         let length = self.content.source.length();
         let range = self.range(headers, length);
-        // A range counts the bytes of the data, so that what answers one is not compressed.
+        // Ranges count the bytes of the data, so what answers one is not compressed.
         if range.is_none() {
             self.content.coding = Coding::accepted_by(headers);
         }
@@ -187,7 +187,7 @@ impl Resource {
         response
     }
 
-    /// The entity tag. A strong one is another for each coding.
+    /// Returns the entity tag. A strong one is another for each coding.
     fn tag(&self) -> String {
         let tag = &self.tag;
         match self.content.coding {
@@ -198,7 +198,7 @@ impl Resource {
     }
 
     /// Returns the one range of a request. Several ranges, other units, a range after the end, and an
-    /// `If-Range` other than this tag select the whole, as RFC 9110 allows. The service's 416 is for
+    /// `If-Range` other than this tag select the whole, as RFC 9110 allows: the service's 416 is for
     /// connections, and its ledger has no other.
     fn range(&self, headers: &HeaderMap, length: u64) -> Option<Range<u64>> {
         let known = headers.get(header::IF_RANGE);
@@ -267,7 +267,7 @@ fn live(name: &str, bytes: u64, version: Option<u128>) -> String {
 
 const LIVE_END: &str = "\"}\n";
 
-/// The largest filling of a live resource, which is built in memory.
+/// Largest filling of a live resource, which is built in memory.
 const LIVE_MOST: usize = 16 * 1024 * 1024;
 
 /// Media types by the ending of a file.

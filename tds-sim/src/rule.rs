@@ -4,15 +4,15 @@ use std::{collections::VecDeque, fmt, str::FromStr, time::Duration};
 
 use crate::text::ParseError;
 
-/// A way of counting requests against a limit of so many per interval.
+/// Way of counting requests against a limit of so many per interval.
 ///
-/// The contract allows "50 parallel requests per second" and leaves open what that counts, so a
-/// client has to work with each of these. Test a client with the strictest ones:
+/// Your client has to work with each of these, because the contract allows "50 parallel requests
+/// per second" and leaves open what that counts. Test it with the strictest ones:
 /// [`SlidingLogAll`](Self::SlidingLogAll) for bursts, [`SlidingCounter`](Self::SlidingCounter) for
 /// the spacing over time, [`InFlight`](Self::InFlight) for slow answers.
 ///
-/// Written as text, such as on a command line, a rule is one of `fixed`, `log`, `log-all`,
-/// `counter`, `leaky:BURST` and `in-flight`.
+/// As text, such as on a command line, write `fixed`, `log`, `log-all`, `counter`, `leaky:BURST` or
+/// `in-flight`.
 ///
 /// # Examples
 /// ```
@@ -33,56 +33,54 @@ pub enum Rule {
     /// Each window `[k * per, (k + 1) * per)` of the simulator's clock accepts its first `limit`
     /// arrivals, whenever in the window they come.
     ///
-    /// Refused requests do not count. Twice the limit can pass within an instant, half of it on
+    /// Refused requests do not count. Within an instant you can send twice the limit, half of it on
     /// each side of a boundary. Kong's local policy counts in this way.
     FixedWindow,
-    /// An arrival at `now` is accepted while fewer than `limit` were *accepted* in
-    /// `(now - per, now]`.
+    /// Accepts an arrival at `now` while fewer than `limit` were *accepted* in `(now - per, now]`.
     ///
-    /// Refused requests do not count: a client that sends too fast still gets `limit`. An arrival
-    /// exactly `per` old has left the window.
+    /// Refused requests do not count: if your client sends too fast, it still gets `limit`. When it
+    /// is exactly `per` old, an arrival has left the window.
     SlidingLog,
-    /// An arrival at `now` is accepted while fewer than `limit` others *arrived* in
-    /// `(now - per, now]`, refused ones included.
+    /// Accepts an arrival at `now` while fewer than `limit` others *arrived* in `(now - per, now]`,
+    /// refused ones included.
     ///
-    /// A client that sends too fast is refused until it slows down. An arrival exactly `per` old
-    /// has left the window.
+    /// If your client sends too fast, it is refused until it slows down. When it is exactly `per`
+    /// old, an arrival has left the window.
     SlidingLogAll,
-    /// An arrival is refused if the estimate `previous * (1 - x) + current` exceeds `limit`. It
+    /// Refuses an arrival if the estimate `previous * (1 - x) + current` exceeds `limit`. It
     /// includes this arrival and all refused ones; `x` is the part of the current window that has
     /// passed.
     ///
-    /// The windows are `[start, start + per)`. The first arrival starts one, the next follows at
-    /// its end, and an arrival `2 * per` or more after the last start begins anew, with nothing
-    /// before it. HAProxy's `http_req_rate(1s) gt 50` differs only in rounding: it works in whole
-    /// milliseconds and rounds the estimate down, so it refuses from 51. This rule is exact, and
-    /// refuses every estimate above 50.
+    /// Windows are `[start, start + per)`. The first arrival starts one, the next follows at its
+    /// end, and an arrival `2 * per` or more after the last start begins anew, with nothing before
+    /// it. HAProxy's `http_req_rate(1s) gt 50` differs only in rounding: it works in whole
+    /// milliseconds and rounds the estimate down, so it refuses from 51. Here every estimate above
+    /// 50 is refused, exactly.
     SlidingCounter,
-    /// An arrival is refused if the bucket, which drains at `limit` per `per`, would hold more
-    /// than `burst` beside the arrival in service.
+    /// Refuses an arrival if the bucket, which drains at `limit` per `per`, would hold more than
+    /// `burst` beside the arrival in service.
     ///
     /// So `burst + 1` requests pass at one instant, and then one for each that has drained. Refused
     /// requests do not fill the bucket. This is nginx's `limit_req` with `burst=B nodelay`,
     /// arithmetic included: a clock of whole milliseconds, levels rounded up to thousandths, and
     /// nothing added by an arrival in an idle bucket.
     LeakyBucket {
-        /// The number of requests that may be in the bucket, beside the one in service.
+        /// Number of requests that may be in the bucket, beside the one in service.
         burst: u32,
     },
-    /// An arrival at `now` is accepted while fewer than `limit` accepted requests were in flight
-    /// at some instant of `(now - per, now]`.
+    /// Accepts an arrival at `now` while fewer than `limit` accepted requests were in flight at
+    /// some instant of `(now - per, now]`.
     ///
-    /// A request is in flight from its arrival to its end, both included, so it counts for `per`
-    /// after its end; one that is never [ended](Meter::end) counts for ever. Refused requests are
-    /// never in flight.
+    /// Requests are in flight from their arrival to their end, both included, so they count for
+    /// `per` after their end; one that is never [ended](Meter::end) counts for ever. Refused
+    /// requests are never in flight.
     InFlight,
 }
 
 /// Counts arrivals by one [`Rule`] and returns for each whether the service accepts it.
 ///
-/// Time is an argument: the time since the simulator's start, in non-decreasing order. A time
-/// that is earlier than the latest one so far is read as the latest, because the clock of a service
-/// does not go back.
+/// Pass the time since the simulator's start, in non-decreasing order. If it is earlier than the
+/// latest one so far, it is read as the latest, because the clock of a service does not go back.
 ///
 /// # Examples
 /// ```
@@ -101,41 +99,41 @@ pub struct Meter {
     limit: u32,
     /// Not zero.
     per: Duration,
-    /// The latest time seen.
+    /// Latest time seen.
     now: Duration,
     count: Count,
 }
 
-/// The state of one rule.
+/// State of one rule.
 #[derive(Debug)]
 enum Count {
-    /// The number of the current window, and of the arrivals that it has accepted.
+    /// Number of the current window, and of the arrivals that it has accepted.
     FixedWindow {
         window: u128,
         accepted: u32,
     },
-    /// The accepted arrivals.
+    /// Accepted arrivals.
     Log(Recent),
     /// At most the last `limit` arrivals. Older ones change no answer, and refused requests must
     /// not fill the memory.
     LogAll(Recent),
     Counter(Counter),
     LeakyBucket(LeakyBucket),
-    /// The requests in progress, and the ends of others.
+    /// Requests in progress, and the ends of others.
     InFlight {
         open: u32,
         ended: Recent,
     },
 }
 
-/// The instants in `(now - per, now]`.
+/// Instants in `(now - per, now]`.
 #[derive(Debug, Default)]
 struct Recent(VecDeque<Duration>);
 
-/// The counts of two adjoining windows.
+/// Counts of two adjoining windows.
 #[derive(Debug, Default)]
 struct Counter {
-    /// The start of the current window; `None` before the first arrival.
+    /// Start of the current window; `None` before the first arrival.
     start: Option<Duration>,
     previous: u32,
     current: u32,
@@ -146,9 +144,9 @@ struct Counter {
 struct LeakyBucket {
     /// Thousandths of a request.
     burst: u128,
-    /// The level in thousandths of a request; `None` before the first arrival.
+    /// Level in thousandths of a request; `None` before the first arrival.
     excess: Option<u128>,
-    /// The time of `excess`, in milliseconds.
+    /// Time of `excess`, in milliseconds.
     last: u128,
 }
 
@@ -157,8 +155,9 @@ struct LeakyBucket {
 impl Rule {
     /// Creates a meter that accepts `limit` arrivals per `per` by this rule.
     ///
-    /// A `per` of zero is read as one nanosecond. A leaky bucket drains a whole number of
-    /// thousandths of a request per second, as in nginx. A rate below one thousandth becomes zero.
+    /// If `per` is zero, it is read as one nanosecond. Leaky buckets drain a whole number of
+    /// thousandths of a request per second, as in nginx, so a rate below one thousandth becomes
+    /// zero.
     ///
     /// # Examples
     /// ```
@@ -349,7 +348,7 @@ impl Counter {
                 self.current = 0;
                 passed
             }
-            // The first arrival, or one that comes two intervals or more after the last start.
+            // First arrival, or one that comes two intervals or more after the last start.
             _ => {
                 *self = Self {
                     start: Some(now),
@@ -370,8 +369,8 @@ impl LeakyBucket {
         let now = now.as_millis();
         let excess = match self.excess {
             None => 0,
-            // The arrival is added before the level is cut at zero, so that it leaves an idle
-            // bucket empty. The part of a thousandth that drained is lost with each arrival.
+            // Adds the arrival before the level is cut at zero, so that it leaves an idle bucket
+            // empty. With each arrival, the part of a thousandth that drained is lost.
             Some(excess) => {
                 let drained = rate.saturating_mul(now.saturating_sub(self.last)) / 1000;
                 (excess + REQUEST).saturating_sub(drained)

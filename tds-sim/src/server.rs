@@ -20,14 +20,14 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 
-/// The simulator on sockets: one for tokens, one for data, one to control it.
+/// Simulator on sockets: one for tokens, one for data, one to control it.
 ///
 /// # Cancel safety
 /// Dropping it closes all connections at once. [`shutdown`](Self::shutdown) first lets answers in
 /// progress end.
 ///
 /// # Tests to copy
-/// Your client calls the URLs; the test asserts on what the server saw. Put your own client where
+/// Your client calls the URLs; your test asserts on what the server saw. Put your own client where
 /// `get` is, and copy what fits:
 /// ```test_harness
 /// use std::error::Error;
@@ -98,7 +98,7 @@ mod tls;
 /// ```
 pub struct Server {
     sim: Sim,
-    /// The URLs of the listeners: auth, data, admin.
+    /// URLs of the listeners: auth, data, admin.
     urls: [String; 3],
     #[cfg(feature = "tls")]
     authority: Option<Authority>,
@@ -176,15 +176,15 @@ impl Server {
         &self.urls[2]
     }
 
-    /// Returns the PEM file with the CA certificate, if the server speaks TLS. The file exists as
-    /// long as the server.
+    /// Returns the PEM file with the CA certificate, if the server speaks TLS. It exists as long as
+    /// the server.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn ca_file(&self) -> Option<&std::path::Path> {
         self.authority.as_ref().map(Authority::file)
     }
 
-    /// Returns the simulator behind the sockets, which can be controlled.
+    /// Returns the simulator behind the sockets, which you can control.
     #[must_use]
     pub fn sim(&self) -> &Sim {
         &self.sim
@@ -195,12 +195,12 @@ impl Server {
         // Without a receiver there is nothing left to stop.
         self.stop.send_replace(true);
         let ended = async { while self.listeners.join_next().await.is_some() {} };
-        // The listeners that are left are aborted with the set.
+        // Aborts the listeners that are left, with the set.
         drop(tokio::time::timeout(GRACE, ended).await);
     }
 }
 
-/// The simulator behind the sockets.
+/// Simulator behind the sockets.
 impl Deref for Server {
     type Target = Sim;
 

@@ -1,4 +1,4 @@
-//! The simulator: a service, and its controls.
+//! Simulator: a service, and its controls.
 
 use std::{
     error::Error as StdError,
@@ -29,16 +29,16 @@ use crate::{
 
 /// The transport data service as its contract describes it, without a socket.
 ///
-/// A request whose path begins with `/auth/` or `/realms/` goes to the identity provider, any other
-/// one to the data endpoints. The peer's address is the [`SocketAddr`] in the request's extensions,
-/// or else `127.0.0.1:0`. It runs under tokio's clock, paused or not; use
-/// [`Server`](crate::Server) for a socket, which also has three tests to copy.
+/// If a request's path begins with `/auth/` or `/realms/`, the identity provider answers it,
+/// otherwise the data endpoints. The peer's address is that of the [`SocketAddr`] in the request's
+/// extensions, or else `127.0.0.1:0`. It runs under tokio's clock, paused or not; if you need a
+/// socket, use [`Server`](crate::Server), which also has three tests to copy.
 ///
 /// # Backpressure
 /// Always ready, because the real service refuses requests and does not queue them.
 ///
 /// # Cancel safety
-/// Dropping a future or a body aborts the call, and the ledger records that.
+/// If you drop a future or a body, the call is aborted, and the ledger records that.
 ///
 /// # Clone
 /// Clones share everything.
@@ -70,7 +70,7 @@ pub struct Sim {
     pub(crate) state: Arc<State>,
 }
 
-/// The future of a response. Dropping it aborts the call in the ledger, if the call was counted.
+/// Future of a response. Dropping it aborts the call in the ledger, if the call was counted.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 type Answer = Result<Response<Body>, Error>;
@@ -129,8 +129,8 @@ impl Sim {
         *lock(&self.state.usage) = Usage::of(quota);
     }
 
-    /// Returns parts to their state at the start, or everything with [`Part::ALL`], so that one
-    /// simulator serves many tests.
+    /// Returns parts to their state at the start, or everything with [`Part::ALL`], so that you can
+    /// use one simulator for many tests.
     ///
     /// # Examples
     /// ```
@@ -250,7 +250,7 @@ impl fmt::Debug for Sim {
     }
 }
 
-/// The peer of a request without an address in its extensions.
+/// Peer of a request without an address in its extensions.
 const NO_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::intake::Intake;
 
-/// An accepted connection of one of the listeners.
+/// Accepted connection of one of the listeners.
 pub(crate) struct Socket {
     peer: SocketAddr,
     /// Its number, and what counts it; only for the data listener.
@@ -26,7 +26,7 @@ pub(crate) struct Socket {
 // === impl Socket ===
 
 impl Socket {
-    /// A connection of the auth or the admin listener, which have no limits.
+    /// Returns a connection of the auth or the admin listener, which have no limits.
     pub(crate) fn uncounted(peer: SocketAddr) -> Self {
         Self {
             peer,
@@ -38,7 +38,7 @@ impl Socket {
         }
     }
 
-    /// A connection of the data listener, counted from here until [`close`](Self::close).
+    /// Returns a connection of the data listener, counted from here until [`close`](Self::close).
     pub(crate) fn counted(peer: SocketAddr, intake: &Arc<Intake>) -> Self {
         let mut socket = Self::uncounted(peer);
         socket.counted = Some((intake.open(peer), Arc::clone(intake)));
@@ -54,8 +54,8 @@ impl Socket {
         self.peer
     }
 
-    /// Stops counting the connection. Call it before the client can read the end of the connection.
-    /// Otherwise a client that then opens the next one would exceed the limit.
+    /// Stops counting the connection. Call it before the client can read the end of the connection:
+    /// otherwise a client that then opens the next one would exceed the limit.
     pub(crate) fn close(&self) {
         // Relaxed: the flag publishes nothing; the gate and the ledger have their locks.
         if let Some((_, intake)) = &self.counted

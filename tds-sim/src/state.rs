@@ -1,4 +1,4 @@
-//! The state that every clone of the simulator shares.
+//! State that every clone of the simulator shares.
 
 use std::{
     str::FromStr,
@@ -17,10 +17,10 @@ use crate::{
     text::{ParseError, word},
 };
 
-/// The state of a simulator. Each lock is held for a few statements, and only the intake takes two.
+/// State of a simulator. Each lock is held for a few statements, and only the intake takes two.
 pub(crate) struct State {
     pub(crate) clock: Arc<Clock>,
-    /// The settings at the start, and those in force.
+    /// Settings at the start, and those in force.
     initial: Arc<Config>,
     config: Mutex<Arc<Config>>,
     pub(crate) intake: Arc<Intake>,
@@ -28,13 +28,13 @@ pub(crate) struct State {
     pub(crate) realm: Mutex<Realm>,
     pub(crate) script: Mutex<Script>,
     pub(crate) stubs: Mutex<Stubs>,
-    /// The first key, which the program prints.
+    /// First key, which the program prints.
     pub(crate) api_key: ApiKey,
-    /// The URL of the auth listener, if there is one.
+    /// URL of the auth listener, if there is one.
     pub(crate) auth_url: OnceLock<String>,
 }
 
-/// A part of the simulator that can be [reset](crate::Sim::reset). Written as text: `ledger`,
+/// Part of the simulator that can be [reset](crate::Sim::reset). Written as text: `ledger`,
 /// `faults`, `settings`, `tokens`, `limits` or `stubs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -83,7 +83,7 @@ impl State {
         Arc::clone(&lock(&self.config))
     }
 
-    /// Puts settings in force. A limit that changes counts from zero.
+    /// Puts settings in force. If a limit changes, it counts from zero.
     pub(crate) fn set(&self, config: Config) {
         let config = Arc::new(config);
         let old = std::mem::replace(&mut *lock(&self.config), Arc::clone(&config));

@@ -10,7 +10,7 @@ use crate::text::Pattern;
 /// All stubs. The last one that matches a path answers.
 pub(crate) type Stubs = Vec<(Pattern, Arc<Stub>)>;
 
-/// The answer of a stubbed path.
+/// Answer of a stubbed path.
 #[derive(Debug)]
 pub(crate) struct Stub {
     pub(crate) status: StatusCode,

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
-/// The error of a text that cannot be parsed. It contains the expected form.
+/// Error of a text that cannot be parsed, with the expected form.
 ///
 /// # Examples
 /// ```
@@ -16,7 +16,7 @@ pub struct ParseError {
     wanted: Cow<'static, str>,
 }
 
-/// A path, in which `*` stands for any characters, none and slashes included.
+/// Path, in which `*` stands for any characters, none and slashes included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern(Box<str>);
 

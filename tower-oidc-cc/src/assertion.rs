@@ -16,13 +16,13 @@ mod tests;
 
 /// Signs the assertions (JWTs) by which a client proves that it holds a private key.
 ///
-/// Each token request carries a new assertion. It names the client and the token endpoint, expires
+/// Each token request carries a new assertion, which names the client and the token endpoint, expires
 /// after a minute, and has an id (`jti`) that is never used twice. It is dated half a minute back
-/// (`iat`, `nbf`), so that your clock may be that far ahead. The private key is never sent: the server
-/// has the public key.
+/// (`iat`, `nbf`), so that your clock may be that far ahead. Your private key is never sent: the
+/// server has the public key.
 ///
-/// An assertion is signed before the HTTP client is ready. If the HTTP client is not ready within a
-/// minute, the assertion has expired when it is sent.
+/// If the HTTP client is not ready within a minute, the assertion has expired when it is sent, because
+/// it is signed before the wait.
 ///
 /// | key | algorithm |
 /// |---|---|
@@ -43,7 +43,7 @@ mod tests;
 /// ```
 pub struct Assertion {
     key: EncodingKey,
-    /// Boxed, because it has room for every registered parameter.
+    /// Boxed: it has room for every registered parameter.
     header: Box<Header>,
     audience: Option<String>,
 }
@@ -67,13 +67,12 @@ struct Claims<'a> {
 impl Assertion {
     /// Takes the first private key of a PEM file, which may also contain certificates.
     ///
-    /// The type of the key determines the algorithm. The key is in PKCS #8 form (`BEGIN PRIVATE
-    /// KEY`), or in PKCS #1 form if it is an RSA key.
+    /// The key's type determines the algorithm. Pass it in PKCS #8 form (`BEGIN PRIVATE KEY`); an RSA
+    /// key may also be in PKCS #1 form.
     ///
     /// # Errors
     ///
-    /// If there is no private key, or the first one has none of the types and forms above. The
-    /// error names the fault.
+    /// If there is no private key, or the first one has none of the types and forms above.
     pub fn from_pem(pem: &[u8]) -> Result<Self, ConfigError> {
         let blocks = pem::parse_many(pem).unwrap_or_default();
         let key = blocks.iter().find(|it| it.tag().ends_with("PRIVATE KEY"));
@@ -98,7 +97,7 @@ impl Assertion {
                 audience: None,
             })
         });
-        // A test signature detects a key that cannot sign before the first call.
+        // Signs once, so that a key that cannot sign is detected before your first call.
         let mut signing = assertions.filter(|assertion| assertion.signature(b"").is_some());
         signing.next().ok_or(UNUSABLE)
     }
@@ -137,9 +136,9 @@ impl Assertion {
 
     /// Sets the audience of each assertion, in place of the address of the token endpoint.
     ///
-    /// The default is the address of the token endpoint, without its query and a default port.
-    /// Servers that follow the successor of RFC 7523 require their issuer as the audience. Keycloak
-    /// 26.5.0 accepts both.
+    /// By default it is the address of the token endpoint, without its query and a default port. Set
+    /// it if your server follows the successor of RFC 7523 and requires its issuer as the audience;
+    /// Keycloak 26.5.0 accepts both.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
@@ -209,6 +208,6 @@ const NOT_RSA: ConfigError = ConfigError::new("only an RSA key signs with PS256"
 /// Keycloak 26.5.0 refuses an assertion whose `iat` is more than 60 s back, which is its client's
 /// default for the longest life ("Token was issued too far in the past to be used now").
 const BACK: u64 = 30;
-/// The life of an assertion in seconds: time for a slow network, and for clocks that differ by less
-/// than a minute.
+/// Life of an assertion in seconds: time for a slow network, and for clocks that differ by less than a
+/// minute.
 const LIFE: u64 = 60;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// Both clocks. The steady clock is tokio's. The wall clock is the system's, or a function.
+/// Both clocks: tokio's steady one, and the wall clock, which is the system's or a function.
 #[derive(Clone, Default)]
 pub(crate) struct Clock {
     wall: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
@@ -23,9 +23,9 @@ pub(crate) struct Clock {
 
 /// A moment on both clocks.
 ///
-/// The steady clock may stop while a machine is suspended, and the wall clock may be set. A timestamp
-/// has come when one of the clocks has reached it. The worst case is a token that is dropped too early,
-/// which costs one token request.
+/// The steady clock may stop while a machine is suspended, and the wall clock may be set, so a
+/// timestamp has come when either clock has reached it. At worst, a token is dropped too early, which
+/// costs one token request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timestamp {
     pub(crate) steady: Instant,
@@ -79,14 +79,14 @@ impl Timestamp {
         })
     }
 
-    /// The time until this timestamp, by the clock that reaches it first; zero if it has come.
+    /// Returns the time until this timestamp, by the clock that reaches it first; zero if it has come.
     pub(crate) fn left_at(self, now: Self) -> Duration {
         let steady = self.steady.saturating_duration_since(now.steady);
         let wall = self.wall.duration_since(now.wall).unwrap_or_default();
         steady.min(wall)
     }
 
-    /// The age of this timestamp, by the clock that shows more.
+    /// Returns the age of this timestamp, by the clock that shows more.
     pub(crate) fn age_at(self, now: Self) -> Duration {
         let steady = now.steady.saturating_duration_since(self.steady);
         let wall = now.wall.duration_since(self.wall).unwrap_or_default();

@@ -29,9 +29,10 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How the client proves itself in a token request, and what else the form says.
+/// How your client proves itself in a token request, and what else is in the form.
 ///
-/// Each method has a constructor. A request uses one of them and tries no other.
+/// Choose the constructor by the method your server expects: a request uses one method and tries no
+/// other.
 ///
 /// | constructor | method | where the proof travels |
 /// |---|---|---|
@@ -41,11 +42,11 @@ mod tests;
 /// | [`id_only`](Self::id_only) | `tls_client_auth`, `none` | in the TLS handshake, in a [`field`](Self::field), or nowhere |
 /// | [`form`](Self::form) | - | only in the [`field`](Self::field)s that you add |
 ///
-/// Any other grant is a matter of [`field`](Self::field)s: see the [providers](crate::_providers).
+/// For any other grant, add [`field`](Self::field)s: see the [providers](crate::_providers).
 ///
 /// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows
-/// neither the secret nor its length, and of fields only the names. The secret of [`new`](Self::new)
-/// and the fields are wiped on drop. The header of [`basic`](Self::basic) is not, and neither are
+/// neither the secret nor its length, and of fields only the names. On drop, the secret of
+/// [`new`](Self::new) and the fields are wiped, but neither the header of [`basic`](Self::basic) nor
 /// copies in the buffers of an HTTP client.
 ///
 /// # Examples
@@ -65,7 +66,7 @@ pub struct Credentials {
     fields: Vec<(String, Zeroizing<String>)>,
 }
 
-/// The proof of a client, by method.
+/// Proof of a client, by method.
 enum Proof {
     /// `client_secret_post`: the secret, in the form.
     Post(Zeroizing<String>),
@@ -74,7 +75,7 @@ enum Proof {
     /// `private_key_jwt`: the key that signs a new assertion for each attempt.
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
-    /// The client id in the form, without a proof.
+    /// Client id in the form, without a proof.
     IdOnly,
     /// Neither.
     Absent,
@@ -82,8 +83,8 @@ enum Proof {
 
 /// Provides credentials: fixed ones, or the current ones from outside the program.
 ///
-/// It is called before each token request, so a secret can be rotated without a restart. If the
-/// credentials are refused, the backoff lasts two minutes at most. The token in use is sent
+/// You can rotate a secret without a restart, because it is called before each token request. If the
+/// credentials are refused, the backoff lasts two minutes at most, and the token in use is sent
 /// meanwhile.
 #[derive(Clone)]
 pub struct Provider {
@@ -91,19 +92,19 @@ pub struct Provider {
     secrets: Secrets,
 }
 
-/// What a provider keeps between two reads of its file.
+/// Kept by a provider between two reads of its file.
 #[derive(Default)]
 struct Kept {
-    /// The last good credentials.
+    /// Last good credentials.
     credentials: Option<Arc<Credentials>>,
     has_warned: bool,
 }
 
-/// The form of a token request.
+/// Form of a token request.
 pub(crate) type Form = Serializer<'static, String>;
 /// Credentials, or why there are none.
 pub(crate) type Provided = Result<Arc<Credentials>, Box<dyn Error + Send + Sync>>;
-/// The future of a provider.
+/// Future of a provider.
 pub(crate) type Providing = BoxFuture<'static, Provided>;
 
 // === impl Credentials ===
@@ -111,8 +112,8 @@ pub(crate) type Providing = BoxFuture<'static, Provided>;
 impl Credentials {
     /// Checks a client id and a client secret, which is sent in the form.
     ///
-    /// RFC 6749 prefers the header, but Keycloak up to 18 and some later releases do not decode its
-    /// form-encoding. Use this method where the server accepts both.
+    /// Use this where the server accepts both: RFC 6749 prefers the header, but Keycloak up to 18 and
+    /// some later releases do not decode its form-encoding.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ impl Credentials {
         Ok(Self::proven(checked(client_id.into(), ID)?, Proof::IdOnly))
     }
 
-    /// Starts a form without a client, for servers that read who you are from an assertion.
+    /// Starts a form without a client, for servers that identify you by an assertion.
     ///
     /// `account` is not sent: a [`TokenStore`](crate::TokenStore) keeps the token under this name.
     #[must_use]
@@ -182,13 +183,13 @@ impl Credentials {
 
     /// Adds a field to the form of the token request, such as an assertion.
     ///
-    /// The field `grant_type` replaces `client_credentials`. Return such credentials from
-    /// [`Provider::from_fn`] if a value must be new for each request. For values that never change and
-    /// are no secret, prefer [`parameter`](crate::TokenSourceBuilder::parameter).
+    /// A field `grant_type` replaces `client_credentials`. If a value must be new for each request,
+    /// return the credentials from [`Provider::from_fn`]. For values that never change and are no
+    /// secret, prefer [`parameter`](crate::TokenSourceBuilder::parameter).
     ///
-    /// A [`TokenStore`](crate::TokenStore) tells tokens apart by endpoint, parameters and client id, but
-    /// not by these fields. If programs of one client act for different subjects, do not let them share
-    /// a store.
+    /// Do not let programs of one client share a store if they act for different subjects: a
+    /// [`TokenStore`](crate::TokenStore) distinguishes tokens by endpoint, parameters and client id,
+    /// but not by these fields.
     ///
     /// # Examples
     ///
@@ -300,16 +301,16 @@ impl Provider {
 
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
-    /// The file is read before each token request. If it is half written, unreadable, too large or
-    /// gone, the last good secret stays in use. It must be a regular file of 16 KiB at most.
+    /// Before each token request the file is read again. If it is half written, unreadable, too large
+    /// or gone, the last good secret stays in use. It must be a regular file of 16 KiB at most.
     ///
     /// On unix it is refused if its group or other users can write it, because they could then choose
-    /// the secret. If other users can read it, one warning names the setting of the mount that closes
-    /// it: Docker and Kubernetes mount secrets readable for all by default. Its group may read it, as
+    /// the secret. If other users can read it, which is how Docker and Kubernetes mount secrets by
+    /// default, one warning names the setting of the mount that closes it. Its group may read it, as
     /// with Kubernetes' `fsGroup`.
     ///
-    /// The file is read on a blocking thread of the runtime. A network file system that hangs keeps
-    /// that thread.
+    /// Reading takes a blocking thread of the runtime, and a network file system that hangs keeps that
+    /// thread.
     #[must_use]
     pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
         let (client_id, path) = (client_id.into(), client_secret.into());
@@ -320,7 +321,7 @@ impl Provider {
 
     /// Calls an async function, such as the client of a vault.
     ///
-    /// The call has the timeout of a token request. Only the text of an error is kept, as
+    /// Each call has the timeout of a token request. Of an error, only the text is kept, as
     /// [`Secrets::redact`] leaves it.
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
@@ -342,7 +343,8 @@ impl Provider {
         }
     }
 
-    /// The secrets that no text may show. A source adds what it sends, and the tokens that it gets.
+    /// Returns the secrets that no text may show. A source adds what it sends, and the tokens that it
+    /// gets.
     ///
     /// Add your own, such as the password of a proxy, and give the handle to other layers.
     #[must_use]
@@ -350,7 +352,7 @@ impl Provider {
         &self.secrets
     }
 
-    /// Returns the current credentials. The function of a provider may panic in this call.
+    /// Returns the current credentials. The function behind a provider may panic in this call.
     pub(crate) async fn provide(&self) -> Provided {
         (self.function)().await
     }
@@ -390,8 +392,8 @@ fn blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}' | '\u{2060}')
 }
 
-/// The Basic header of a client, marked as sensitive. Id and secret are form-encoded first (RFC 6749,
-/// section 2.3.1).
+/// Returns the Basic header of a client, marked as sensitive. Id and secret are form-encoded first (RFC
+/// 6749, section 2.3.1).
 fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
     let pair: String = byte_serialize(id.as_bytes())
         .chain([":"])
@@ -491,7 +493,7 @@ const SECRET: ConfigError = ConfigError::new(
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 #[cfg(feature = "private-key-jwt")]
 const UNSIGNED: ConfigError = ConfigError::new("the private key cannot sign");
-/// The largest file of a secret. A secret of Keycloak has 32 characters.
+/// Largest file of a secret. A secret of Keycloak has 32 characters.
 const LARGEST: u64 = 16 * 1024;
 const WRITABLE: &str = "its group or other users may write the secret's file: chmod 600 it";
 const READABLE: &str = "other users may read the secret's file: set `mode` of the secret to 0400 in Docker, \

@@ -18,9 +18,9 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The token endpoint of an authorization server.
+/// Token endpoint of an authorization server.
 ///
-/// Its address is https. Plain http is accepted only for a server on this machine (`localhost`,
+/// Use an https address. Plain http is accepted only for a server on this machine (`localhost`,
 /// `127.0.0.0/8` and `[::1]`), in development and tests.
 ///
 /// # Replies
@@ -56,14 +56,14 @@ mod tests;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenEndpoint {
-    /// The address of the endpoint, or of the discovery document.
+    /// Address of the endpoint, or of the discovery document.
     uri: Uri,
     origin: Origin,
-    /// The issuer that the discovery document must name.
+    /// Issuer that the discovery document must name.
     issuer: Option<String>,
 }
 
-/// The members of the document that are read (OpenID Connect Discovery 1.0, section 3).
+/// Members of the document that are read (OpenID Connect Discovery 1.0, section 3).
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Document {
@@ -74,7 +74,7 @@ struct Document {
 // === impl TokenEndpoint ===
 
 impl TokenEndpoint {
-    /// Takes the address of any token endpoint. A query is kept.
+    /// Takes the address of any token endpoint, and keeps its query.
     ///
     /// # Errors
     ///
@@ -124,13 +124,13 @@ impl TokenEndpoint {
 
     /// Takes the address of an issuer, whose discovery document names the endpoint.
     ///
-    /// The address of the document itself is accepted as well, of OpenID Connect or of RFC 8414: it
+    /// You can also pass the address of the document itself, of OpenID Connect or of RFC 8414: it
     /// contains `/.well-known/`.
     ///
-    /// The document is read before the first token request. After a failed token request it is read
-    /// again, unless the credentials were refused. It must name this issuer and a `token_endpoint`
-    /// over https. If the document was read over plain http on this machine, the `token_endpoint` may
-    /// also be plain http on this machine. A failure is retried like that of a token request.
+    /// The document is read before the first token request, and again after a failed one, unless the
+    /// credentials were refused. It must name this issuer and a `token_endpoint` over https; a
+    /// document that was read over plain http on this machine may also name a plain http address on
+    /// this machine. Failures are retried like those of a token request.
     ///
     /// # Errors
     ///
@@ -197,14 +197,15 @@ impl TokenEndpoint {
         endpoint.ok_or_else(|| malformed("its token_endpoint is not an https address"))
     }
 
-    /// The address of token requests, or of the discovery document.
+    /// Returns the address of token requests, or of the discovery document.
     #[must_use]
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// The audience of an assertion: the address without query and default port. Servers compare it
-    /// with their own address, letter by letter (RFC 7523, section 3; RFC 3986, section 6.2.1).
+    /// Returns the audience of an assertion: the address without query and default port. Servers
+    /// compare it with their own address, letter by letter (RFC 7523, section 3; RFC 3986, section
+    /// 6.2.1).
     #[cfg(feature = "private-key-jwt")]
     pub(crate) fn audience(&self) -> String {
         let scheme = self.uri.scheme().unwrap_or(&Scheme::HTTPS);

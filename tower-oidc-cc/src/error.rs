@@ -8,7 +8,7 @@ use crate::rejection::Rejection;
 
 mod token;
 
-/// The error of a call: no token, a refused token, or a failure of the service below.
+/// Error of a call: no token, a refused token, or a failure of the service below.
 ///
 /// | error or response | next step |
 /// |---|---|
@@ -39,7 +39,7 @@ pub struct Error(Box<Reason>);
 
 #[derive(Debug)]
 enum Reason {
-    /// There was no token for this request, and it was not sent.
+    /// No token for this request, which was not sent.
     Token(TokenError),
     /// The service below failed.
     Below(BoxError),
@@ -47,12 +47,12 @@ enum Reason {
     Refused(BoxError, Rejection),
 }
 
-/// The error of tower's own layers.
+/// Error of tower's own layers.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The fault of credentials, an endpoint or an origin, and its correction.
+/// Fault of credentials, an endpoint or an origin, and its correction.
 ///
-/// It never repeats the value, which may be a secret.
+/// Never repeats the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(&'static str);
 
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// Why the remote service refused the call, if the error of the service below tells that.
+    /// Why the remote service refused the call, if the error of the service below shows that.
     #[must_use]
     pub fn rejection(&self) -> Option<&Rejection> {
         match &*self.0 {
@@ -89,7 +89,7 @@ impl Error {
     ///
     /// # Errors
     ///
-    /// The error itself, if it has a [`token`](Self::token) error.
+    /// This error itself, if it has a [`token`](Self::token) error.
     pub fn into_source(self) -> Result<BoxError, Self> {
         match *self.0 {
             Reason::Below(error) | Reason::Refused(error, _) => Ok(error),

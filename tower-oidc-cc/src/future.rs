@@ -20,17 +20,17 @@ use crate::{
 };
 
 pin_project! {
-    /// Resolves to the response of the inner service, or to an error. If the error has a
+    /// Resolves to the response of the inner service, or to an error. If that has a
     /// [`token`](Error::token) error, nothing was sent.
     ///
-    /// A refused call is held while its token is being replaced: until the token request has a result,
-    /// for ten seconds at most, and not beyond its deadline
-    /// ([`DeadlineAt`](tower_tds_outcome::DeadlineAt)). A resend then has the new token. An
-    /// outer timeout that is shorter ends the call as a timeout.
+    /// While its token is being replaced, a refused call is held: until the token request has a
+    /// result, for ten seconds at most, and not beyond its deadline
+    /// ([`DeadlineAt`](tower_tds_outcome::DeadlineAt)). When you send it again, it has the new token.
+    /// If an outer timeout of yours is shorter, the call ends as a timeout.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the call of the inner service. A token request continues.
+    /// Dropping the future drops the call of the inner service, but not a token request.
     pub struct ResponseFuture<F, T, J = ReadHead> {
         #[pin]
         state: State<F, T, J>,
@@ -56,16 +56,16 @@ pin_project! {
     }
 }
 
-/// The source, the token and the deadline of a sent call.
+/// Source, token and deadline of a sent call.
 #[derive(Clone)]
 pub(crate) struct Sent {
     pub(crate) source: TokenSource,
-    /// The number of the token that was sent.
+    /// Number of the token that was sent.
     pub(crate) generation: u64,
     pub(crate) deadline: Option<Instant>,
 }
 
-/// A refused call whose token is being replaced.
+/// Refused call whose token is being replaced.
 struct Held<T> {
     result: Result<T, BoxError>,
     sent: Sent,
@@ -222,8 +222,8 @@ fn rejected<R>(result: Result<Response<R>, BoxError>, rejection: Rejection) -> E
     }
 }
 
-/// The longest time that a refusal is held: the default timeout of a token request.
+/// Longest time that a refusal is held: the default timeout of a token request.
 const LONGEST: Duration = Duration::from_secs(10);
-/// The time from the return of a held refusal to the deadline. Without it, the timer of a layer above
-/// might fire first. Timers of tokio are exact to one millisecond.
+/// Time from the return of a held refusal to the deadline. Without it, the timer of a layer above
+/// might fire first: tokio's are exact to one millisecond.
 const HEADROOM: Duration = Duration::from_millis(10);

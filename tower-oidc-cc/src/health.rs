@@ -1,13 +1,13 @@
-//! The condition of a source, for people and programs.
+//! Condition of a source, for people and programs.
 
 use std::{fmt, time::Duration};
 
 use crate::error::TokenError;
 
-/// The condition of the token, for a health endpoint or a metric.
+/// Condition of the token, for a health endpoint or a metric.
 ///
-/// [`TokenSource::health`](crate::TokenSource::health) returns a snapshot. It takes a lock and reads
-/// the clocks, so call it once a second rather than once a request. `Display` is one line for people.
+/// Call [`TokenSource::health`](crate::TokenSource::health) once a second rather than once a
+/// request: it takes a lock and reads the clocks. `Display` is one line for people.
 ///
 /// # Examples
 ///
@@ -16,29 +16,29 @@ use crate::error::TokenError;
 #[non_exhaustive]
 pub struct Health {
     pub(crate) phase: Phase,
-    /// The number of tokens received so far, which is also the number of the newest token.
+    /// Number of tokens received so far, which is also the number of the newest token.
     pub generation: u64,
-    /// The time until the token in use expires; `None` if calls have to wait for a token.
+    /// Time until the token in use expires; `None` if calls have to wait for a token.
     pub life_left: Option<Duration>,
-    /// The last failure of a token request, if no token request has succeeded since.
+    /// Last failure of a token request, if no token request has succeeded since.
     ///
-    /// While [`is_ready`](Self::is_ready) is true, calls do not fail because of it.
+    /// As long as [`is_ready`](Self::is_ready) is true, your calls do not fail because of it.
     pub last_error: Option<TokenError>,
-    /// The time until the next token request: the renewal, or the end of the backoff.
+    /// Time until the next token request: the renewal, or the end of the backoff.
     pub next_attempt: Duration,
-    /// The age of the token request in flight, if there is one.
+    /// Age of the token request in flight, if there is one.
     pub waiting_for: Option<Duration>,
-    /// The time since the service began to refuse tokens, if the token in use is doubted.
+    /// Time since the service began to refuse tokens, if the token in use is doubted.
     ///
     /// `None` if the token in use was not refused, or was accepted since.
     pub refused_for: Option<Duration>,
-    /// The time since the last token was received; `None` before the first.
+    /// Time since the last token was received; `None` before the first.
     pub last_success: Option<Duration>,
-    /// The address of the token endpoint, or of the document that names it.
+    /// Address of the token endpoint, or of the document that names it.
     pub endpoint: String,
 }
 
-/// The condition of the token.
+/// Condition of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// There has been no token yet.
@@ -54,7 +54,7 @@ pub(crate) enum Phase {
 // === impl Health ===
 
 impl Health {
-    /// Whether there is a valid token. Calls then wait for a second at most, while a refused token
+    /// Whether there is a valid token. If so, calls wait for a second at most, while a refused token
     /// is replaced.
     #[must_use]
     pub fn is_ready(&self) -> bool {

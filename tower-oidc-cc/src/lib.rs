@@ -9,8 +9,8 @@
 //!                                        first token, renewal, replacement of a refused token
 //! ```
 //!
-//! [`BearerAuthLayer`] wraps any `Service<http::Request<_>>`. [`TokenSource`] keeps the token for
-//! layers, clones, start-up probes and programs without a layer.
+//! [`BearerAuthLayer`] wraps any `Service<http::Request<_>>`. It takes the token from a
+//! [`TokenSource`], which you share with other layers, clones and start-up probes.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -45,10 +45,10 @@
 //! # }
 //! ```
 //!
-//! Five lines for your authorization server, from Keycloak to Google, are in [`_providers`].
+//! For your authorization server, from Keycloak to Google, copy five lines from [`_providers`].
 //!
-//! Put `BearerAuthLayer` inside of a retry layer, so that each attempt sends the current token.
-//! Without a layer, [`TokenSource::token`] returns the token.
+//! Put `BearerAuthLayer` inside your retry layer, so that each attempt sends the current token. If you
+//! don't use layers, call [`TokenSource::token`].
 //!
 //! # Features
 //!
@@ -59,37 +59,36 @@
 //!
 //! # Guarantees
 //!
-//! - **One request.** Any number of callers without a token share one token request. Dropping a
+//! - **One request.** Any number of callers without a token share one token request, and dropping a
 //!   caller never cancels it.
-//! - **Outages.** While a token is valid, no fault of the token endpoint fails a call. A token that
-//!   the service has refused delays other calls by one second at most.
-//! - **Refused tokens.** A token that the service refuses before its expiry is replaced. One 401 that
-//!   names no missing role or header is enough, unless tokens were refused shortly before
-//!   ([the rule](TokenSource#refused-tokens)). The refused call is held meanwhile, so that a retry
-//!   layer outside sends it again with the new token. Refusals cause at most 16 refreshes an hour.
+//! - **Outages.** While a token is valid, no fault of the token endpoint fails your calls. If the
+//!   service has refused it, other calls wait for one second at most.
+//! - **Refused tokens.** One 401 that names no missing role or header replaces the token, unless tokens
+//!   were refused shortly before ([the rule](TokenSource#refused-tokens)). Meanwhile the refused call
+//!   is held, so that a retry layer outside sends it again with the new token. Refusals cause at most
+//!   16 refreshes an hour.
 //! - **Recovery.** After any errors, a healthy endpoint returns a token within one backoff: at most
 //!   30 s, two minutes after an error that is not [transient](TokenError::is_transient), or the
 //!   `Retry-After` up to five minutes.
 //! - **Fail closed.** Every request that is sent carries a token that was valid when the service became
-//!   ready. A token goes only to the listed origins. Plain http is allowed only to loopback addresses.
-//!   A redirect of the token request is an error.
+//!   ready. Tokens go only to the origins you list, and over plain http only to loopback addresses. If
+//!   a token request is redirected, that is an error.
 //! - **Secrecy.** No secret and no token is in any `Debug`, error, event or panic of this crate.
 //!
 //! # Errors
 //!
-//! [`Error`] lists the errors with the next step for each. [`TokenSource`] lists the load on the
-//! token endpoint, and [`TokenEndpoint`] the accepted replies. [`TokenSource::health`] returns the
-//! condition of the token. Each change is logged by `tracing` at info or warn. A failure that goes
-//! on is logged once a minute.
+//! See [`Error`] for the next step after each error, [`TokenSource`] for the load on the token
+//! endpoint, and [`TokenEndpoint`] for the accepted replies. [`TokenSource::health`] returns the
+//! condition of the token. Each change is logged by `tracing` at info or warn, and a failure that goes
+//! on once a minute.
 //!
 //! # Non-goals
 //!
-//! - Resending refused requests: a retry layer outside does that.
-//! - One source for several runtimes. The task of a source runs on the runtime of its first use. If
-//!   that runtime ends, the next use spawns another task. A token request in flight at that time may
-//!   fail.
-//! - A machine that is suspended between `poll_ready` and `call`. That call may send an expired
-//!   token, which its refusal then replaces.
+//! - Resending refused requests: put a retry layer outside.
+//! - One source for several runtimes. Its task runs on the runtime of its first use. If that runtime
+//!   ends, the next use spawns another task, and a token request in flight at that time may fail.
+//! - Machines that are suspended between `poll_ready` and `call`. That call may send an expired token,
+//!   which its refusal then replaces.
 //! - Tokens that are revoked more often than every five minutes.
 //! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. Any other grant is a
 //!   [form of fields](Credentials::field).

@@ -15,10 +15,9 @@ mod tests;
 
 /// A server that may receive the token: a scheme, a host and a port.
 ///
-/// A request gets the token only if all three are equal. The letter case of the host does not matter,
-/// and a missing port is the default port of the scheme. There is no other normalisation: a trailing
-/// dot, user information or another spelling of the host makes another origin, and the request is
-/// refused.
+/// Requests get the token only if all three are equal. Letter case of the host does not matter, and a
+/// missing port is the default port of the scheme. That is all the normalisation there is: with a
+/// trailing dot, user information or another spelling of the host, your request is refused.
 ///
 /// # Examples
 ///
@@ -38,11 +37,11 @@ pub struct Origin {
     authority: Authority,
 }
 
-/// The origins whose requests get the token.
+/// Origins whose requests get the token.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     pub(crate) origins: Box<[Origin]>,
-    /// The origin of requests that have only a path.
+    /// Origin of requests that have only a path.
     pub(crate) default_origin: Option<Origin>,
 }
 
@@ -136,7 +135,7 @@ impl Origin {
 
     /// Completes an address that is only a path; any other one is returned as it is.
     ///
-    /// Use it in a layer that knows its only server, above a client that wants absolute addresses.
+    /// Use it if your layer knows its only server, above a client that wants absolute addresses.
     ///
     /// # Examples
     ///
@@ -216,7 +215,8 @@ pub(crate) fn default_port(scheme: &Scheme) -> Option<u16> {
     }
 }
 
-/// The authority in lower case and without a default port, if it is only `host` or `host:port`.
+/// Returns the authority in lower case and without a default port, if it is only `host` or
+/// `host:port`.
 ///
 /// `Authority::port` is `None` both for a malformed port and for a missing one, and `host` skips user
 /// information. A comparison of lengths detects a malformed port and user information.

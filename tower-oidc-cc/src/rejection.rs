@@ -4,10 +4,10 @@ use std::{fmt, time::Duration};
 
 use tower_tds_outcome::Outcome;
 
-/// The meaning of a refused call, and whether a resend can help.
+/// Why a call was refused, and whether a resend can help.
 ///
-/// It is in the extensions of a refused response, and [in the error](crate::Error::rejection) of one.
-/// `Display` is one line for a log, with the next step.
+/// You find it in the extensions of a refused response, and [in the error](crate::Error::rejection) of
+/// one. `Display` is one line for a log, with your next step.
 ///
 /// # Examples
 ///
@@ -48,7 +48,7 @@ impl Rejection {
         Self { outcome, refresh }
     }
 
-    /// The meaning of the outcome for the token.
+    /// Returns what the outcome means for the token.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome
@@ -56,19 +56,19 @@ impl Rejection {
 
     /// Whether one resend can help: a newer token exists or was requested for this call.
     ///
-    /// It can help even if that token request failed, because the refusal may have been a single
-    /// error of the service.
+    /// It can even if that token request failed, because the refusal may have been a single error of
+    /// the service.
     #[must_use]
     pub fn is_worth_a_resend(&self) -> bool {
         matches!(self.refresh, Refresh::Requested | Refresh::Replaced)
     }
 
-    /// The time after which a resend with the same token can help.
+    /// Returns the time after which a resend with the same token can help.
     ///
-    /// There is such a time if the token is less than a minute old and the one before it was refused
-    /// too: the clock of the service may be behind that of the authorization server. The token is then
-    /// valid as soon as the service's clock has reached the time of its issue. The waits grow with the
-    /// token's age, from two seconds.
+    /// You get one if the token is less than a minute old and the one before it was refused too: the
+    /// clock of the service may be behind that of the authorization server. Once it has reached the
+    /// time of the token's issue, the token is valid. These waits grow with the token's age, from two
+    /// seconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.refresh {

@@ -30,10 +30,10 @@ pub struct AccessToken {
     header: HeaderValue,
 }
 
-/// The times and the origin of a token that was just fetched.
+/// Times and the origin of a token that was just fetched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched {
-    /// The time of the token request. The life counts from it, because the server's count began later.
+    /// Time of the token request. The life counts from it, because the server's count began later.
     pub(crate) sent: Timestamp,
     pub(crate) life: Duration,
     /// Whether this process requested it; otherwise it comes from a store.
@@ -47,8 +47,8 @@ pub(crate) struct Issued {
     pub(crate) fetched: Fetched,
 }
 
-/// The members that are read. Unknown members are ignored, and so is `refresh_token`: this grant does
-/// not need it (RFC 6749, section 4.4.3).
+/// Members that are read. Unknown members are ignored, and so is `refresh_token`: this grant does not
+/// need it (RFC 6749, section 4.4.3).
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Reply {
@@ -77,13 +77,13 @@ impl AccessToken {
         Ok(Self { header })
     }
 
-    /// The value of an `Authorization` header, `Bearer` and the token, marked as sensitive.
+    /// Returns the value of an `Authorization` header, `Bearer` and the token, marked as sensitive.
     #[must_use]
     pub fn header(&self) -> &HeaderValue {
         &self.header
     }
 
-    /// The token alone, in clear, for protocols that carry it elsewhere.
+    /// Returns the token alone, in clear, for protocols that carry it elsewhere.
     #[must_use]
     pub fn secret(&self) -> &str {
         let header = self.header.to_str().unwrap_or_default();
@@ -91,8 +91,8 @@ impl AccessToken {
     }
 }
 
-/// Reads the reply to a token request that was sent at `sent`. An error of the body is ignored where
-/// the body is not needed.
+/// Reads the reply to a token request that was sent at `sent`. If the body is not needed, its error
+/// is ignored.
 pub(crate) fn read(
     head: &Parts,
     body: Result<Bytes, TokenError>,
@@ -131,7 +131,7 @@ pub(crate) fn read(
     })
 }
 
-/// The error of a response that is no success, with its `Retry-After`.
+/// Returns the error of a response that is no success, with its `Retry-After`.
 pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
     let status = head.status;
     let error = TokenError::new(match kind {
@@ -194,14 +194,15 @@ fn is_page(text: &[u8]) -> bool {
     text.starts_with(b"<")
 }
 
-/// The name in a list that `text` is, in any letter case. Errors show this one, not the server's text.
+/// Returns the name in a list that `text` is, in any letter case. Errors show this one, not the
+/// server's text.
 fn known(names: &'static str, text: &str) -> Option<&'static str> {
     let mut names = names.split(' ');
     names.find(|name| name.eq_ignore_ascii_case(text))
 }
 
-/// The lifetime of a token: whole seconds, as a number or, from some servers, as digits in a string.
-/// Fractions are cut off, and [`Lifetime`](crate::state::Lifetime) bounds the rest.
+/// Returns the lifetime of a token: whole seconds, as a number or, from some servers, as digits in a
+/// string. Fractions are cut off, and [`Lifetime`](crate::state::Lifetime) bounds the rest.
 fn life(expires_in: &Value) -> Result<Option<Duration>, &'static str> {
     let secs = match expires_in {
         Value::Null => return Ok(None),
@@ -227,22 +228,22 @@ fn duration(secs: f64) -> Duration {
     Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(u64::MAX))
 }
 
-/// The life of a token without `expires_in`, which RFC 6749 only recommends. Five minutes is the
-/// default of Keycloak's realm setting "Access Token Lifespan". A shorter value would cost token
-/// requests, a longer one a 401.
+/// Life of a token without `expires_in`, which RFC 6749 only recommends. Five minutes is the default
+/// of Keycloak's realm setting "Access Token Lifespan". Shorter would cost token requests, longer a
+/// 401.
 const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
 const SCHEME: &str = "Bearer ";
-/// The byte-order mark (U+FEFF), which some servers send before the text.
+/// Byte-order mark (U+FEFF), which some servers send before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// The codes that errors name. They need a person: RFC 6749, section 5.2; `access_denied`, which
-/// Keycloak sends for a disabled realm; RFC 8707, 9396 and 9449; Entra ID's `invalid_resource`.
+/// Codes that errors name. They need a person: RFC 6749, section 5.2; `access_denied`, which Keycloak
+/// sends for a disabled realm; RFC 8707, 9396 and 9449; Entra ID's `invalid_resource`.
 const REFUSALS: &str = "invalid_request invalid_client invalid_grant unauthorized_client \
      unsupported_grant_type invalid_scope access_denied invalid_target invalid_resource \
      invalid_authorization_details invalid_dpop_proof use_dpop_nonce";
-/// The codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
+/// Codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
 /// Keycloak.
 const BUSY: &str = "temporarily_unavailable server_error slow_down unknown_error";
-/// RFC 6750, and the name of it that Apigee sends.
+/// RFC 6750, and Apigee's name for it.
 const BEARER: &str = "Bearer BearerToken";
-/// The other registered types (RFC 9449, 9200 and 8693), and one that never was.
+/// Other registered types (RFC 9449, 9200 and 8693), and one that never was.
 const OTHER_TYPES: &str = "DPoP PoP N_A mac";

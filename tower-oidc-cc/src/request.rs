@@ -1,4 +1,4 @@
-//! The client-credentials grant (RFC 6749, section 4.4): credentials, and one token request.
+//! Client-credentials grant (RFC 6749, section 4.4): credentials, and one token request.
 
 use std::{
     error::Error,
@@ -36,7 +36,7 @@ pub(crate) trait Fetch: Send + Sync + 'static {
         current: Option<Current>,
     ) -> BoxFuture<'a, Result<Issued, TokenError>>;
 
-    /// The longest time of a fetch.
+    /// Returns the longest time of a fetch.
     fn longest(&self) -> Duration;
 
     fn settings(&self) -> &Settings;
@@ -46,22 +46,22 @@ pub(crate) trait Fetch: Send + Sync + 'static {
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
     settings: Settings,
-    /// The endpoint that was discovered. The mutex guards only this field.
+    /// Endpoint that was discovered. The mutex guards only this field.
     discovered: Mutex<Option<TokenEndpoint>>,
 }
 
-/// The settings of all token requests of a source.
+/// Settings of all token requests of a source.
 pub(crate) struct Settings {
     pub(crate) endpoint: TokenEndpoint,
     pub(crate) provider: Provider,
-    /// The fields of all forms, besides those of the grant and the client.
+    /// Fields of all forms, besides those of the grant and the client.
     pub(crate) parameters: Vec<(String, String)>,
-    /// The time for one request.
+    /// Time for one request.
     pub(crate) timeout: Duration,
     pub(crate) clock: Clock,
 }
 
-/// The HTTP client without its type: sends one request and reads the response.
+/// HTTP client without its type: sends one request and reads the response.
 pub(crate) type Exchange =
     dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
 /// A head, and a body or its error.
@@ -78,7 +78,7 @@ impl Grant {
         }
     }
 
-    /// Returns the endpoint. Reads the discovery document if there is one.
+    /// Returns the endpoint, from the discovery document if there is one.
     async fn endpoint(&self) -> Result<TokenEndpoint, TokenError> {
         let endpoint = &self.settings.endpoint;
         if !endpoint.is_discovered() {
@@ -164,7 +164,7 @@ impl Fetch for Grant {
 // === impl Settings ===
 
 impl Settings {
-    /// The address of the endpoint, or of the document that names it.
+    /// Returns the address of the endpoint, or of the document that names it.
     pub(crate) fn uri(&self) -> &Uri {
         self.endpoint.uri()
     }
@@ -192,7 +192,7 @@ pub(crate) async fn fly(fetch: &dyn Fetch, current: Option<Current>) -> Result<I
     Ok(issued)
 }
 
-/// The longest time of a flight.
+/// Returns the longest time of a flight.
 pub(crate) fn longest_flight(fetch: &dyn Fetch) -> Duration {
     fetch.settings().timeout.saturating_add(fetch.longest())
 }
@@ -260,7 +260,7 @@ pub(crate) fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> Token
 
 /// The name of tokens among the secrets.
 const TOKEN: &str = "access_token";
-/// The fields of a form that prove something: RFC 6749, 7521, 8693.
+/// Fields of a form that prove something: RFC 6749, 7521, 8693.
 const PROOFS: [&str; 6] = [
     "client_secret",
     "client_assertion",
@@ -271,6 +271,6 @@ const PROOFS: [&str; 6] = [
 ];
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// The largest reply. A token of Keycloak 26.5.0 has 959 to 1,405 bytes, and several times that with
+/// Largest reply. A token of Keycloak 26.5.0 has 959 to 1,405 bytes, and several times that with
 /// many roles. Proxies accept no header of 64 KiB.
 const LARGEST: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! The layer and its service: a token in `poll_ready`, the header in `call`.
+//! Layer and service: a token in `poll_ready`, the header in `call`.
 
 use std::{
     fmt, mem,
@@ -24,11 +24,11 @@ use crate::{
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
 ///
-/// With an empty list, all requests are refused. A request must have an absolute address, as most HTTP
-/// clients require.
+/// If you list no origin, all requests are refused. Requests must have an absolute address, as most HTTP clients
+/// require.
 ///
-/// Follow redirects above this layer: each redirect is then a new request, which is compared with the
-/// list. Redirects that a client below this layer follows are not compared.
+/// Follow redirects above this layer: each one is then a new request, which is compared with the list. If a client below
+/// follows them, they are not compared.
 ///
 /// # Examples
 ///
@@ -43,14 +43,14 @@ pub struct BearerAuthLayer<J = ReadHead> {
 ///
 /// # Backpressure
 ///
-/// `poll_ready` first waits for a valid token, and then polls the inner service. A token that the
-/// remote service has refused delays readiness by at most one second, while a new one is requested.
+/// `poll_ready` waits for a valid token, then polls the inner service. If the remote service has refused the token, that
+/// delays readiness by one second at most, while a new one is requested.
 ///
-/// `poll_ready` does not fail if there is no token. The error of the token request is kept. The future
-/// of the next `call` returns it, and the inner service is not called.
+/// Without a token `poll_ready` does not fail: it keeps the error of the token request, the future of the next `call`
+/// returns it, and the inner service is not called.
 ///
-/// A `call` without `poll_ready` uses the token if there is one. Otherwise it starts the token request, and its
-/// future returns an error that asks for readiness.
+/// If you `call` without `poll_ready`, the token is used if there is one. Otherwise the token request starts, and your
+/// future returns an error that demands readiness.
 ///
 /// # Cancel safety
 ///
@@ -64,9 +64,9 @@ pub struct BearerAuthLayer<J = ReadHead> {
 ///
 /// See [`Error`]: there was no token, or the request must not carry it, or the inner service failed.
 ///
-/// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an
-/// async block around it: the compiler cannot prove that such a block is `Send`
-/// (rust-lang/rust#102211). The same holds for tower's `Timeout`.
+/// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an async block around
+/// it: the compiler cannot prove that such a block is `Send` (rust-lang/rust#102211). With tower's `Timeout` you meet
+/// the same.
 pub struct BearerAuth<S, J = ReadHead> {
     inner: S,
     rules: Arc<Rules>,
@@ -74,14 +74,14 @@ pub struct BearerAuth<S, J = ReadHead> {
     readiness: Readiness,
 }
 
-/// The settings that all services of a layer share.
+/// Settings that all services of a layer share.
 #[derive(Clone, Debug)]
 struct Rules {
     source: TokenSource,
     places: Places,
 }
 
-/// The result of the wait for a token since the last call.
+/// Result of the wait for a token since the last call.
 #[derive(Default)]
 enum Readiness {
     #[default]
@@ -90,11 +90,11 @@ enum Readiness {
     Waiting(Box<Wait>),
     /// This state never returns to `Waiting`, because the inner service may hold a permit.
     Ready(Arc<Bearer>),
-    /// There was no token. The next call returns this error.
+    /// No token: the next call returns this error.
     Failed(TokenError),
 }
 
-/// A wait for a token.
+/// Wait for a token.
 type Wait = Pin<Box<dyn Future<Output = Result<Arc<Bearer>, TokenError>> + Send + Sync>>;
 
 // === impl BearerAuthLayer ===
@@ -102,8 +102,7 @@ type Wait = Pin<Box<dyn Future<Output = Result<Arc<Bearer>, TokenError>> + Send 
 impl BearerAuthLayer {
     /// Sends tokens of `source` to `origins` and nowhere else.
     ///
-    /// Requests must have an absolute address. If a client sends requests with only a path, use
-    /// [`for_origin`](Self::for_origin).
+    /// Requests must have an absolute address; if your client sends only a path, use [`for_origin`](Self::for_origin).
     #[must_use]
     pub fn new(source: TokenSource, origins: impl IntoIterator<Item = Origin>) -> Self {
         Self::with(source, origins.into_iter().collect(), None)
@@ -111,8 +110,8 @@ impl BearerAuthLayer {
 
     /// Sends tokens of `source` to `origin`, also in requests that have only a path.
     ///
-    /// Use it for a connection to one server: hyper's `client::conn`, or a channel of tonic's generated
-    /// clients. An absolute address must have this origin, and a `Host` header must name it.
+    /// Use it for a connection to one server: hyper's `client::conn`, or a channel of tonic's generated clients. If a
+    /// request has an absolute address, it must be of this origin, and a `Host` header must name it.
     #[must_use]
     pub fn for_origin(source: TokenSource, origin: Origin) -> Self {
         Self::with(source, [origin.clone()].into(), Some(origin))
@@ -135,8 +134,8 @@ impl BearerAuthLayer {
 impl<J> BearerAuthLayer<J> {
     /// Sets how the outcome of a call is read; by [`ReadHead`] by default.
     ///
-    /// You need it for a service that refuses tokens with a status of its own. An error of a layer below that carries an
-    /// [`Outcome`](tower_tds_outcome::Outcome) is read as it is.
+    /// You need it if your service refuses tokens with a status of its own. Errors from below that carry an
+    /// [`Outcome`](tower_tds_outcome::Outcome) are read as they are.
     #[must_use]
     pub fn read_outcome<K: ReadOutcome>(self, reader: K) -> BearerAuthLayer<K> {
         BearerAuthLayer {
@@ -231,8 +230,7 @@ impl<S, J> BearerAuth<S, J> {
         let Rules { source, places, .. } = &*self.rules;
         let missing = match readiness {
             Readiness::Failed(error) if source.shared.settled().is_none() => return Err(error),
-            // The inner service was not polled to readiness, so it cannot be called. There may be a
-            // token now.
+            // The inner service was not polled to readiness, so it cannot be called, even if there is a token now.
             Readiness::Failed(_) => return Err(Kind::Expired.into()),
             Readiness::Waiting(_) => return Err(Kind::Unready.into()),
             Readiness::Ready(_) => Kind::Expired,

@@ -1,4 +1,4 @@
-//! The token source: the handle that layers, services and programs share, and its builder.
+//! The token source, a handle that layers, services and programs share, and its builder.
 
 use std::{
     error::Error,
@@ -40,14 +40,13 @@ mod tests;
 
 /// Keeps one valid token for all clones of this handle.
 ///
-/// The first use spawns a task on the current runtime. By default, the task renews the token at 70
-/// to 80 % of its life. It ends when the last handle is dropped (sources, layers, services and
-/// calls hold one), or after the token request in progress at that time. Each set of credentials
-/// needs its own source.
+/// Build one source for each set of credentials. Its first use spawns a task on the current runtime,
+/// which by default renews the token at 70 to 80 % of its life. When you drop the last handle (sources,
+/// layers, services and calls hold one), the task ends, after a token request that is in progress.
 ///
 /// # Load
 ///
-/// The token requests of one source, for tokens of 24 hours.
+/// Token requests of one source, for tokens of 24 hours:
 ///
 /// | event | token requests |
 /// |---|---|
@@ -64,33 +63,32 @@ mod tests;
 ///
 /// # Renewed tokens
 ///
-/// A renewed token *rests* for a minute, counted from its request, before it replaces a token that is
-/// still good; for a tenth of what either of them has left, if that is less. If the clock of your gateway
-/// is behind that of the authorization server, the gateway would refuse the new token as issued in the
-/// future. A refusal of the old token ends the rest at once, without another request.
+/// A renewed token *rests* before it replaces one that is still good: for a minute, counted from its
+/// request, or for a tenth of what either has left, if that is less. If the clock of your gateway is
+/// behind that of the authorization server, it would refuse the new token as issued in the future. When
+/// the old token is refused, the rest ends at once, without another request.
 ///
 /// # Refused tokens
 ///
-/// After a 401 the token is *doubted*. The cause may be a revoked token, a route that refuses all
-/// tokens, or an error of the service. Each refresh of a doubted token takes one unit from a bucket of
-/// four, which regains one unit every five minutes. With four units left, one refusal causes a
-/// refresh. With three, two or one left, it takes 2, 4 or 16 refusals in a row, and at least 20, 40 or
-/// 80 seconds since the last refresh. A failed refresh is repeated at the next refusal after the
-/// backoff, at no further cost.
+/// After a 401 the token is *doubted*: it may have been revoked, the route may refuse all tokens, or the
+/// service may have erred. Each refresh of a doubted token takes one unit from a bucket of four, which
+/// regains one every five minutes. With four units left, one refusal causes a refresh; with three, two or
+/// one left, it takes 2, 4 or 16 refusals in a row, and at least 20, 40 or 80 seconds since the last
+/// refresh. If a refresh fails, the next refusal after the backoff repeats it at no further cost.
 ///
-/// The refused call is held until the refresh has a result, so that a resend sends the new token.
-/// Other calls wait for one second at most and then send the doubted token. Its successor could not rest,
-/// so if that is refused too within its first minute, send the call again after
+/// Until the refresh has a result, the refused call is held, so that your resend carries the new token.
+/// Other calls wait for one second at most and then send the doubted token. Its successor could not rest;
+/// if that is refused too within its first minute, send the call again after
 /// [`Rejection::retry_after`](crate::Rejection::retry_after).
 ///
-/// This rule does not help if tokens are revoked more often than every five minutes, or if the nodes
-/// of a service refuse each new token for a minute.
+/// None of this helps if tokens are revoked more often than every five minutes, or if the nodes of a
+/// service refuse each new token for a minute.
 ///
 /// # Cancel safety
 ///
-/// The task of the source makes the token requests, so dropping a caller ends only its own wait. If the
-/// runtime of the task ends, the next caller starts another task, and another token request if one was
-/// in flight.
+/// Dropping a caller ends only its own wait, because the source's task makes the token requests. If that
+/// task's runtime ends, the next caller starts another task, and another token request if one was in
+/// flight.
 ///
 /// # Clone
 ///
@@ -135,7 +133,7 @@ pub struct TokenSourceBuilder {
     store: Option<Box<dyn Erased>>,
 }
 
-/// The decision on a call that has no settled token.
+/// Decision on a call that has no settled token.
 enum Entry {
     Send(Arc<Bearer>),
     /// Wait for this flight. With an instant, the token in use may be sent from then on.
@@ -147,7 +145,7 @@ enum Entry {
 impl TokenSource {
     /// Starts with the token endpoint and the credentials.
     ///
-    /// [`Credentials`](crate::Credentials) convert into a provider that always returns them.
+    /// If they never change, pass [`Credentials`](crate::Credentials), which convert into a provider.
     #[must_use]
     pub fn builder(
         endpoint: TokenEndpoint,
@@ -174,7 +172,7 @@ impl TokenSource {
     ///
     /// # Errors
     ///
-    /// The error of the token request. During a backoff, the error of the last token request: see
+    /// Fails with the error of the token request; during a backoff, with that of the last one: see
     /// [`TokenError::retry_after`].
     pub async fn ready(&self) -> Result<(), TokenError> {
         self.token().await.map(drop)
@@ -182,13 +180,13 @@ impl TokenSource {
 
     /// Returns the token in use, and waits for one if there is none.
     ///
-    /// The token is valid at that time, and the source renews it before its expiry. Call this method
-    /// again for each request. Report refusals by the service with [`invalidate`](Self::invalidate),
-    /// because the source does not see the responses.
+    /// Call this again for each request: the token is valid when you get it, and the source renews it
+    /// before its expiry. The source does not see your responses, so report refusals with
+    /// [`invalidate`](Self::invalidate).
     ///
-    /// An interceptor that cannot wait polls the future once, for example with `now_or_never` of
-    /// futures-util. The result is `None` if there is no valid token, and for up to a second while a
-    /// refused token is replaced. The poll starts a token request if there is no token.
+    /// If you cannot wait, as in an interceptor, poll the future once, for example with `now_or_never` of
+    /// futures-util. You get `None` if there is no valid token, and for up to a second while a refused
+    /// token is replaced. If there is no token, your poll starts a token request.
     ///
     /// # Cancel safety
     ///
@@ -204,9 +202,9 @@ impl TokenSource {
 
     /// Reports that the service refused a call because of this token.
     ///
-    /// Use it for calls without the layer. It has the effect of a 401 to a call of the layer: see
-    /// [Refused tokens](Self#refused-tokens). It has no effect if the token was replaced since, or came
-    /// from another source.
+    /// Use it for calls without the layer: it has the effect of a 401 to a call of the layer (see
+    /// [Refused tokens](Self#refused-tokens)), unless the token was replaced since or came from another
+    /// source.
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.shared.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
@@ -216,9 +214,9 @@ impl TokenSource {
 
     /// Waits until no token request is in flight, for a program that is about to end.
     ///
-    /// If a program ends during a token request, the token may be lost, and the other processes of a
-    /// [`TokenStore`](crate::TokenStore) wait until the lease ends. After this call the token is in the
-    /// store. New calls may start another request, so stop them first.
+    /// Call this before your program ends, after you have stopped calling: otherwise a token in flight
+    /// may be lost, and the other processes of a [`TokenStore`](crate::TokenStore) wait until the lease
+    /// ends. Afterwards the token is in the store.
     ///
     /// # Cancel safety
     ///
@@ -243,8 +241,8 @@ impl TokenSource {
         }
     }
 
-    /// The secrets of this source, which no text of its errors shows: the credentials of its provider and
-    /// its last tokens.
+    /// Returns the secrets of this source, which no text of its errors shows: the credentials of its
+    /// provider and its last tokens.
     ///
     /// Share them with layers that put texts of the same service into errors.
     #[must_use]
@@ -357,8 +355,8 @@ impl TokenSource {
         is_driven
     }
 
-    /// Abandons a flight that makes no progress, because its runtime no longer runs. The next call
-    /// starts another task.
+    /// Abandons a flight that makes no progress, because its runtime no longer runs. With the next call,
+    /// another task starts.
     fn abandon(&self, flight: u64) -> TokenError {
         let error = TokenError::new(Kind::NoRuntime).at(self.shared.fetch.settings().uri());
         self.shared.with(|locked, now| {
@@ -379,8 +377,8 @@ impl TokenSourceBuilder {
     /// Adds a field to the form of each token request: a `scope` (RFC 6749, section 3.3), a `resource`
     /// (RFC 8707), or the `audience` that some servers read; none by default.
     ///
-    /// All tokens of a source have these fields. Do not add the fields of the grant and the client:
-    /// they are sent already, and servers refuse a field that occurs twice.
+    /// All tokens of a source have these fields. Leave out those of the grant and the client: they are
+    /// sent already, and servers refuse a field that occurs twice.
     #[must_use]
     pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.parameters.push((name.into(), value.into()));
@@ -389,8 +387,8 @@ impl TokenSourceBuilder {
 
     /// Bounds one token request, from the wait for the HTTP client to the last byte; 10 s by default.
     ///
-    /// Set a longer timeout if the HTTP client limits requests, because its wait for a permit is
-    /// included. The deadline of a caller ends only that caller's wait, not the request.
+    /// Set it longer if your HTTP client limits requests, because its wait for a permit is included. A
+    /// caller's deadline ends only that caller's wait, not the request.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
@@ -406,10 +404,9 @@ impl TokenSourceBuilder {
 
     /// Shares the token with other processes that use the same store; none by default.
     ///
-    /// A process without a token waits while another process requests one, for twelve seconds at most.
-    /// If the other process has saved no token after five seconds, one of the waiting processes
-    /// requests it. In the process that requested the token, callers wait until it is saved, for two
-    /// seconds at most.
+    /// Without a token, a process waits for twelve seconds at most while another one requests it. If that
+    /// one has saved no token after five seconds, one of the waiting processes makes the request. Where
+    /// the token was requested, callers wait until it is saved, for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Box::new(store));
@@ -418,8 +415,8 @@ impl TokenSourceBuilder {
 
     /// Reads the wall clock through `now`, for tests that move it; the system's by default.
     ///
-    /// A token expires when the first of two clocks reaches its expiry: tokio's clock, which may stop
-    /// while a machine is suspended, or this one, which can be set.
+    /// Tokens expire when the first of two clocks reaches their expiry: tokio's, which may stop while a
+    /// machine is suspended, or this one, which can be set.
     #[must_use]
     pub fn wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.settings.clock = Clock::with_wall(now);
@@ -428,9 +425,9 @@ impl TokenSourceBuilder {
 
     /// Builds the source over the HTTP client that carries the token requests.
     ///
-    /// Any `Service` over `http` types can be the client. It must not follow redirects, because the
-    /// secret would go to another server. It must not log bodies, which hold the secret. This method
-    /// sends nothing. The first use needs a tokio runtime with its timer enabled.
+    /// Pass any `Service` over `http` types, but none that follows redirects, because your secret would
+    /// go to another server, and none that logs bodies, which hold the secret. Nothing is sent yet. For
+    /// the first use you need a tokio runtime with its timer enabled.
     #[must_use]
     pub fn build<S, B, R>(self, client: S) -> TokenSource
     where
@@ -474,8 +471,8 @@ impl fmt::Debug for TokenSourceBuilder {
     }
 }
 
-/// The default timeout of a token request. Keycloak 26.5.0 answers in 5 ms. Ten seconds leave time for
-/// a TLS handshake with a few lost packets, and for a queue at the server.
+/// Default timeout of a token request. Keycloak 26.5.0 answers in 5 ms; ten seconds leave time for a TLS
+/// handshake with a few lost packets, and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest wait. It keeps the sum with the clock from overflow.
+/// Longest wait. It keeps the sum with the clock from overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,16 +1,15 @@
-//! The state of one token source, as a value: the token, the request in flight, the last failure.
+//! State of one token source, as a value: the token, the request in flight, the last failure.
 //!
 //! Events go in, actions come out. There is no I/O, no clock and no task in here.
 //!
-//! A token is *valid* until its expiry. A valid token is *fresh* until its renewal is due, and then
-//! *stale*. It is *doubted* if the service has refused it and has not accepted it since. A doubted
-//! token stays in use. The *generation* of a token is its number in this process. A refusal of one
-//! generation has no effect on another. A token is *settled* while calls may send it without a read of
-//! this state. A *flight* is one token request for all waiters, and flights are numbered too.
+//! Until its expiry a token is *valid*: *fresh* until its renewal is due, then *stale*. It is *doubted*
+//! if the service has refused it and has not accepted it since, and stays in use even so. Its
+//! *generation* is its number in this process; a refusal of one generation has no effect on another.
+//! While calls may send a token without a read of this state, it is *settled*. One token request for all
+//! waiters is a *flight*, and flights are numbered too.
 //!
-//! A renewed token *rests* before it replaces a token that is still good, because the clock of a
-//! gateway may be behind that of the issuer, and the gateway then refuses a token that was issued in
-//! its future.
+//! Before it replaces a token that is still good, a renewed token *rests*: if the clock of a gateway is
+//! behind that of the issuer, it refuses a token that was issued in its future.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -31,21 +30,21 @@ mod lifetime;
 mod tests;
 mod throttle;
 
-/// The state of one token source.
+/// State of one token source.
 #[derive(Debug)]
 pub(crate) struct State {
     policy: RefreshPolicy,
     /// Draws a number in `0.0..1.0`, for jitter.
     draw: fn() -> f64,
-    /// The token in use, until its expiry is noticed.
+    /// Token in use, until its expiry is noticed.
     token: Option<Arc<Bearer>>,
-    /// The token that replaces it at its `renew_at`, or earlier if it is refused.
+    /// Replaces the token at its own `renew_at`, or earlier if that is refused.
     next: Option<Arc<Bearer>>,
-    /// The number of the newest token; zero before the first.
+    /// Number of the newest token; zero before the first.
     generation: u64,
     /// How often in a row a renewal has brought the token in use again.
     repeats: u32,
-    /// The first token that was refused, if none was accepted since.
+    /// First token that was refused, if none was accepted since.
     refused_from: u64,
     in_flight: Option<Flight>,
     /// How many flights have begun.
@@ -68,7 +67,7 @@ pub(crate) struct Bearer {
     sent: Timestamp,
 }
 
-/// The token in use at the start of a flight.
+/// Token in use at the start of a flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     bearer: Arc<Bearer>,
@@ -81,11 +80,11 @@ struct Flight {
     began: Timestamp,
 }
 
-/// The last failure, until a success.
+/// Last failure, until a success.
 #[derive(Debug)]
 struct Failure {
     error: TokenError,
-    /// The end of the backoff.
+    /// End of the backoff.
     until: Instant,
     /// When the first failure in a row happened.
     since: Timestamp,
@@ -93,7 +92,7 @@ struct Failure {
     logged_at: Timestamp,
 }
 
-/// A line for the log, emitted outside of the lock.
+/// Line for the log, emitted outside of the lock.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// Generation, reason, remaining life, and whether this process requested the token.
@@ -109,34 +108,34 @@ pub(crate) enum Notice {
 pub(crate) enum Reason {
     /// There has been no token yet.
     Start,
-    /// The policy renews a valid token.
+    /// Renewal of a valid token by the policy.
     Schedule,
-    /// The last token has expired.
+    /// Expiry of the last token.
     Expiry,
-    /// The service has refused the token in use.
+    /// Refusal of the token in use by the service.
     Refused,
 }
 
 /// An event of a token source.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A call needs a token.
+    /// Call that needs a token.
     Needed,
     /// Time has passed.
     Timer,
-    /// The flight has brought a token.
+    /// Flight that has brought a token.
     Fetched(Issued),
-    /// The flight has failed.
+    /// Failure of the flight.
     Failed(TokenError),
-    /// The flight has ended with its runtime, so that nothing is known of it.
+    /// End of the flight with its runtime, so that nothing is known of it.
     Lost,
-    /// A call with the token of this number was accepted.
+    /// Acceptance of a call with the token of this number.
     Accepted(u64),
-    /// A call with the token of this number was refused.
+    /// Refusal of a call with the token of this number.
     Refused(u64),
 }
 
-/// The consequence of an event.
+/// Consequence of an event.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Send the token in use.
@@ -153,7 +152,7 @@ pub(crate) enum Action {
     Sleep(Duration),
     /// Do nothing.
     Rest,
-    /// A newer token than the refused one is in use.
+    /// Nothing to do: a newer token than the refused one is in use.
     Superseded,
     /// Send the refused token again after this time, because the clock of the service may be behind.
     SendAfter(Duration),
@@ -227,7 +226,7 @@ impl State {
         mem::take(&mut self.notices)
     }
 
-    /// The number of the newest token; zero before the first.
+    /// Returns the number of the newest token; zero before the first.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -237,25 +236,25 @@ impl State {
         self.flights
     }
 
-    /// The number of the flight that has not ended.
+    /// Returns the number of the flight that has not ended.
     pub(crate) fn in_flight(&self) -> Option<u64> {
         self.in_flight.map(|_| self.flights)
     }
 
-    /// The token that may be sent.
+    /// Returns the token that may be sent.
     pub(crate) fn in_use_at(&self, now: Timestamp) -> Option<&Arc<Bearer>> {
         let mut tokens = self.token.iter().chain(&self.next);
         tokens.find(|token| token.lifetime.is_valid_at(now))
     }
 
-    /// The number of the token, if calls may send it without a look at this state.
+    /// Returns the number of the token, if calls may send it without a look at this state.
     pub(crate) fn settled_at(&self, now: Timestamp) -> Option<u64> {
         let token = self.token.as_ref()?;
         let is_due = token.lifetime.renew_at.has_come_at(now);
         (!is_due && !self.refusals.awaits_acceptance()).then_some(token.generation)
     }
 
-    /// The token in use, for the choice between it and a stored one.
+    /// Returns the token in use, for the choice between it and a stored one.
     pub(crate) fn current_at(&self, now: Timestamp) -> Option<Current> {
         Some(Current {
             bearer: Arc::clone(self.in_use_at(now)?),
@@ -332,8 +331,8 @@ impl State {
             renew_at,
             expires_at,
         } = token.lifetime;
-        // Under `OnExpiry` the next call requests a token, and the timer only ends the old one. The
-        // end of a rest needs no endpoint, so no backoff delays it.
+        // Under `OnExpiry` the next call requests a token, and the timer only ends the old one. No
+        // backoff delays the end of a rest, which needs no endpoint.
         if renew_at == expires_at || self.next.is_some() {
             return Action::Sleep(renew_at.left_at(now));
         }
@@ -444,7 +443,7 @@ impl State {
     fn refused(&mut self, generation: u64, now: Timestamp) -> Action {
         self.advance(now);
         match &self.token {
-            // The refused token has expired since. A resend needs a new token.
+            // Expired since it was refused, so a resend needs a new token.
             None => {
                 return match self.request_at(now) {
                     Action::Fail(_) => Action::Rest,
@@ -482,7 +481,7 @@ impl State {
         self.begin(Reason::Refused, now)
     }
 
-    /// The rest of the backoff.
+    /// Returns the rest of the backoff.
     fn backoff_left_at(&self, now: Timestamp) -> Duration {
         let failure = self.failure.as_ref();
         failure.map_or(Duration::ZERO, |failure| {
@@ -490,7 +489,7 @@ impl State {
         })
     }
 
-    /// The last error, while its backoff lasts.
+    /// Returns the last error, while its backoff lasts.
     fn backoff_error_at(&self, now: Timestamp) -> Option<TokenError> {
         let failure = self.failure.as_ref()?;
         let wait = failure.until.checked_duration_since(now.steady)?;
@@ -522,7 +521,8 @@ impl Bearer {
             && end.is_some_and(|end| new.lifetime.expires_at.wall <= end.wall)
     }
 
-    /// The end of this token's rest beside a token that is still good; `None` if it needs no rest.
+    /// Returns the end of this token's rest beside a token that is still good; `None` if it needs no
+    /// rest.
     fn rest_at(&self, now: Timestamp, old: &Self) -> Option<Timestamp> {
         let rest = REST.checked_sub(self.sent.age_at(now))?;
         let left = |token: &Self| token.lifetime.expires_at.left_at(now);
@@ -536,8 +536,8 @@ impl Bearer {
 impl Current {
     /// Whether a token from a store is preferred to the token in use, if there is one.
     ///
-    /// A doubted token is replaced only by a token that was requested at the same time or later, so
-    /// that a store cannot bring back an older token.
+    /// If the token in use is doubted, only one that was requested at the same time or later replaces
+    /// it, so that a store cannot bring back an older token.
     pub(crate) fn is_worse_than(current: Option<&Self>, other: &Issued, now: Timestamp) -> bool {
         let Fetched { sent, life, .. } = other.fetched;
         let expires_at = sent.checked_add(life);
@@ -555,17 +555,18 @@ impl Current {
     }
 }
 
-/// The longest delay of a call by a doubted token, counted from the start of the refresh.
+/// Longest delay of a call by a doubted token, counted from the start of the refresh.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
-/// The longest rest of a new token, counted from its request. A tenth of what is left of either token is
-/// the limit if it is shorter.
+/// Longest rest of a new token, counted from its request, unless a tenth of what is left of either token
+/// is shorter.
 const REST: Duration = Duration::from_secs(60);
-/// The shortest wait before a young token that was refused is sent again. The waits double with its age.
+/// Shortest wait before a young token that was refused is sent again. It doubles with the token's age.
 const BEHIND: Duration = Duration::from_secs(2);
-/// How often in a row a renewal may bring the same token. After that, the source waits for the expiry:
-/// some servers return a token until then. With the first request these are four for each token.
+/// How often in a row a renewal may bring the same token, as from servers that return one until it
+/// expires. After that, the source waits for the expiry. With the first request these are four for each
+/// token.
 const REPEATS: u32 = 3;
-/// The life in a reply has whole seconds, so the same expiry differs by a second or two.
+/// Replies give the life in whole seconds, so the same expiry differs by a second or two.
 const ROUNDING: Duration = Duration::from_secs(2);
-/// The time between two log lines of a failure that continues.
+/// Time between two log lines of a failure that continues.
 const LOG_EVERY: Duration = Duration::from_secs(60);

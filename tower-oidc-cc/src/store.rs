@@ -34,25 +34,25 @@ pub(crate) mod file;
 #[cfg(test)]
 mod tests;
 
-/// Shares a token between processes, so that all of them together make one token request.
+/// Shares a token between your processes, so that all of them together make one token request.
 ///
 /// Use it where many processes share one client: a file for processes on one machine, Redis or Valkey
-/// for several machines. [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store) takes it. The
-/// store is read before each token request, and written after a successful one. A call that finds a
-/// valid token does not wait for the store.
+/// for several machines. Pass it to [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store). It
+/// is read before each token request, and written after a successful one; a call that finds a valid
+/// token does not wait for it.
 ///
-/// A store that fails, takes longer than two seconds, or holds no usable token is skipped: the
-/// process requests a token itself. A store holds the token in clear: restrict its readers, or
-/// encrypt the bytes of [`StoredToken::as_bytes`].
+/// If your store fails, takes longer than two seconds, or holds no usable token, it is skipped and the
+/// process requests a token itself. Tokens are stored in clear: restrict the readers, or encrypt the
+/// bytes of [`StoredToken::as_bytes`].
 ///
-/// A key contains the address of the endpoint, the client id and all values of
-/// [`TokenSourceBuilder::parameter`](crate::TokenSourceBuilder::parameter), each with its length. It
-/// does not contain the secret.
+/// Keys contain the address of the endpoint, the client id and all values of
+/// [`TokenSourceBuilder::parameter`](crate::TokenSourceBuilder::parameter), each with its length, but
+/// not the secret.
 ///
 /// # Cancel safety
 ///
-/// Each future is dropped after two seconds. A write that is interrupted must leave the old
-/// entry or no entry: write a file beside the old one, and rename it.
+/// Each future is dropped after two seconds. If a write of yours is interrupted, it must leave the old
+/// entry or none: write a file beside the old one, and rename it.
 ///
 /// # Examples
 ///
@@ -112,7 +112,7 @@ pub trait TokenStore: Send + Sync + 'static {
 
     /// Saves a token under this key, and ends the lease of the key.
     ///
-    /// The entry can be removed after [`StoredToken::expires_at`], by the wall clock.
+    /// You can remove the entry after [`StoredToken::expires_at`], by the wall clock.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ pub trait TokenStore: Send + Sync + 'static {
 
     /// Takes the lease of this key for `term`, and returns whether it was free.
     ///
-    /// The lease must end after `term`, so that another process can request a token if this one ends.
-    /// If two processes hold the lease, both request a token, and there is no other harm.
+    /// End the lease after `term`, so that another process can request a token if this one ends. If two
+    /// processes hold it, both request a token, and there is no other harm.
     ///
     /// # Errors
     ///
@@ -139,46 +139,46 @@ pub trait TokenStore: Send + Sync + 'static {
 
     /// Gives back the lease before the end of its term, and returns whether it was given back.
     ///
-    /// The default does nothing and returns `false`: this process keeps the lease for its next attempt.
-    /// A process that was suspended may call this method after the term, when another process holds
-    /// the lease. So mark each lease with its owner, such as a random value in Redis, and compare the
-    /// mark. The method is also called from a `drop`, so spawn work that takes time.
+    /// By default this does nothing and returns `false`: the process keeps the lease for its next
+    /// attempt. If you implement it, mark each lease with its owner, such as a random value in Redis,
+    /// and compare the mark, because a process that was suspended may call this after the term, when
+    /// another one holds the lease. It is also called from a `drop`, so spawn work that takes time.
     fn release(&self, key: &str) -> bool {
         let _ = key;
         false
     }
 }
 
-/// A token for a [`TokenStore`]: its bytes and its expiry.
+/// Token for a [`TokenStore`]: its bytes and its expiry.
 ///
-/// `Debug` shows no token. Times are times of the wall clock, the only clock that two machines share.
+/// `Debug` shows no token. Times are of the wall clock, the only one that two machines share.
 #[derive(Clone)]
 pub struct StoredToken {
     bytes: Vec<u8>,
     expires_at: SystemTime,
 }
 
-/// The content of the bytes. Times are milliseconds since 1970.
+/// Content of the bytes. Times are milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
 struct Entry<'a> {
-    /// The key of the entry, to detect a store that returns another entry.
+    /// Key of the entry, to detect a store that returns another entry.
     #[serde(borrow)]
     key: Cow<'a, str>,
     #[serde(borrow)]
     token: Cow<'a, str>,
     issued: u64,
-    /// The life as the endpoint returned it.
+    /// Life as the endpoint returned it.
     life: u64,
 }
 
-/// A fetch behind a store: looks for the token of another process, and saves a token of this one. It
+/// Fetch behind a store: looks for the token of another process, and saves a token of this one. It
 /// takes the lease before the fetch.
 pub(crate) struct Stored<F> {
     inner: F,
     store: Box<dyn Erased>,
-    /// The key without the client id: the endpoint and the parameters.
+    /// Key without the client id: the endpoint and the parameters.
     kind: String,
-    /// The lease of this process, until it is given back. The mutex guards only this field.
+    /// Lease of this process, until it is given back. The mutex guards only this field.
     lease: Mutex<Option<Lease>>,
 }
 
@@ -190,7 +190,7 @@ struct Lease {
 /// One operation.
 type Work<'a, T> = BoxFuture<'a, Result<T, Box<dyn Error + Send + Sync>>>;
 
-/// The object-safe form of a [`TokenStore`].
+/// Object-safe form of a [`TokenStore`].
 pub(crate) trait Erased: Send + Sync {
     fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>>;
     fn save<'a>(&'a self, key: &'a str, token: &'a StoredToken) -> Work<'a, ()>;
@@ -221,7 +221,7 @@ impl<S: TokenStore> Erased for S {
 impl StoredToken {
     /// Takes bytes that an earlier [`as_bytes`](Self::as_bytes) returned.
     ///
-    /// This does not fail: a token of malformed bytes is skipped when it is used.
+    /// This does not fail: if the bytes are malformed, the token is skipped when it is used.
     #[must_use]
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
@@ -231,13 +231,13 @@ impl StoredToken {
         Self { bytes, expires_at }
     }
 
-    /// The bytes to keep. They hold the token in clear.
+    /// Returns the bytes to keep, with the token in clear.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The expiry of the token on the wall clock; 1970 if the bytes are malformed.
+    /// Returns the expiry of the token on the wall clock; 1970 if the bytes are malformed.
     #[must_use]
     pub fn expires_at(&self) -> SystemTime {
         self.expires_at
@@ -274,8 +274,8 @@ impl StoredToken {
         };
         let life = Duration::from_millis(entry.life).min(LONGEST);
         let left = life.checked_sub(age).filter(|left| !left.is_zero())?;
-        // The steady clock of a machine that started after the token was issued cannot show that time.
-        // The life that is left then counts from now.
+        // If the machine started after the token was issued, its steady clock cannot show that time, so
+        // the life that is left counts from now.
         let (sent, life) = now
             .checked_sub(age)
             .map_or((now, left), |sent| (sent, life));
@@ -327,7 +327,7 @@ impl<F: Fetch> Stored<F> {
         let give_up = clock.now().steady.checked_add(LONGEST_WAIT)?;
         loop {
             let found = self.bounded("load", self.store.load(key)).await?;
-            // The clock is read after the store has answered, because a token ages meanwhile.
+            // Read after the store has answered, because a token ages meanwhile.
             let now = clock.now();
             let issued = found.and_then(|stored| stored.read_at(now, key));
             if let Some(issued) = issued.filter(|it| Current::is_worse_than(current, it, now)) {
@@ -392,7 +392,7 @@ impl<F> Stored<F> {
 }
 
 impl<F: Fetch> Fetch for Stored<F> {
-    /// The token is saved before it is returned, because a program may end as soon as it has a token.
+    /// Saves the token before it returns it, because a program may end as soon as it has a token.
     fn fetch<'a>(
         &'a self,
         credentials: &'a Credentials,
@@ -407,7 +407,7 @@ impl<F: Fetch> Fetch for Stored<F> {
                 return Ok(issued);
             }
             let fetched = self.inner.fetch(credentials, current).await;
-            // A store that panics has saved nothing.
+            // If the store panics, nothing is saved.
             let saved = AssertUnwindSafe(self.save(&key, fetched.as_ref().ok()));
             drop(saved.catch_unwind().await);
             fetched
@@ -426,7 +426,7 @@ impl<F: Fetch> Fetch for Stored<F> {
     }
 }
 
-/// A lease that outlives its source would make other processes wait.
+/// Other processes would wait for a lease that outlives its source.
 impl<F> Drop for Stored<F> {
     fn drop(&mut self) {
         self.release();
@@ -460,19 +460,20 @@ fn time(millis: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
-/// The time between two reads of the store while another process holds the lease. Fifty waiting
-/// processes make two hundred reads a second, a small load for Redis.
+/// Time between two reads of the store while another process holds the lease. Fifty waiting processes
+/// make two hundred reads a second, a small load for Redis.
 const LOAD_EVERY: Duration = Duration::from_millis(250);
-/// The term of a lease. A healthy endpoint answers sooner. A process that is stopped while it holds the
-/// lease delays the others by this time. A slower endpoint gets one request every five seconds.
+/// Term of a lease. Healthy endpoints answer sooner, and a slower one gets one request every five
+/// seconds. If a process is stopped while it holds the lease, the others are delayed by this time.
 const TERM: Duration = Duration::from_secs(5);
-/// The timeout of one operation. A slower store costs more than the token request that it saves.
+/// Timeout of one operation. If the store is slower, it costs more than the token request that it
+/// saves.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// The wait for a token of another process: two leases and one healthy token request. If a process is
+/// Wait for a token of another process: two leases and one healthy token request. If a process is
 /// stopped while it holds the lease, another one can take the next lease within this time.
 const LONGEST_WAIT: Duration = Duration::from_secs(12);
-/// The clocks of two synchronised machines agree within milliseconds. A token that is dated further in
-/// the future than this comes from a wrong clock.
+/// Clocks of synchronised machines agree within milliseconds, so a token that is dated further in the
+/// future than this comes from a wrong clock.
 const SKEW: Duration = Duration::from_secs(60);
-/// The longest life of an entry. A token that lives longer is requested once a day.
+/// Longest life of an entry. If a token lives longer, it is requested once a day.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

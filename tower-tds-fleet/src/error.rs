@@ -1,20 +1,20 @@
-//! Faults of the store, by what an operator does about them.
+//! Faults of the store, by what you do about them.
 
 use std::{error, fmt};
 
 use redis::RedisError;
 use tower_tds_outcome::Secrets;
 
-/// A fault of a fleet's store, or of the fleet's settings.
+/// Fault of a fleet's store, or of the fleet's settings.
 ///
-/// Its text names the fault, and contains the store's own message. It contains no password.
+/// Its text names the fault, and contains the store's own message, but no password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetError {
     kind: StoreFault,
     detail: String,
 }
 
-/// The faults of a store, grouped by remedy.
+/// Faults of a store, grouped by remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StoreFault {
@@ -22,20 +22,19 @@ pub enum StoreFault {
     Unreachable,
     /// Wrong user or password.
     Credentials,
-    /// The user may not run a command that is needed.
+    /// No right to run a command that is needed.
     MissingRight,
-    /// The certificate of either side is not accepted, the port answers without TLS, or there is no
-    /// cryptography.
+    /// Certificate of either side not accepted, port without TLS, or no cryptography.
     Tls,
-    /// A replica, or a server that refuses writes.
+    /// Replica, or a server that refuses writes.
     ReadOnly,
-    /// The server is at its limit of memory.
+    /// No memory left: the server is at its limit.
     OutOfMemory,
-    /// The node of a cluster does not have the fleet's slot.
+    /// Node of a cluster that does not have the fleet's slot.
     WrongNode,
-    /// The other members have quotas with other intervals.
+    /// Other members have quotas with other intervals.
     OtherQuotas,
-    /// The settings of this member cannot be used.
+    /// Settings of this member that cannot be used.
     Settings,
     /// Any other error of the server.
     Other,
@@ -69,7 +68,7 @@ impl fmt::Display for StoreFault {
 // === impl FleetError ===
 
 impl FleetError {
-    /// The kind of the fault.
+    /// Returns the kind of the fault.
     #[must_use]
     pub fn kind(&self) -> StoreFault {
         self.kind
@@ -87,7 +86,7 @@ impl FleetError {
         }
     }
 
-    /// The port of a `rediss://` address speaks the protocol without TLS.
+    /// Fault of a `rediss://` address whose port speaks the protocol without TLS.
     pub(crate) fn without_tls() -> Self {
         Self {
             kind: StoreFault::Tls,
@@ -96,7 +95,8 @@ impl FleetError {
         }
     }
 
-    /// A question that waited too long for its connection. The next one uses that connection.
+    /// Fault of a question that waited too long for its connection. The next one uses that
+    /// connection.
     pub(crate) fn late() -> Self {
         Self {
             kind: StoreFault::Unreachable,
@@ -112,7 +112,8 @@ impl FleetError {
 
 impl From<RedisError> for FleetError {
     fn from(error: RedisError) -> Self {
-        // A script wraps the errors of its commands in its own message, so codes are not enough.
+        // Codes are not enough, because a script wraps the errors of its commands in its own
+        // message.
         let said = error.to_string();
         let text = said.to_lowercase();
         let named = KINDS.iter().find(|(part, _)| text.contains(part));

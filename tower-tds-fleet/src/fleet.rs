@@ -1,4 +1,4 @@
-//! A member of a fleet: its limiter keeps within a share of the limits, which a task renews.
+//! Member of a fleet: its limiter keeps within a share of the limits, which a task renews.
 
 use std::{
     fmt,
@@ -27,18 +27,18 @@ use crate::{
     store::{Ask, FleetStatus, Link, Reply, Store, Terms},
 };
 
-/// A member of a fleet, a set of processes behind one address that keep one set of limits.
+/// Member of a fleet: one of several processes behind one address that keep one set of limits.
 ///
-/// The limiter that joins keeps within a share of its limits. A task on the current runtime renews
-/// it about once a second, and no call of a busy member waits for the store. Give the limiter the
-/// limits of the whole fleet; all members need the same intervals.
+/// Give your limiter the limits of the whole fleet; all members need the same intervals. Once it
+/// joins, it keeps within a share of them, which a task on the current runtime renews about once a
+/// second, so that no call of a busy member waits for the store.
 ///
-/// Calls wait from `join` until there is a share. With the default limits that takes 17 s if the
-/// store is new or was restarted, because it has no memory of the fleet.
+/// Until there is a share, your calls wait. With the default limits that takes 17 s if the store is
+/// new or was restarted, because it has no memory of the fleet.
 ///
 /// # Cancel safety
-/// Dropping the last clone leaves the fleet in the background, as [`leave`](Self::leave) does, if
-/// the runtime goes on.
+/// If you drop the last clone, the member leaves in the background, as with [`leave`](Self::leave),
+/// if the runtime goes on.
 ///
 /// # Examples
 /// ```no_run
@@ -70,8 +70,8 @@ impl Fleet {
     /// The name is 1 to 100 letters, digits, `-`, `_` and `.`; the fleet's key is `{name}:shares`.
     ///
     /// # Errors
-    /// If the name or the limits cannot be used, or outside of a tokio runtime. A store that cannot
-    /// be reached is an error of [`ready`](Self::ready).
+    /// If the name or the limits cannot be used, or outside of a tokio runtime. If the store cannot
+    /// be reached, you get that error from [`ready`](Self::ready).
     pub fn join(
         store: impl Into<Store>,
         name: &str,
@@ -118,10 +118,10 @@ impl Fleet {
     /// Waits until the store answers, and its record of the members is complete.
     ///
     /// # Errors
-    /// At once for errors of the configuration, and after ten seconds for others.
+    /// At once if your configuration is wrong, and after ten seconds for other faults.
     pub async fn ready(&self) -> Result<(), FleetError> {
         let until = Instant::now() + READY;
-        // The task ends only after a departure or with its runtime.
+        // Its task ends only after a departure or with its runtime.
         while self.status.has_changed().is_ok() {
             let now = self.status();
             match now.fault {
@@ -143,17 +143,18 @@ impl Fleet {
 
     /// Leaves the fleet, and returns when the store has freed the share.
     ///
-    /// No further request is sent. Requests in flight have five seconds; then their sockets are
-    /// closed. The part of the share that is no longer held by then is free for the others at once.
+    /// Call it before your process ends. No further request is sent, and those in flight have five
+    /// seconds before their sockets are closed. What the member no longer holds by then is free for
+    /// the others at once.
     ///
     /// # Cancel safety
-    /// The departure goes on if this is dropped.
+    /// Dropping the future does not stop the departure.
     pub async fn leave(&self) {
         // Relaxed: the flag publishes nothing.
         self.leaving.store(true, Ordering::Relaxed);
         let mut status = self.status.clone();
         let left = status.wait_for(|status| status.has_left).await;
-        // An error means that the task has ended.
+        // Failed only if the task has ended.
         drop(left);
     }
 }
@@ -176,7 +177,7 @@ struct Driver {
     status: watch::Sender<FleetStatus>,
 }
 
-/// A question under way, which owns the connection.
+/// Question under way, which owns the connection.
 type Asking<A> = (
     u64,
     Pin<Box<dyn Future<Output = (A, Result<Reply, FleetError>)> + Send>>,
@@ -203,7 +204,7 @@ impl Driver {
                         let asked = link.ask(question);
                         asking = Some((question.number, Box::pin(asked)));
                     } else {
-                        // The previous question still owns the connection.
+                        // Still owned by the previous question.
                         self.member.on(Event::Failed(question.number), now);
                     }
                 }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! [`Fleet`] divides the limits of a [`Limiter`](tower_tds_limits::Limiter) among its members. Each
-//! member keeps within a share, and a task renews it about once a second. [`RedisTokens`] is a
-//! [`TokenStore`](tower_oidc_cc::TokenStore): members make one token request together.
+//! keeps within a share, which a task renews about once a second. Give [`RedisTokens`], a
+//! [`TokenStore`](tower_oidc_cc::TokenStore), to your token source, and the members make one token
+//! request together.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
@@ -17,15 +18,15 @@
 //! | `metrics` | no | gauges of the share, and a count of requests to the store |
 //!
 //! # Guarantees
-//! - The sum over all members of what they may use or still have in use is at most the limit: of
-//!   requests, of a bucket's places, and of sockets.
-//! - A busy member never waits for the store. If the store is unreachable, a member sends until its
-//!   share ends, five seconds after its last answered question.
-//! - A token store that is unreachable costs each process a token request, and fails no call.
-//! - A reader of the store learns neither the token nor the secret. A writer cannot inject a token
-//!   of its own.
+//! - All members together may use, or still have in use, at most the limit: of requests, of a
+//!   bucket's places, and of sockets.
+//! - Busy members never wait for the store. If it is unreachable, a member sends until its share
+//!   ends, five seconds after its last answered question.
+//! - If the token store is unreachable, that costs each process a token request, and fails no call.
+//! - Reading the store shows neither the token nor the secret, and writing it cannot inject another
+//!   token.
 //!
-//! The reasons, and what is assumed: [`_design`].
+//! For the reasons, and what is assumed, see [`_design`].
 //!
 //! # Non-goals
 //! - Two masters, or a virtual machine that is paused with a request half written.

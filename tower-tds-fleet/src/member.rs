@@ -5,28 +5,28 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower_tds_limits::share::Share;
 
-/// The member's share, and its questions to the store.
+/// Share of a member, and its questions to the store.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// The number of the last question. It only grows, and the store refuses an older one.
+    /// Number of the last question, which only grows; the store refuses older ones.
     number: u64,
-    /// The last question, while its answer may come.
+    /// Last question, while its answer may come.
     asked: Option<Instant>,
     /// When the last question was sent.
     last: Option<Instant>,
     share: Share,
-    /// The end of the share.
+    /// End of the share.
     until: Instant,
-    /// The end of the silence or pause after a refusal of any member.
+    /// End of the silence or pause after a refusal of any member.
     silent_until: Instant,
     earlier: Earlier,
     /// Whether the end of the share was applied.
     is_over: bool,
-    /// The time on the store's clock in the last answer, and when its question was sent.
+    /// Time on the store's clock in the last answer, and when its question was sent.
     clock: Option<(Duration, Instant)>,
-    /// Whether that clock was set forward, and no answer shows that the store was told.
+    /// Whether that clock was set forward, and no answer shows that the store has the news.
     stepped: bool,
-    /// When it began to leave.
+    /// When the member began to leave.
     leaves_at: Option<Instant>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Member {
 #[derive(Debug, Default)]
 struct Earlier {
     waiting: bool,
-    /// The last calls that waited for a socket, and when.
+    /// Last calls that waited for a socket, and when.
     without_socket: Option<(u32, Instant)>,
     shrinking: bool,
     refused: bool,
@@ -42,7 +42,7 @@ struct Earlier {
     closing: bool,
 }
 
-/// The state of the member's limiter.
+/// State of the member's limiter.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Load {
     pub(crate) held: Share,
@@ -50,24 +50,24 @@ pub(crate) struct Load {
     pub(crate) waiting: u32,
     /// Calls that wait for a socket.
     pub(crate) without_socket: u32,
-    /// The remaining silence after a 423, and the remaining pause after a 429.
+    /// Remaining silence after a 423, and remaining pause after a 429.
     pub(crate) silence: Duration,
     pub(crate) pause: Duration,
     /// All of the limits, on the rung of this member.
     pub(crate) whole: Share,
-    /// The smallest number of requests of which each quota gets at least one.
+    /// Smallest number of requests of which each quota gets at least one.
     pub(crate) unit: u32,
     /// Whether the machine was suspended since the share was applied.
     pub(crate) suspended: bool,
 }
 
-/// A question to the store.
+/// Question to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) number: u64,
-    /// The larger one of share and held, for each of the three numbers.
+    /// Larger one of share and held, for each of the three numbers.
     pub(crate) claim: Share,
-    /// The share that the member still has.
+    /// Share that the member still has.
     pub(crate) share: Share,
     pub(crate) wanted: Share,
     pub(crate) whole: Share,
@@ -79,29 +79,29 @@ pub(crate) struct Question {
     pub(crate) stepped: bool,
 }
 
-/// The store's answer, as far as the member needs it.
+/// Answer of the store, as far as the member needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) share: Share,
-    /// The remaining silence or pause of any member.
+    /// Remaining silence or pause of any member.
     pub(crate) silence: Duration,
-    /// The time on the store's clock.
+    /// Time on the store's clock.
     pub(crate) clock: Duration,
 }
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The state of the limiter.
+    /// State of the limiter.
     Seen(Load),
-    /// The answer to the question with this number.
+    /// Answer to the question with this number.
     Answered(u64, Answer),
-    /// The question with this number has no answer.
+    /// No answer to the question with this number.
     Failed(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Apply this share until that time. A time that has passed also closes all sockets.
+    /// Apply this share until that time. If that has passed, close all sockets as well.
     Apply(Share, Instant),
     /// Close all sockets if no request is in flight, then apply this share.
     CloseIdle(Share, Instant),
@@ -129,7 +129,7 @@ impl Member {
         }
     }
 
-    /// The share that it has now.
+    /// Returns the member's current share.
     pub(crate) fn share(&self, now: Instant) -> Share {
         if now < self.until {
             self.share
@@ -203,7 +203,7 @@ impl Member {
 
     fn look(&mut self, load: Load, now: Instant) -> Action {
         if load.suspended {
-            // The clock that measures the share's end stood still.
+            // Its end is measured by a clock that stood still.
             (self.until, self.asked, self.is_over) = (now, None, false);
             self.clock = None;
         }
@@ -243,7 +243,7 @@ impl Member {
         };
         let is_due = self.last.is_none_or(|last| last + cadence <= now);
         if self.asked.is_some() || !is_due {
-            // The state of the last question stays, so that the next one follows a change at once.
+            // Keeps the state of the last question, so that the next one follows a change at once.
             return Action::Wait;
         }
         self.earlier.waiting = load.waiting > 0;
@@ -263,8 +263,8 @@ impl Member {
         let unit = load.unit;
         let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
         let places = more(held.places, waiting, whole.places);
-        // What a member asks for in advance is withheld for long if it dies, so it asks for half of what
-        // it has. One socket is for token requests.
+        // If a member dies, what it claimed in advance is withheld for long, so it wants half of what it
+        // has. One socket is for token requests.
         let waited = self.earlier.without_socket;
         let waited = waited.filter(|(_, at)| now < *at + PEAKS);
         let without_socket = waited.map_or(0, |(calls, _)| calls);
@@ -301,32 +301,32 @@ pub(crate) fn larger(one: Share, other: Share) -> Share {
         .connections(one.connections.max(other.connections))
 }
 
-/// The life of a share, from the sending of its question. The store counts from its answer, so the
-/// member's end comes first. Four questions can be lost before it ends.
+/// Life of a share, from the sending of its question. As the store counts from its answer, the member's
+/// end comes first. Four questions can be lost before it ends.
 pub(crate) const ENDS: Duration = Duration::from_secs(5);
 
-/// An answer that comes later than this does not count.
+/// Age at which an answer no longer counts.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 
-/// The time between two looks of a member at its limiter. A quarter of [`AT_LEAST`], so a look adds
-/// little to the wait for a question.
+/// Time between two looks of a member at its limiter. A quarter of [`AT_LEAST`], so a look adds little
+/// to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
 /// How long a member wants more sockets after a call that waited for one. Such waits are shorter than
 /// the time between two questions, and they return with each peak.
 const PEAKS: Duration = Duration::from_secs(2);
 
-/// A shorter step of the store's clock makes no record too old: `Limits::memory` counts two intervals
-/// more than needed, and two clocks differ by less than this in half an hour.
+/// Shortest step of the store's clock that matters: `Limits::memory` counts two intervals more than
+/// needed, and two clocks differ by less than this in half an hour.
 const STEP: Duration = Duration::from_secs(1);
 
-/// The shortest time between two questions.
+/// Shortest time between two questions.
 const AT_LEAST: Duration = Duration::from_millis(100);
 
-/// The time between two questions while calls wait.
+/// Time between two questions while calls wait.
 const WAITING: Duration = Duration::from_millis(250);
 
-/// The time between two questions of a member without waiting calls.
+/// Time between two questions of a member without waiting calls.
 const USUAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The store of a fleet: one script, one question at a time.
+//! Store of a fleet: one script, one question at a time.
 
 use std::{env, fmt, fs, process, time::Duration};
 
@@ -18,26 +18,26 @@ use crate::{
     tls,
 };
 
-/// The server or servers of a fleet's store, as clients of the `redis` crate.
+/// Server or servers of a fleet's store, as clients of the `redis` crate.
 ///
-/// Addresses, users and certificates are the client's. Each client converts into a store.
+/// Set addresses, users and certificates in the client; each kind of client converts into a store.
 #[non_exhaustive]
 pub enum Store {
     /// One server.
     Node(Client),
-    /// The master that Sentinels name.
+    /// Master that Sentinels name.
     Sentinel(SentinelClient),
-    /// A cluster.
+    /// Several nodes.
     Cluster(ClusterClient),
 }
 
-/// The state of a fleet, as one member last read it.
+/// State of a fleet, as one member last read it.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct FleetStatus {
     /// This member's share of the limits.
     pub share: Share,
-    /// The smallest share that covers this member's requests and sockets.
+    /// Smallest share that covers this member's requests and sockets.
     pub held: Share,
     /// Calls of this member that wait.
     pub waiting: u32,
@@ -45,14 +45,14 @@ pub struct FleetStatus {
     pub members: u32,
     /// Members with calls in flight or waiting, or with requests that still count.
     pub active: u32,
-    /// The limits that the members divide.
+    /// Limits that the members divide.
     pub total: Share,
-    /// The sum over all members of what they have, or may still have, in use.
+    /// Sum over all members of what they have, or may still have, in use.
     pub recorded: Share,
-    /// The part of `recorded` that silent members had. No member gets it until it is free.
+    /// Part of `recorded` that silent members had. No member gets it until it is free.
     pub withheld: Share,
-    /// How long until the requests of silent members are free. A member is silent if it was killed,
-    /// has left with requests in flight, or does not reach the store.
+    /// How long until the requests of silent members are free. Members are silent if they were
+    /// killed, left with requests in flight, or do not reach the store.
     pub requests_free_in: Duration,
     /// How long until the sockets of silent members are free.
     pub sockets_free_in: Duration,
@@ -60,15 +60,15 @@ pub struct FleetStatus {
     pub grows_in: Duration,
     /// How long nothing is sent, because a member was refused.
     pub silent_for: Duration,
-    /// The time of the last answer.
+    /// Time of the last answer.
     pub answered: Option<Instant>,
-    /// The error of the last question to the store, if it failed.
+    /// Error of the last question to the store, if it failed.
     pub fault: Option<FleetError>,
     /// Whether this member has left.
     pub has_left: bool,
 }
 
-/// The answer to a question, with the state of the fleet.
+/// Answer to a question, with the state of the fleet.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
@@ -77,8 +77,8 @@ pub(crate) struct Reply {
 
 /// Sends questions to the store. Tests have a model of it.
 pub(crate) trait Ask: Send + Sized + 'static {
-    /// Sends a question, and returns the link with the reply. A question without an answer ends
-    /// after [`GIVE_UP`].
+    /// Sends a question, and returns the link with the reply. Without an answer it ends after
+    /// [`GIVE_UP`].
     fn ask(
         self,
         question: Question,
@@ -94,7 +94,7 @@ pub(crate) struct Link {
     id: String,
     process: String,
     terms: Terms,
-    /// The server that gave the last answer, and when.
+    /// Server that gave the last answer, and when.
     run: Option<(String, Instant)>,
 }
 
@@ -103,10 +103,10 @@ enum Open {
     Cluster(ClusterConnection),
 }
 
-/// The constants of a member's questions.
+/// Constants of a member's questions.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
-    /// The intervals of the quotas, and the numbers of all but the first.
+    /// Intervals of the quotas, and the numbers of all but the first.
     pub(crate) quotas: String,
     pub(crate) hold: u64,
     pub(crate) memory: u64,
@@ -256,7 +256,7 @@ impl Ask for Link {
                 return (self, Err(error));
             }
         }
-        // The life of a share begins with its question, so a question that waited is not sent.
+        // Not sent if it waited: the life of a share begins with its question.
         if began.elapsed() > GIVE_UP / 4 {
             return (self, Err(FleetError::late()));
         }
@@ -266,7 +266,7 @@ impl Ask for Link {
             Ok(Err(error)) => Err(error.into()),
             Err(_elapsed) => Err(FleetError::unanswered()),
         };
-        // A connection without an answer may lead to a server that is gone, or to the wrong one.
+        // Without an answer, a connection may lead to a server that is gone, or to the wrong one.
         if answer.is_err() {
             self.open = None;
         }
@@ -297,7 +297,7 @@ impl Store {
     }
 }
 
-/// The numbers of a question, as the script reads them.
+/// Returns the numbers of a question, as the script reads them.
 pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
     let three = |share: Share| [share.requests, share.places, share.connections].map(u64::from);
     let shares = [question.claim, question.wanted, question.whole];
@@ -356,7 +356,7 @@ fn host_and_process() -> String {
     let host = host
         .or_else(|_| env::var("COMPUTERNAME"))
         .unwrap_or_default();
-    // The record is a list, whose readers split it at its commas.
+    // Readers of the record, a list, split it at its commas.
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
     let host: String = host.chars().filter(is_plain).take(63).collect();
     format!("{host}:{}", process::id())
@@ -368,11 +368,11 @@ pub(crate) fn millis(time: Duration) -> u64 {
 
 pub(crate) const DIVISION: &str = include_str!("division.lua");
 
-/// The bound of a connect, whose handshakes are several round trips.
+/// Bound of a connect, whose handshakes are several round trips.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The longest interval of a quota. A longer one withholds a dead member's permits for too long,
-/// and needs no division every second.
+/// Longest interval of a quota. With a longer one, a dead member's permits would be withheld for
+/// too long, and no division every second is needed.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

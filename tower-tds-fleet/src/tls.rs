@@ -11,8 +11,8 @@ use tokio::{
 
 /// Installs a cryptography provider for a client with a TLS address, if there is none.
 ///
-/// redis uses rustls's provider of the process. rustls panics if there is none and several or no
-/// features are set, and a store must not panic.
+/// redis uses rustls's provider of the process. If there is none and several or no features are
+/// set, rustls panics, and a store must not panic.
 pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
     if !speaks_tls(client) || install() {
         return Ok(());
@@ -46,8 +46,8 @@ fn speaks_tls(client: &Client) -> bool {
 
 /// Whether the port of a TLS address answers without TLS.
 ///
-/// A plain server waits for the end of a line that a handshake does not have. So it looks like a
-/// server that hangs, unless it is sent a line.
+/// Plain servers wait for the end of a line, which a handshake does not have. So they look like
+/// servers that hang, unless they are sent a line.
 pub(crate) async fn is_missing(client: &Client) -> bool {
     let ConnectionAddr::TcpTls { host, port, .. } = client.get_connection_info().addr() else {
         return false;

@@ -1,4 +1,4 @@
-//! A [`TokenStore`] in Redis or Valkey with sealed entries.
+//! [`TokenStore`] in Redis or Valkey with sealed entries.
 
 use std::{
     error::Error,
@@ -28,8 +28,8 @@ mod seal;
 ///
 /// Fifty processes that start at once make one token request, and one for each renewal: one member
 /// takes the lease and requests a token, and the others read it. Give each
-/// [`TokenSource`](tower_oidc_cc::TokenSource) a `RedisTokens` of its own. The server is Redis from
-/// 6.2 or Valkey from 7.2; in a cluster, the node with the fleet's slot.
+/// [`TokenSource`](tower_oidc_cc::TokenSource) a `RedisTokens` of its own. You need Redis from 6.2
+/// or Valkey from 7.2; in a cluster, the node with the fleet's slot.
 ///
 /// # What lies in the store
 ///
@@ -39,35 +39,34 @@ mod seal;
 /// | `{fleet}:token:NAME:lease` | 16 random bytes of the member with the lease | the lease ends |
 ///
 /// `{fleet}` is the fleet's name in braces. `NAME` is 32 hexadecimal digits, derived from the
-/// client secret, the endpoint, the client id and the token parameters. Another secret gives
-/// another name, so members before and after a rotation of the secret do not disturb each other.
-/// The value is sealed by XChaCha20-Poly1305, under a key that is also derived with HKDF-SHA256. A
-/// reader of the store, its dumps or its replicas learns neither the token nor its purpose, and
-/// opening the seal is as hard as guessing the secret. A writer can stop the sharing, and can
-/// restore an earlier token, but cannot inject a token of its own.
+/// client secret, the endpoint, the client id and the token parameters. When you rotate the secret,
+/// the name changes, so members before and after the rotation do not disturb each other. Values are
+/// sealed by XChaCha20-Poly1305, under a key that is also derived with HKDF-SHA256. Reading the
+/// store, its dumps or its replicas shows neither the token nor its purpose, and opening the seal
+/// is as hard as guessing the secret. Write access is enough to stop the sharing or to restore an
+/// earlier token, but not to inject another one.
 ///
 /// # Times
 ///
-/// The store deletes a token at its expiry, by its own clock. A member also checks the sealed
-/// expiry, by its own clock. An operation takes at most 900 ms to connect and 900 ms for each
-/// reply. A connection is reused for a second after its last reply, long enough for one token
-/// request. The next one, hours later, does not depend on a connection that a firewall or a restart
-/// may have cut.
+/// The store deletes a token at its expiry, by its own clock; members also check the sealed expiry,
+/// by theirs. Each operation takes at most 900 ms to connect and 900 ms for each reply. Connections
+/// are reused for a second after their last reply, long enough for one token request. The next one,
+/// hours later, does not depend on a connection that a firewall or a restart may have cut.
 ///
 /// # Errors
 ///
-/// No call gets an error of the store. If the store is unreachable or hangs, a warning is logged,
-/// and this process requests a token of its own, within the [load](tower_oidc_cc::TokenSource#load)
-/// of one source. The same holds for an empty secret, with which nothing is stored. A value that
-/// does not open counts as missing, with a warning.
+/// Your calls get no error of the store. If it is unreachable or hangs, a warning is logged, and
+/// this process requests a token of its own, within the [load](tower_oidc_cc::TokenSource#load) of
+/// one source. It does the same if the secret is empty, with which nothing is stored. Values that
+/// do not open count as missing, with a warning.
 ///
-/// The user needs these rights for a fleet `buses`:
-/// `~{buses}:token:* +getrange +set +get +del +evalsha +script|load`.
+/// Your user needs these rights for a fleet `buses`: `~{buses}:token:* +getrange +set +get +del
+/// +evalsha +script|load`.
 ///
 /// # Cancel safety
 ///
-/// Each operation is one command or one script, so a dropped future leaves it done or not begun. A
-/// lease whose reply was not read expires.
+/// Each operation is one command or one script, so a dropped future leaves it done or not begun. If
+/// the reply to a lease was not read, the lease expires.
 ///
 /// # Examples
 ///
@@ -98,7 +97,7 @@ pub struct RedisTokens {
     fleet: String,
     seal: Option<Seal>,
     connection: Arc<Connection>,
-    /// The mark of the last requested lease, granted or not. Scripts compare it.
+    /// Mark of the last requested lease, granted or not. Scripts compare it.
     mark: Mutex<Mark>,
     /// Whether the warning about a value that did not open was logged.
     warned: AtomicBool,
@@ -106,10 +105,10 @@ pub struct RedisTokens {
     end: Script,
 }
 
-/// The connection to the store.
+/// Connection to the store.
 struct Connection {
     client: Client,
-    /// The connection, with the time of its last reply. No `.await` happens under this lock.
+    /// Open connection, with the time of its last reply. No `.await` happens under this lock.
     kept: Mutex<Option<(MultiplexedConnection, Instant)>>,
 }
 
@@ -121,11 +120,11 @@ type Mark = [u8; 16];
 impl RedisTokens {
     /// Creates a store for the fleet's members.
     ///
-    /// The secret that seals the tokens is the same for all members: the client secret, without the
-    /// white space around it.
+    /// Pass the same secret in all members, because it seals the tokens: the client secret, without
+    /// the white space around it.
     ///
-    /// It connects at the first operation. `rediss://` needs the feature `ring` or `aws-lc-rs`, or
-    /// `tls` and a `CryptoProvider` that the program has installed.
+    /// Nothing is connected before the first operation. For `rediss://` you need the feature `ring`
+    /// or `aws-lc-rs`, or `tls` and a `CryptoProvider` that your program has installed.
     #[must_use]
     pub fn new(client: Client, fleet: impl Into<String>, client_secret: &str) -> Self {
         Self {
@@ -147,7 +146,7 @@ impl RedisTokens {
         seal.ok_or("there is no client secret to seal the token with")
     }
 
-    /// Returns the keys of the token and of its lease. The braces are the hash tag of Redis, so all
+    /// Returns the keys of the token and of its lease. With the braces, the hash tag of Redis, all
     /// keys of a fleet are in one slot.
     fn names(&self, seal: &Seal, key: &str) -> (String, String) {
         let token = format!("{{{}}}:token:{}", self.fleet, seal.name(key));
@@ -260,9 +259,9 @@ impl Connection {
     /// Runs an operation on a recent connection, or on a new one, and keeps the connection if it
     /// replies.
     ///
-    /// The `ConnectionManager` of redis keeps its connection for ever. It fails the first operation
-    /// after a restart of the store, and every operation for minutes after a firewall has cut the
-    /// connection. Each member would then request a token of its own.
+    /// Rejected: redis's `ConnectionManager`, which keeps its connection for ever. It fails the
+    /// first operation after a restart of the store, and every operation for minutes after a
+    /// firewall has cut the connection, so that each member would request a token of its own.
     async fn with<T, F>(&self, work: impl FnOnce(MultiplexedConnection) -> F) -> RedisResult<T>
     where
         F: Future<Output = RedisResult<T>>,
@@ -305,11 +304,11 @@ const PUT: &str = "
 /// Ends the lease if it is this member's.
 const END: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
-/// The bound of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc allows
-/// an operation, so that the error of a store that hangs is this crate's own.
+/// Bound of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc allows an
+/// operation, so that the error of a store that hangs is this crate's own.
 const BOUND: Duration = Duration::from_millis(900);
 /// How long a connection is reused: a member that waits for another's token polls four times a
 /// second. Token requests are hours apart.
 const KEPT: Duration = Duration::from_secs(1);
-/// The last byte that is read: 128 KiB hold a token of 64 KiB and its envelope.
+/// Last byte that is read: 128 KiB hold a token of 64 KiB and its envelope.
 const LARGEST: usize = 128 * 1024 - 1;

@@ -1,9 +1,8 @@
-//! The account of a limiter's requests: how many are granted, proven, lost or unsent. Arithmetic on
-//! `now`, without a lock. It reads no clock but the one of suspensions.
+//! Account of a limiter's requests: how many are granted, proven, lost or unsent. Arithmetic on `now`,
+//! without a lock. Of clocks, it reads only that of suspensions.
 //!
-//! A request is *granted* and sent at once. It is *proven* by its response. It is *pending* if no
-//! response will prove it, until the end of the time in which it can be counted. It is *unsent* if
-//! it was never sent.
+//! Requests are *granted* and sent at once, and *proven* by their response. Without one, a request is
+//! *pending* until the end of the time in which it can be counted. If it was never sent, it is *unsent*.
 
 pub(crate) mod ladder;
 pub(crate) mod reactions;
@@ -27,25 +26,25 @@ use crate::{
     wait::{Limit, Line, Opens, Outlook},
 };
 
-/// The requests in flight, and the rules of each quota.
+/// Requests in flight, and the rules of each quota.
 #[derive(Debug)]
 pub(crate) struct Account {
     limits: Limits,
     epoch: Epoch,
-    /// The time of the last event.
+    /// Time of the last event.
     seen: Tick,
     pub(crate) in_flight: u32,
-    /// Those of each quota.
+    /// Rules of each quota.
     rules: Vec<QuotaRules>,
     times: ResponseTimes,
     ladder: Ladder,
     pub(crate) reactions: Reactions,
     share: Option<Share>,
-    /// The time that the machine had been suspended when the share was set.
+    /// Time that the machine had been suspended when the share was set.
     suspended: Duration,
-    /// The pending requests, ordered by the end of the time in which they can be counted.
+    /// Pending requests, ordered by the end of the time in which they can be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
-    /// The number of grants so far.
+    /// Number of grants so far.
     pub(crate) granted: u64,
     /// When a warning is due: all places in flight are taken, and a request waits for one.
     stalls_at: Option<Tick>,
@@ -65,19 +64,19 @@ pub(crate) struct Grant {
     is_front: bool,
 }
 
-/// The effect of a response.
+/// Effect of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseEffect {
     pub(crate) proven: bool,
-    /// The rung to which the response has returned the limiter.
+    /// Rung to which the response has returned the limiter.
     pub(crate) rung: Option<Rung>,
 }
 
-/// The effect of a refusal.
+/// Effect of a refusal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused {
     pub(crate) begins: Begins,
-    /// The rung to which it has moved the limiter.
+    /// Rung to which it has moved the limiter.
     pub(crate) rung: Option<Rung>,
 }
 
@@ -117,7 +116,7 @@ impl Account {
             .unwrap_or_default()
     }
 
-    /// The most that can have been counted in any interval of the first quota, so far.
+    /// Returns the most that can have been counted in any interval of the first quota, so far.
     pub(crate) fn certificate(&self) -> u64 {
         self.rules.first().map_or(0, QuotaRules::most_live)
     }
@@ -126,13 +125,13 @@ impl Account {
         self.ladder.rung()
     }
 
-    /// The end of the silence after a refusal, if it is after `now`.
+    /// Returns the end of the silence after a refusal, if it is after `now`.
     pub(crate) fn silent_until(&mut self, now: Instant) -> Option<Instant> {
         let now = self.advance(now);
         self.instant(self.reactions.silence(now)?)
     }
 
-    /// The end of the pause of this credential, and the end that was announced.
+    /// Returns the end of the pause of this credential, and the end that was announced.
     pub(crate) fn pause_of(&self, key: Key) -> Option<(Instant, Instant)> {
         let pause = self.reactions.pause_of(key)?;
         Some((self.instant(pause.until)?, self.instant(pause.announced)?))
@@ -147,8 +146,8 @@ impl Account {
         }
     }
 
-    /// Records what a refusal closes, while `open` sockets are open. A 423 may also move the
-    /// limiter to another rung. An accepted response opens what a pause has closed.
+    /// Records what a refusal closes, while `open` sockets are open. After a 423 the limiter may also move
+    /// to another rung; an accepted response opens what a pause has closed.
     #[cold]
     pub(crate) fn react(
         &mut self,
@@ -195,7 +194,7 @@ impl Account {
             self.times.learn(now, grant.at);
         }
         let ends = whole || self.limits.proof == Proof::Head;
-        // The service behind the gateway may begin the request later, and end it at any time.
+        // Behind the gateway, the service may begin the request later, and end it at any time.
         let begins_late = outcome == Outcome::GatewayTimedOut;
         let proven = ends || begins_late;
         if begins_late {
@@ -229,8 +228,7 @@ impl Account {
         self.prove(now, grant);
     }
 
-    /// Records the end of a sent request without a response: the service may count it until
-    /// `lost_after`.
+    /// Records the end of a sent request without a response, which may be counted until `lost_after`.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
         let now = self.advance(now);
         let until = now.plus(nanos(self.limits.lost_after));
@@ -283,7 +281,7 @@ impl Account {
             && let Some(Reverse((at, grant))) = self.pending.pop()
         {
             self.each(|rules| {
-                // The response time is unknown, so the bucket gets no evidence.
+                // Unknown response time: no evidence for the bucket.
                 rules.advance(at);
                 rules.prove(at, grant.at);
             });
@@ -298,13 +296,13 @@ impl Account {
     #[inline]
     fn has_room(&self) -> bool {
         let most = self.reactions.most_in_flight(self.seen);
-        // A request that gets no socket of the share would only hold its permit.
+        // Without a socket of the share, a request would only hold its permit.
         let share = self.share.map(|share| data_sockets(share.connections));
         let most = most.min(share.unwrap_or(u32::MAX));
         self.in_flight < self.limits.in_flight.get().min(most)
     }
 
-    /// The first time at which one more may be granted, and the cause of the wait. The time is
+    /// Returns the first time at which one more may be granted, and the cause of the wait. The time is
     /// [`Tick::NEVER`] while it depends on an event.
     #[inline]
     fn opens_at(&mut self, line: Line) -> (Tick, WaitCause) {
@@ -323,7 +321,7 @@ impl Account {
         later(rules, closed)
     }
 
-    /// The most sockets, before any refusal.
+    /// Returns the most sockets, before any refusal.
     fn most_sockets(&self) -> u32 {
         let whole = self.limits.connections.get();
         self.share.map_or(whole, |share| share.connections)
@@ -345,13 +343,13 @@ impl Account {
         self.keep(now);
     }
 
-    /// Whether the machine was suspended since the share was set. Such a share is over, because the
+    /// Whether the machine was suspended since the share was set. If so, the share is over, because the
     /// clock that measures its end stood still.
     pub(crate) fn was_suspended(&self, suspended: Duration) -> bool {
         self.share.is_some() && suspended > self.suspended + SHORT
     }
 
-    /// The share that is all of the limits, as the current rung allows them.
+    /// Returns the share that is all of the limits, as the current rung allows them.
     pub(crate) fn whole(&self) -> Share {
         let (kept, rules) = self.ladder.keeps(self.limits.first, self.limits.rules);
         let requests = kept.requests().get();
@@ -362,7 +360,7 @@ impl Account {
         }
     }
 
-    /// The smallest share that holds all requests sent so far.
+    /// Returns the smallest share that holds all requests sent so far.
     pub(crate) fn held(&mut self, now: Instant) -> Share {
         let now = self.advance(now);
         let first = u64::from(self.limits.first.requests().get());
@@ -378,7 +376,7 @@ impl Account {
         held
     }
 
-    /// The quota and rules that apply: the share of `quota`, on the current rung.
+    /// Returns the quota and rules that apply: the share of `quota`, on the current rung.
     fn keeps(&self, quota: Quota) -> (Quota, Rules) {
         let part = self.share.map(|share| share.part(quota, self.limits.first));
         let (kept, rules) = self.ladder.keeps(part.unwrap_or(quota), self.limits.rules);
@@ -491,7 +489,7 @@ impl Limit for Account {
         let mean = self.times.mean(now)?;
         let (known, cause) = match self.opens_at(line) {
             (_, WaitCause::InFlight | WaitCause::Share | WaitCause::Store(_)) => return None,
-            // A response opens the limit, and when is what the estimate below says.
+            // Opened by a response; the estimate below shows when.
             (Tick::NEVER, cause) => (now, cause),
             known => known,
         };
@@ -517,8 +515,8 @@ impl Limit for Account {
     }
 }
 
-/// Quick responses end within milliseconds. A program that holds every place for this long, and
-/// waits for one more, may be waiting for itself.
+/// Quick responses end within milliseconds. If a program holds every place for this long, and waits for
+/// one more, it may be waiting for itself.
 const STALL: u64 = 5_000_000_000;
 
 /// Two clocks are read one after the other, and a task may be preempted in between.

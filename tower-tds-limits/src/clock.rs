@@ -1,4 +1,4 @@
-//! The crate's only clock, which tests can pause, and the time unit of the rules.
+//! This crate's only clock, which tests can pause, and the time unit of the rules.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The wall clock, for the dates of a server that sends no `Date`.
+/// Returns the wall clock, for the dates of a server that sends no `Date`.
 pub(crate) fn wall() -> SystemTime {
     #[expect(
         clippy::disallowed_methods,
@@ -19,8 +19,8 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// The time that the machine was suspended so far, on systems that count it. A suspension ends the
-/// [share](crate::share::Share).
+/// Returns for how long the machine was suspended so far, on systems that count it. Suspensions end
+/// the [share](crate::share::Share).
 #[cfg(target_os = "linux")]
 pub(crate) fn suspended() -> Duration {
     use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -53,9 +53,9 @@ pub(crate) struct Epoch {
 // === impl Tick ===
 
 impl Tick {
-    /// The earliest time.
+    /// Earliest time.
     pub(crate) const ZERO: Self = Self(0);
-    /// The time that never comes.
+    /// Time that never comes.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
     pub(crate) const fn plus(self, nanos: u64) -> Self {
@@ -89,7 +89,7 @@ impl Epoch {
         Tick(nanos(at.saturating_duration_since(first)))
     }
 
-    /// The instant of a tick, or `None` for one that no clock reaches.
+    /// Returns the instant of a tick, or `None` for one that no clock reaches.
     pub(crate) fn instant(&self, tick: Tick) -> Option<Instant> {
         self.first?.checked_add(Duration::from_nanos(tick.0))
     }
@@ -97,7 +97,7 @@ impl Epoch {
 
 #[inline]
 pub(crate) fn nanos(time: Duration) -> u64 {
-    // The arithmetic is in 64 bits; `Duration::as_nanos` uses 128.
+    // In 64 bits, where `Duration::as_nanos` uses 128.
     let whole = time.as_secs().saturating_mul(SECOND);
     whole.saturating_add(u64::from(time.subsec_nanos()))
 }

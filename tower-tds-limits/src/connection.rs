@@ -28,13 +28,13 @@ use crate::{
 
 /// Puts [`ConnectionLimit`] around a connector.
 ///
-/// All connectors of one limiter share its limit. A layer of a limiter that is
-/// [first in line](Limiter::first_in_line) is for token requests: its connects go first.
+/// All connectors of one limiter share its limit. Use a limiter that is [first in
+/// line](Limiter::first_in_line) for token requests: their connects go first.
 ///
-/// If you build the TCP connector, set its `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most. A
-/// kernel resends an abandoned request until its connection ends: without this option for a
-/// quarter of an hour, so that all requests of a cut may arrive when it heals. Where the system has
-/// no such option, make `lost_after` longer than the cuts that you expect.
+/// If you build the TCP connector, set its `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most.
+/// Without this option a kernel resends an abandoned request for a quarter of an hour, so that all
+/// requests of a cut may arrive when it heals. Where the system has no such option, make
+/// `lost_after` longer than the cuts that you expect.
 ///
 /// [`Limits::lost_after`]: crate::Limits::lost_after
 ///
@@ -64,12 +64,12 @@ pub struct ConnectionLimitLayer {
 
 /// Caps the open sockets of every connector that shares a [`Limiter`].
 ///
-/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel, because a server
-/// counts TCP connections. A socket holds its permit from before `connect` until the server has
-/// closed, so idle sockets of a pool count.
+/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel, because a server counts
+/// TCP connections. Each socket holds its permit from before `connect` until the server has closed,
+/// so idle sockets of your pool count.
 ///
-/// Data connections use at most one less than the limit, unless the limit is one. The last place is
-/// for token requests, whose layer is built from [`Limiter::first_in_line`].
+/// Data connections use at most one less than the limit, unless the limit is one: the last place is
+/// for token requests, whose layer you build from [`Limiter::first_in_line`].
 ///
 /// | client | place of the limit |
 /// |---|---|
@@ -79,21 +79,21 @@ pub struct ConnectionLimitLayer {
 /// | reqwest | none: its `connector_layer` cannot hold a permit until the socket is closed |
 ///
 /// # Several hosts
-/// An idle socket keeps its permit until its pool closes it. Where several hosts share one limit,
+/// Idle sockets keep their permits until your pool closes them. Where several hosts share one limit,
 /// give the pool a timer and an idle timeout of five seconds:
 /// `.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5))`. Fairness among hosts
 /// is a non-goal.
 ///
 /// # Unused sockets
-/// If a pool finds a free connection, the connect that it has begun goes on in a task, and its
-/// socket is left over. Some servers count such a socket as a request when it closes (`HAProxy`,
-/// if it tracks connections). So the close of a socket that carried no request waits for a permit
-/// like a request, in front of the queue. It needs no place in flight, so a batch of idle sockets
-/// is closed at the rate of the quota.
+/// If your pool finds a free connection, the connect that it has begun goes on in a task, and its
+/// socket is left over. Some servers count such a socket as a request when it closes (`HAProxy`, if
+/// it tracks connections). So the close of a socket that carried no request waits for a permit like
+/// a request, in front of the queue. It needs no place in flight, so a batch of idle sockets is
+/// closed at the rate of the quota.
 ///
-/// Which sockets these are: at most 31 bytes (the longest `close_notify` of TLS) were written since
-/// the client called `Connection::connected`, as hyper-util does once after the handshake. A
-/// plain request that is shorter is taken for none, which costs a permit.
+/// A socket is unused if at most 31 bytes (the longest `close_notify` of TLS) were written since the
+/// client called `Connection::connected`, as hyper-util does once after the handshake. If a plain
+/// request is shorter, it is taken for none, which costs a permit.
 ///
 /// Such a connect may be left waiting for its permit, with no request behind it. Therefore a
 /// connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait).
@@ -102,32 +102,32 @@ pub struct ConnectionLimitLayer {
 ///
 /// # After a 416
 /// No connect begins for a second. For ten minutes the limit is a sixth lower, and at most as many
-/// requests are in flight as data connections may be open. Each further 416 lowers the limit of
-/// connections by another sixth, to one at least. Two kinds of 416 do not lower it: one within that
-/// second, because its request was sent earlier, and one that comes while more sockets are open
-/// than the limit allows. This layer closes no open socket, but each request of the next three
-/// seconds closes its own (`Connection: close`).
+/// requests are in flight as data connections may be open. Each further 416 lowers the limit by
+/// another sixth, to one at least, unless it comes within that second (its request was sent earlier)
+/// or while more sockets are open than the limit allows. Open sockets are not closed by this layer,
+/// but each request of the next three seconds closes its own (`Connection: close`).
 ///
 /// # Backpressure
 /// `poll_ready` waits for the connector and then for a permit, which the readied instance holds
-/// until `call`. A timeout of `call` does not include the wait.
+/// until `call`. If you put a timeout around `call`, it does not include the wait.
 ///
 /// # Cancel safety
-/// A connect runs in a task. If you drop it, it has a second more, because the server may have
-/// accepted it: then its socket is closed like each unused one. The permit of a connect that does not
-/// end by then, or that timed out, is kept for another second. So is that of a readied instance that
-/// is dropped. A refused connect gives its permit back at once.
+/// Each connect runs in a task. If you drop it, it has a second more, because the server may have
+/// accepted it: then its socket is closed like each unused one. If it does not end by then, or timed
+/// out, its permit is kept for another second, as is that of a readied instance that you drop. Once
+/// refused, a connect gives its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// Errors are boxed, as pools require. The future returns a [`Error`] when the wait reached
-/// [`Limits::max_wait`](crate::Limits::max_wait), 35 s by default, and otherwise the connector's
-/// own error.
+/// Errors are boxed, as pools require. You get an [`Error`] when the wait reached
+/// [`Limits::max_wait`](crate::Limits::max_wait), 35 s by default, and otherwise the connector's own
+/// error.
 ///
 /// # Panics
-/// `call` without a `poll_ready` that was ready: "`poll_ready` must return Ready before `call`".
+/// If you `call` without a `poll_ready` that was ready: "`poll_ready` must return Ready before
+/// `call`".
 ///
 /// # Examples
 /// See [`ConnectionLimitLayer`].
@@ -252,7 +252,7 @@ async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
 
 /// Connects with a permit, which stays with the socket.
 ///
-/// A permit that is dropped here lingers: see [`ConnectionPermit`].
+/// If it is dropped here, the permit lingers: see [`ConnectionPermit`].
 async fn connect<T>(
     connecting: impl Future<Output = Result<T, BoxError>>,
     permit: ConnectionPermit,
@@ -274,8 +274,8 @@ where
 
 /// Connects in a task.
 ///
-/// A server may have accepted a connect that its caller drops, and then counts the close. So the
-/// connect has a second more: its socket is closed like each unused one.
+/// If the caller drops a connect, the server may have accepted it, and then counts the close. So it
+/// has a second more, and its socket is closed like each unused one.
 fn in_task<T: Send + 'static, F>(
     runtime: &Handle,
     connect: F,
@@ -304,7 +304,7 @@ where
 /// Whether the error shows that there is no connection, for example because it was refused or the
 /// host is unreachable.
 ///
-/// After a timeout the server may still accept one, and an error of another type proves nothing.
+/// After a timeout the server may still accept one, and errors of other types prove nothing.
 fn is_over(error: &BoxError) -> bool {
     let error: &(dyn std::error::Error + 'static) = &**error;
     let mut causes = successors(Some(error), |error| (*error).source());

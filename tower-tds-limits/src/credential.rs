@@ -30,17 +30,17 @@ pub(crate) struct Credential {
     pub(crate) account: Arc<Shared<Account>>,
     pub(crate) connections: Arc<Shared<Connections>>,
     pub(crate) limits: Arc<Limits>,
-    /// Whether the account holds a pause of this credential. Without one, calls do not take its
-    /// lock. A call may read the flag late, and is then refused like the others in flight.
+    /// Whether the account holds a pause of this credential; if not, calls do not take its lock. A
+    /// call that reads the flag late is refused like the others in flight.
     is_paused: AtomicBool,
 }
 
-/// The pause of a credential after a 429.
+/// Pause of a credential after a 429.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
     /// Nothing is sent before this.
     pub(crate) until: Instant,
-    /// The end that the service announced. It may be later than `until`.
+    /// End that the service announced. It may be later than `until`.
     announced: Instant,
 }
 
@@ -81,14 +81,14 @@ impl Credential {
         self.is_paused.load(Ordering::Relaxed)
     }
 
-    /// The pause, if calls have to wait at `now`.
+    /// Returns the pause, if calls have to wait at `now`.
     #[inline]
     pub(crate) fn pause_at(&self, now: Instant) -> Option<Pause> {
         let pause = self.is_paused().then(|| self.pause()).flatten();
         pause.filter(|pause| now < pause.until)
     }
 
-    /// The announced end of the pause, if no response was accepted since it began.
+    /// Returns the announced end of the pause, if no response was accepted since it began.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         self.pause().map(|pause| pause.announced)
     }
@@ -135,7 +135,7 @@ impl Drop for Credential {
 // === impl Pause ===
 
 impl Pause {
-    /// The wait for the announced end.
+    /// Returns the wait for the announced end.
     pub(crate) fn wait(&self, now: Instant) -> RemainingWait {
         RemainingWait {
             cause: WaitCause::Pause,

@@ -1,16 +1,16 @@
-//! The errors of a limiter, beside the inner service's own.
+//! Errors of a limiter, beside the inner service's own.
 
 use std::{error, fmt, time::Duration};
 
 use tower_tds_outcome::{Cause, Outcome};
 
-/// The limiter did not let a request or a connection through, or ended a call at a bound; or the service below failed.
+/// A limit did not let your call through or ended it at a bound, or the service below failed.
 ///
 /// | predicate | what happened | what to do |
 /// |---|---|---|
 /// | [`is_timeout`](Self::is_timeout) | the call reached [`max_wait`](crate::Limits::max_wait), its deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) | make fewer calls at once, or allow more time |
 /// | [`is_rejected`](Self::is_rejected) | the call would have to wait, but the queue is full, or the queue or the pause is too long | try again after [`retry_after`](Self::retry_after) |
-/// | [`is_deadline`](Self::is_deadline) | one of these two, because of the call's own deadline | another attempt within the same deadline is of no use |
+/// | [`is_deadline`](Self::is_deadline) | one of these two, because of the call's own deadline | do not try again within the same deadline |
 /// | none | the service below failed | handle the [source](error::Error::source) |
 ///
 /// Layers above find the [`Outcome`] of the call in its chain of sources.
@@ -24,13 +24,13 @@ enum Reason {
     Below(BoxError),
 }
 
-/// What the limiter did with a call.
+/// Decision of the limiter on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limited {
     kind: Kind,
     cause: WaitCause,
-    /// The time that the call took. For a rejected call it is the time until the limit opens, if
-    /// that is known.
+    /// Time that the call took. For a rejected call it is the time until the limit opens, if that
+    /// is known.
     time: Option<Duration>,
 }
 
@@ -42,40 +42,39 @@ enum Kind {
     Rejected,
     /// Rejected because of its deadline.
     Hopeless,
-    /// The same, because of this many calls before it.
+    /// Likewise, because of this many calls before it.
     Overload(usize),
 }
 
-/// The cause of a call's wait.
+/// Cause of a call's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum WaitCause {
-    /// The readiness of the inner service, such as a token.
+    /// Readiness of the inner service, such as a token.
     Readiness,
-    /// A permit of a quota, all of whose permits are live.
+    /// Permit of a quota, all of whose permits are live.
     Window,
     /// Room in a sliding-window counter.
     Counter,
     /// Room in a leaky bucket.
     Bucket,
-    /// A place in flight: [`Limits::in_flight`](crate::Limits::in_flight).
+    /// Place in flight: [`Limits::in_flight`](crate::Limits::in_flight).
     InFlight,
-    /// The end of the silence after a 423 or a 416.
+    /// End of the silence after a 423 or a 416.
     Silence,
-    /// The end of this credential's pause after a 429.
+    /// End of this credential's pause after a 429.
     Pause,
-    /// A socket: [`Limits::connections`](crate::Limits::connections), or a connection of the
-    /// client.
+    /// Socket: [`Limits::connections`](crate::Limits::connections), or a connection of the client.
     Connection,
-    /// The response head, after the request was sent.
+    /// Response head, after the request was sent.
     Response,
-    /// A [`Share`](crate::share::Share) of the limits: the last one is empty, or it has ended.
+    /// [`Share`](crate::share::Share) of the limits: the last one is empty, or it has ended.
     Share,
-    /// A [`Share`](crate::share::Share), which the store cannot give because of this fault.
+    /// [`Share`](crate::share::Share), which the store cannot give because of this fault.
     Store(&'static str),
 }
 
-/// The cause of a wait, and how much of it is left.
+/// Cause of a wait, and how much of it is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RemainingWait {
     pub(crate) cause: WaitCause,
@@ -113,7 +112,7 @@ impl Error {
     /// Unwraps the error of the service below, or returns this one if it is the limiter's own.
     ///
     /// # Errors
-    /// The error itself, if the limiter is its source.
+    /// This error itself, if the limiter is its source.
     pub fn into_source(self) -> Result<BoxError, Self> {
         match *self.0 {
             Reason::Below(error) => Ok(error),
@@ -121,37 +120,37 @@ impl Error {
         }
     }
 
-    /// A call that was rejected without a wait.
+    /// Error of a call that was rejected without a wait.
     pub(crate) fn rejected(RemainingWait { cause, left }: RemainingWait) -> Self {
         Self::new(Kind::Rejected, cause, left.map(round_up))
     }
 
-    /// A wait that reached its bound after `waited`.
+    /// Error of a wait that reached its bound after `waited`.
     pub(crate) fn timed_out(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::TimedOut, cause, Some(waited))
     }
 
-    /// A call that would have to wait for too long to be answered within its deadline.
+    /// Error of a call that would have to wait for too long to be answered within its deadline.
     pub(crate) fn hopeless(RemainingWait { cause, left }: RemainingWait) -> Self {
         Self::new(Kind::Hopeless, cause, left.map(round_up))
     }
 
-    /// The same, behind a queue of `ahead` calls.
+    /// Likewise, behind a queue of `ahead` calls.
     pub(crate) fn overload(cause: WaitCause, ahead: usize, wait: Duration) -> Self {
         Self::new(Kind::Overload(ahead), cause, Some(round_up(wait)))
     }
 
-    /// A call that the response timeout ended after `waited`.
+    /// Error of a call that the response timeout ended after `waited`.
     pub(crate) fn unanswered(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::Unanswered, cause, Some(waited))
     }
 
-    /// A call that its deadline ended after `waited`.
+    /// Error of a call that its deadline ended after `waited`.
     pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::Deadline, cause, Some(waited))
     }
 
-    /// What the call waited for, if the limiter ended it.
+    /// Returns what the call waited for, if the limiter ended it.
     #[must_use]
     pub fn cause(&self) -> Option<WaitCause> {
         self.limited().map(|limited| limited.cause)
@@ -163,8 +162,8 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::TimedOut | Kind::Unanswered | Kind::Deadline))
     }
 
-    /// Whether the call's deadline ended it: the deadline has passed, or it would have passed
-    /// before the answer. Another attempt within the same deadline is of no use.
+    /// Whether the call's deadline ended it: it has passed, or would have passed before the answer.
+    /// Do not try again within the same deadline.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless | Kind::Overload(_)))
@@ -183,15 +182,15 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::Rejected | Kind::Hopeless | Kind::Overload(_)))
     }
 
-    /// Whether the request may have been sent. A call that was not sent can be made again, whatever
-    /// its method.
+    /// Whether the request may have been sent. If not, you can make the call again, whatever its
+    /// method.
     #[must_use]
     pub fn was_sent(&self) -> bool {
         self.cause()
             .is_none_or(|cause| cause == WaitCause::Response)
     }
 
-    /// The least wait of a rejected call, if it was known, in whole milliseconds.
+    /// Returns the least wait of a rejected call, if it was known, in whole milliseconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.limited()?.time.filter(|_| self.is_rejected())
@@ -266,7 +265,7 @@ impl fmt::Display for Rough {
 // === impl WaitCause ===
 
 impl WaitCause {
-    /// A short, stable name for labels and fields.
+    /// Returns a short, stable name for labels and fields.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Readiness => "readiness",
@@ -307,5 +306,5 @@ fn round_up(wait: Duration) -> Duration {
     u64::try_from(millis).map_or(wait, Duration::from_millis)
 }
 
-/// The error of tower's own layers.
+/// Error of tower's own layers.
 pub(crate) type BoxError = Box<dyn error::Error + Send + Sync>;

@@ -6,10 +6,10 @@ use tracing::Span;
 
 use crate::{account::ladder::Rung, error::WaitCause};
 
-/// The field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
+/// Field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
 const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
 
-/// The field of the current span that holds the length of a call's last wait, in seconds.
+/// Field of the current span that holds the length of a call's last wait, in seconds.
 const WAIT_SECONDS_FIELD: &str = "tds.wait.seconds";
 
 pub(crate) fn refused_for_the_rate() {
@@ -62,5 +62,5 @@ pub(crate) fn waited(cause: WaitCause, waited: Duration) {
     metrics::histogram!("tds_wait_seconds", "cause" => cause.as_str()).record(waited.as_secs_f64());
 }
 
-/// The shortest wait that is logged: a usual response time.
+/// Shortest wait that is logged: a usual response time.
 const LONG: Duration = Duration::from_millis(100);

@@ -6,10 +6,10 @@
 //!            request and quota                        before connect to the server's close
 //! ```
 //!
-//! Spacing the requests is not enough: requests that are sent a second apart may arrive together. A
-//! response *proves* that the service has counted the request. This limiter keeps the request's
-//! permit for one interval after that proof, so no interval holds more requests than the quota, on
-//! any network.
+//! Spacing the requests is not enough: sent a second apart, they may arrive together. A response
+//! *proves* that the service has counted the request. This limiter keeps the request's permit for
+//! one interval after that proof, so no interval holds more requests than the quota, on any
+//! network.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -36,36 +36,36 @@
 //!
 //! # Guarantees
 //! - In any interval of a quota's length the service counts at most the quota. This holds for fixed
-//!   windows of any phase, sliding logs, sliding-window counters, and leaky buckets of a given
-//!   burst ([`Burst::Of`]). With [`Proof::End`] it also holds for services that count the requests
+//!   windows of any phase, sliding logs, sliding-window counters, and leaky buckets whose burst you
+//!   give ([`Burst::Of`]). With [`Proof::End`] it also holds for services that count the requests
 //!   in flight.
-//! - [`Burst::Auto`], the default, is not a proof for leaky buckets. It relies on evidence. A
-//!   hundred random buckets with a burst of ten or eleven, behind random networks, refused 3 of
-//!   10,000,000 calls (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`).
-//!   Where response heads arrive while their bodies stall, up to 580 of 100,000 were refused.
-//! - The requests in flight stay within their limit, from their sending to the end of the response
-//!   body. The open sockets stay within theirs, from before `connect` until the server must have
-//!   seen their end.
-//! - With [deadlines](DeadlineAt), what is sent under overload is answered:
-//!   99.9 % of it at 1.0 to 2.2 times the quota, with deadlines of one and two seconds (`cargo run
-//!   --release -p tds-benches --bin report overload`). A call that cannot make its deadline is
-//!   rejected on arrival.
-//! - Calls are first in, first out, except [`Limiter::first_in_line`]. A slow, lost, cancelled or
-//!   unpolled call costs its own permits. Ten slow calls delay the others once: by about a second,
-//!   or by about eight times the shortest response time if that is longer.
+//! - For leaky buckets the default, [`Burst::Auto`], rests on evidence instead of proof. A hundred
+//!   random buckets with a burst of ten or eleven, behind random networks, refused 3 of 10,000,000
+//!   calls (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`). Where
+//!   response heads arrive while their bodies stall, up to 580 of 100,000 were refused.
+//! - Requests in flight stay within their limit, from their sending to the end of the response
+//!   body, and open sockets within theirs, from before `connect` until the server must have seen
+//!   their end.
+//! - With [deadlines](DeadlineAt), what you send under overload is answered: 99.9 % of it at 1.0 to
+//!   2.2 times the quota, with deadlines of one and two seconds (`cargo run --release -p
+//!   tds-benches --bin report overload`). If a call cannot make its deadline, it is rejected on
+//!   arrival.
+//! - Calls are first in, first out, except [`Limiter::first_in_line`]. Slow, lost, cancelled or
+//!   unpolled calls cost their own permits. If ten calls stall together, the others pause once, for
+//!   about a second, or for about eight times the shortest response time if that is longer.
 //!
 //! # The argument
-//! A request is counted between its sending and its proof. Suppose that, whenever a request is
-//! sent, at most `n - 1` others are unproven or were proven within the last interval. Then no
-//! interval of the service holds more than `n`, however long the delays are. The proof, its
-//! assumptions and the other rules are in [`_design`].
+//! Each request is counted between its sending and its proof. Suppose that, whenever you send one,
+//! at most `n - 1` others are unproven or were proven within the last interval. Then no interval of
+//! the service holds more than `n`, however long the delays are. For the proof, its assumptions and
+//! the other rules, see [`_design`].
 //!
 //! # Refusals
-//! A refusal means a stricter service than assumed, or another client of the same quota. After a
-//! 423 (too many requests) nothing is sent for a second. Several of them lead to a stricter
-//! [`Rung`], if that rung would have avoided them. After a 416 (too many connections) nothing is
-//! sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used up)
-//! pauses the calls of its credential. [`ReadOutcome`] is how you change what counts as such;
+//! If your service refuses a call, it is stricter than assumed, or another client uses the same
+//! quota. After a 423 (too many requests) nothing is sent for a second, and several of them lead to
+//! a stricter [`Rung`], if that would have avoided them. After a 416 (too many connections) nothing
+//! is sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used
+//! up) pauses the calls of its credential. With [`ReadOutcome`] you change what counts as such;
 //! [`Limiter::snapshot`] and `tracing` events show them.
 //!
 //! # Features
@@ -74,8 +74,8 @@
 //! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client, and the errors of hyper in [`ReadHyper`] |
 //! | `metrics` | no | a histogram of waits, `tds_wait_seconds`, by cause |
 //!
-//! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32. A
-//! call needs a clock there, which `wasm32-unknown-unknown` does not have: std's panics.
+//! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32.
+//! There you have to bring a clock: std's panics on `wasm32-unknown-unknown`.
 //!
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
@@ -87,13 +87,14 @@
 //! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
 //!   process its part of each quota, of the requests in flight, of the sockets, and of the ten
 //!   requests that a bucket takes at once (`Burst::Of(n - 1)` for `n` of them).
-//! - A service that counts a request after its gateway has answered 502, or later than a second
+//! - Services that count a request after their gateway has answered 502, or later than a second
 //!   after a 504.
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
-//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. One that is
-//!   blocked, say for four seconds, also stops the waiters of other runtimes on the same limiter.
+//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. If yours is
+//!   blocked, for example for four seconds, the waiters of other runtimes on the same limiter stop
+//!   as well.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "connect"),
@@ -135,7 +136,7 @@ pub use self::{
 
 pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
 
-/// The future of this crate's services.
+/// Future of this crate's services.
 pub mod future {
     pub use crate::request::future::ResponseFuture;
 }

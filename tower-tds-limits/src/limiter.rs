@@ -15,10 +15,10 @@ use crate::{
 
 /// Keeps all layers and clients that share it inside one set of limits.
 ///
-/// Give a clone to each layer and client that calls one service from the same IP address. Build
-/// another limiter for another host, because each counts for itself. A limiter can be created
-/// outside a runtime. The first call that has to wait spawns a small timer task on its runtime. The
-/// task ends when no call waits.
+/// Give a clone to each layer and client that calls one service from the same IP address. For
+/// another host, build another limiter, because each counts for itself. You can create one outside
+/// a runtime: the first call that has to wait spawns a small timer task on its runtime, which ends
+/// when no call waits.
 ///
 /// # Clone
 /// Clones share everything.
@@ -35,7 +35,7 @@ pub struct Limiter {
     pub(crate) credential: Arc<Credential>,
 }
 
-/// The state of a [`Limiter`] at one instant.
+/// State of a [`Limiter`] at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -46,27 +46,27 @@ pub struct Snapshot {
     pub live: u64,
     /// Requests that wait for a permit, or for the end of this credential's pause.
     pub waiting: usize,
-    /// The cause of the wait for a permit, if requests wait. It is that of requests that are not
-    /// [first in line](Limiter::first_in_line).
+    /// Cause of the wait for a permit, if requests wait. It is that of requests that are not [first
+    /// in line](Limiter::first_in_line).
     pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
-    /// The most sockets: [`Limits::connections`] or those of a share, and fewer for a while after a
+    /// Most sockets: [`Limits::connections`] or those of a share, and fewer for a while after a
     /// 416.
     pub most_connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
-    /// The rules that refusals led to.
+    /// Rules that refusals led to.
     pub rung: Rung,
-    /// The rest of the silence after a 423 or a 416, in which nothing is sent.
+    /// Rest of the silence after a 423 or a 416, in which nothing is sent.
     pub silent_for: Option<Duration>,
-    /// The rest of this credential's pause after a 429. After the pause it is zero until a response
-    /// is accepted, and then `None`.
+    /// Rest of this credential's pause after a 429. After the pause it is zero until a response is
+    /// accepted, and then `None`.
     pub paused_for: Option<Duration>,
-    /// The most requests that the service can have counted in any interval of the first quota so
-    /// far, as computed from the times of grants and proofs. Requests never bring it above the quota.
-    /// The close of an unused socket can, if it has to be recorded without a permit, for example
-    /// because the server closed first or a share ended.
+    /// Most requests that the service can have counted in any interval of the first quota so far,
+    /// as computed from the times of grants and proofs. Your requests never bring it above the
+    /// quota. Closing an unused socket can, if that has to be recorded without a permit, for
+    /// example because the server closed first or a share ended.
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,
@@ -91,10 +91,10 @@ impl Limiter {
 
     /// Returns the same limits for token requests, which go before all waiters.
     ///
-    /// Use it for the few requests that all others depend on. They have a pause of their own after
-    /// a 429. They wait for a permit of each quota, and not for a place in flight, which a download
-    /// may hold for long. The number of their sockets bounds how many are in flight. Several of
-    /// them are first in, first out.
+    /// Use it for the few requests that all others depend on. After a 429 they have a pause of
+    /// their own. They wait for a permit of each quota, but not for a place in flight, which a
+    /// download may hold for long; their sockets bound how many are in flight. If there are
+    /// several, they are first in, first out.
     ///
     /// # Examples
     /// ```
@@ -116,8 +116,8 @@ impl Limiter {
         }
     }
 
-    /// Waits until no request of any credential is in flight, detached ones included. A call that
-    /// waits for a permit is not in flight.
+    /// Waits until no request of any credential is in flight, detached ones included. Calls that
+    /// wait for a permit do not count.
     ///
     /// Use it for a graceful shutdown: stop calling, then wait for it.
     ///
@@ -127,13 +127,12 @@ impl Limiter {
         self.credential.account.idle().await;
     }
 
-    /// The limits kept.
+    /// Returns the limits kept.
     pub fn limits(&self) -> &Limits {
         &self.credential.limits
     }
 
-    /// Reads the current state. It takes the locks one after another, and is meant for gauges and
-    /// tests.
+    /// Reads the current state, for gauges and tests. It takes the locks one after another.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-/// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
+/// Limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
 /// The default is the transport data service's limit for each IP address: 50 requests in any second
 /// and 60 parallel connections.
@@ -22,15 +22,15 @@ use std::{num::NonZeroU32, time::Duration};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     quotas: Vec<Quota>,
-    /// The first quota. A share is counted in its requests.
+    /// First quota, in whose requests a share is counted.
     pub(crate) first: Quota,
-    /// The most requests in flight at once.
+    /// Most requests in flight at once.
     pub(crate) in_flight: NonZeroU32,
     /// Whether it was given, and does not follow `connections`.
     gives_in_flight: bool,
-    /// The most sockets at once.
+    /// Most sockets at once.
     pub(crate) connections: NonZeroU32,
-    /// The ways of counting that the limiter is safe against.
+    /// Ways of counting that the limiter is safe against.
     pub(crate) rules: Rules,
     pub(crate) proof: Proof,
     /// How long a request whose response never came may still be counted.
@@ -39,22 +39,22 @@ pub struct Limits {
     pub(crate) drained: bool,
 }
 
-/// The event that proves that the service has counted a request.
+/// What proves that the service has counted a request.
 ///
-/// A permit of a quota is live until one interval after the proof. A later proof is safe against
-/// more ways of counting and costs throughput.
+/// Choose a later proof if you need safety against more ways of counting; it costs throughput,
+/// because a permit of a quota is live until one interval after the proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Proof {
-    /// The response head: right for every service that counts arrivals.
+    /// Response head: right for every service that counts arrivals.
     #[default]
     Head,
-    /// The end of the response body: right also for a service that counts all requests in flight
-    /// during the interval.
+    /// End of the response body: right also for a service that counts all requests in flight during
+    /// the interval.
     End,
 }
 
-/// A number of requests that may be counted in any interval of a given length.
+/// Number of requests that may be counted in any interval of a given length.
 ///
 /// Several quotas can hold at once: give each to [`Limits::also`](crate::Limits::also).
 ///
@@ -75,13 +75,13 @@ pub struct Quota {
     per: Duration,
 }
 
-/// The ways of counting that a limiter is safe against, as one value.
+/// Ways of counting that a limiter is safe against, as one value.
 ///
-/// A service does not document how it counts its "50 per second". The default is safe against every
-/// way in use with two exceptions: leaky buckets with a burst below nine, and a count of the
-/// requests in flight (see [`Proof::End`]). Against a burst of nine or more it relies on evidence:
-/// see [`Burst::Auto`]. Fewer rules are faster, and right only if the service's way of counting is
-/// known.
+/// Your service may not document how it counts its "50 per second". By default you are safe against
+/// every way in use with two exceptions: leaky buckets with a burst below nine, and a count of the
+/// requests in flight (see [`Proof::End`]). Against a burst of nine or more the default relies on
+/// evidence: see [`Burst::Auto`]. Fewer rules are faster, but only right if you know the service's
+/// way of counting.
 ///
 /// | rules | safe against | requests a second of 50, answers after 110 ms |
 /// |---|---|---|
@@ -103,7 +103,7 @@ pub struct Quota {
 pub struct Rules {
     /// Whether the limiter is safe against sliding-window counters.
     pub(crate) counter: bool,
-    /// The burst of the leaky buckets that the limiter is safe against, if any.
+    /// Burst of the leaky buckets that the limiter is safe against, if any.
     pub(crate) bucket: Option<Burst>,
 }
 
@@ -111,20 +111,20 @@ pub struct Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Burst {
-    /// This burst, by proof. Each unproven request holds its place, so a slow response takes one
-    /// place. If more responses than the burst are slow at the same time, all other calls wait.
+    /// This burst, by proof. Each unproven request holds its place, so a slow response takes one. If
+    /// more responses than the burst are slow at the same time, all your other calls wait.
     Of(u32),
     /// As many as the quota allows in 180 ms, nine at least, by evidence.
     ///
-    /// A quick response frees the places of the requests that were granted before it, so slow calls
+    /// Quick responses free the places of the requests that were granted before them, so slow calls
     /// cost the others nothing. Up to 50 a second the burst is nine, and a bucket of ten may refuse
     /// only if the network stalls for longer than three seconds, or in one direction. Above 50 a
-    /// second, use [`Of`](Self::Of) if the bucket may be smaller than that: at 1,000 a second, `Auto`
-    /// sends 180 at once. `Auto` applies to quotas whose interval is at most a second.
+    /// second, use [`Of`](Self::Of) if your service's bucket may be smaller: at 1,000 a second,
+    /// `Auto` sends 180 at once. It applies to quotas whose interval is at most a second.
     Auto,
 }
 
-/// The part of the limits that one of several processes may use.
+/// Part of the limits that one of several processes may use.
 ///
 /// For each process take the larger of its share and what it [holds](crate::share::Load::held). If the sum of
 /// these never exceeds the [whole](crate::share::Load::whole), all processes together keep within the limits.
@@ -162,9 +162,9 @@ impl Limits {
 
     /// Adds another quota, with a window and a counter of its own.
     ///
-    /// A bucket applies only to quotas whose interval is at most a second, so a quota of 10,000 an
-    /// hour does not space calls over the hour. A burst that is given
-    /// ([`Burst::Of`](crate::Burst::Of)) also applies to the quota with the shortest interval,
+    /// Buckets apply only to quotas whose interval is at most a second, so a quota of 10,000 an hour
+    /// does not space your calls over the hour. If you give a burst
+    /// ([`Burst::Of`](crate::Burst::Of)), it also applies to the quota with the shortest interval,
     /// however long that is.
     pub fn also(mut self, quota: Quota) -> Self {
         self.quotas.push(quota);
@@ -184,8 +184,8 @@ impl Limits {
         self
     }
 
-    /// Caps the sockets, counted from before `connect` until they are closed, and with them the
-    /// requests [in flight](Self::in_flight), unless you set those as well.
+    /// Caps the sockets, from before `connect` until they are closed, and with them the requests [in
+    /// flight](Self::in_flight), unless you set those as well.
     pub fn connections(mut self, most: NonZeroU32) -> Self {
         self.connections = most;
         if !self.gives_in_flight {
@@ -194,8 +194,7 @@ impl Limits {
         self
     }
 
-    /// Sets the ways of counting that the limiter is safe against. The default is
-    /// [`Rules::default`].
+    /// Sets the ways of counting that you want to be safe against; [`Rules::default`] by default.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
@@ -209,9 +208,9 @@ impl Limits {
 
     /// Sets for how long a request whose response never came may still be counted.
     ///
-    /// A request that was cancelled, timed out or reset may be on its way until then. Its permit
-    /// stays live for this time and one interval of the quota. The default is 10 s; more than a day
-    /// counts as a day.
+    /// Until then, a request that was cancelled, timed out or reset may be on its way, so its permit
+    /// stays live for this time and one interval of the quota. By default it is 10 s; more than a
+    /// day counts as a day.
     ///
     /// Your kernel has to keep to it: if you build the TCP connector, set its `TCP_USER_TIMEOUT` to
     /// this value or less (see [`ConnectionLimitLayer`](crate::ConnectionLimitLayer)).
@@ -223,8 +222,7 @@ impl Limits {
     /// Begins as if every permit of the quotas had just been used: all are live for one interval.
     ///
     /// Use it for a process that starts within an interval of its predecessor's end, whose requests
-    /// it cannot know. In exchange, nothing is sent in the first interval, which begins with the
-    /// first call.
+    /// it cannot know. The price: your first call waits one interval.
     pub fn drained(mut self) -> Self {
         self.drained = true;
         self
@@ -234,40 +232,40 @@ impl Limits {
     /// connect for its permit. By default a request's wait has no bound, and a connect waits for 35 s
     /// at most.
     ///
-    /// A wait that reaches the bound ends in a [limit error](crate::Error) of the response
-    /// future. The request was not sent, so the call can be made again.
+    /// If a wait reaches the bound, the response future returns a [limit error](crate::Error). Your
+    /// request was not sent, so you can make the call again.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
         self
     }
 
-    /// The quotas kept, all of them at once.
+    /// Returns the quotas kept, all of them at once.
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
 
-    /// The most requests in flight: see [`in_flight`](Self::in_flight).
+    /// Returns the most requests in flight: see [`in_flight`](Self::in_flight).
     #[must_use]
     pub fn most_in_flight(&self) -> NonZeroU32 {
         self.in_flight
     }
 
-    /// The most sockets: see [`connections`](Self::connections).
+    /// Returns the most sockets: see [`connections`](Self::connections).
     #[must_use]
     pub fn most_connections(&self) -> NonZeroU32 {
         self.connections
     }
 
-    /// The `TCP_USER_TIMEOUT` that your connector needs: the time of
-    /// [`lost_after`](Self::lost_after), a millisecond at least. Without it, the kernel may send an abandoned request when a
-    /// cut of the network heals, long after the limiter has forgotten it.
+    /// Returns the `TCP_USER_TIMEOUT` that your connector needs: the time of
+    /// [`lost_after`](Self::lost_after), a millisecond at least. Without it, the kernel may send an
+    /// abandoned request when a cut of the network heals, long after the limiter has forgotten it.
     #[must_use]
     pub fn tcp_user_timeout(&self) -> Duration {
         self.lost_after.max(Duration::from_millis(1))
     }
 
-    /// The rules for one of the quotas.
+    /// Returns the rules for one of the quotas.
     pub(crate) fn rules_of(&self, quota: &Quota, mut rules: Rules) -> Rules {
         let shortest = self.quotas.iter().all(|other| quota.per() <= other.per());
         let chosen = shortest && rules.bucket != Some(Burst::Auto);
@@ -281,7 +279,7 @@ impl Limits {
 // === impl Burst ===
 
 impl Burst {
-    /// The burst of a bucket of this quota, without probes.
+    /// Returns the burst of a bucket of this quota, without probes.
     pub(crate) fn beside(self, quota: Quota) -> u32 {
         match self {
             Self::Of(burst) => burst,
@@ -293,8 +291,8 @@ impl Burst {
         }
     }
 
-    /// The requests that such a bucket takes at once: the burst and one more. An automatic burst
-    /// leaves a place for a probe.
+    /// Returns the requests that such a bucket takes at once: the burst and one more. An automatic
+    /// burst leaves a place for a probe.
     pub(crate) fn at_once(self, quota: Quota) -> u32 {
         let probe = u32::from(self == Self::Auto);
         self.beside(quota).saturating_add(1 + probe)
@@ -340,13 +338,13 @@ impl Quota {
         }
     }
 
-    /// The number of requests that an interval allows.
+    /// Returns the number of requests that an interval allows.
     #[must_use]
     pub const fn requests(&self) -> NonZeroU32 {
         self.requests
     }
 
-    /// The length of the interval.
+    /// Returns the length of the interval.
     #[must_use]
     pub const fn per(&self) -> Duration {
         self.per
@@ -359,7 +357,7 @@ impl Quota {
         self.per + TICK_GUARD + self.per / RATE_GUARD
     }
 
-    /// The even spacing of requests, guard included.
+    /// Returns the even spacing of requests, guard included.
     pub(crate) fn spacing(&self) -> Duration {
         let nanos = self.hold().as_nanos();
         let nanos = nanos.div_ceil(u128::from(self.requests.get()));
@@ -428,8 +426,8 @@ impl Share {
         self.places == 0 || limits.quotas.iter().any(|quota| part(quota) == 0)
     }
 
-    /// The part of `quota`; `first` is the whole first quota. It is at least one request, because a
-    /// bucket of rate zero never drains.
+    /// Returns the part of `quota`; `first` is the whole first quota. It is at least one request,
+    /// because a bucket of rate zero never drains.
     pub(crate) fn part(self, quota: Quota, first: Quota) -> Quota {
         let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
         let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
@@ -442,7 +440,7 @@ impl Share {
     }
 }
 
-/// The sockets that data may use: the last one is for a token request.
+/// Returns the sockets that data may use: the last one is for a token request.
 fn data_of(connections: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(connections.get() - 1).unwrap_or(NonZeroU32::MIN)
 }
@@ -451,11 +449,11 @@ fn data_of(connections: NonZeroU32) -> NonZeroU32 {
 /// it answers 423.
 const REQUESTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(50 - 1);
 
-/// The service behind a gateway may begin a request a moment after the gateway's 504. The second is
-/// an assumption, not a proof.
+/// How long after a gateway's 504 the service behind it may begin the request: a second, which is an
+/// assumption, not a proof.
 pub(crate) const TIMED_OUT: Duration = Duration::from_secs(1);
 
-/// The same contract, "Limits": 60 parallel connections per IP address, beyond which it answers
+/// From the same page, "Limits": 60 parallel connections per IP address, beyond which it answers
 /// 416.
 const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);
 
@@ -480,8 +478,8 @@ const LONGEST_PER: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// middle.
 const LEAST: u32 = 9;
 
-/// The time whose requests an automatic burst holds. At 50 a second they are nine. Evidence comes
-/// 150 ms after a grant at the earliest, so less would leave a part of the quota unused.
+/// Time whose requests an automatic burst holds. At 50 a second they are nine. Evidence comes 150 ms
+/// after a grant at the earliest, so less would leave a part of the quota unused.
 const AUTO: Duration = Duration::from_millis(180);
 
 #[cfg(test)]

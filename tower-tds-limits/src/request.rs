@@ -37,33 +37,33 @@ use crate::error::{BoxError, Error};
 /// Retry -> RequestLimit -> BearerAuth -> Classify -> http client
 /// ```
 ///
-/// The response future takes a place in the queue at its first poll, first in, first out. Each poll
-/// polls the inner service's readiness and, if it is ready, takes a permit. With both, the request
-/// is sent in the same poll. While the inner service is not ready, later calls pass, and the call
-/// keeps its place.
+/// With its first poll, the response future takes a place in the queue, first in, first out. Each
+/// poll polls the inner service's readiness and, if it is ready, takes a permit. With both, the
+/// request is sent in the same poll. While the inner service is not ready, later calls pass, and
+/// yours keeps its place.
 ///
 /// # Backpressure
-/// `poll_ready` is always ready and reserves nothing: a readied service that is not called costs
-/// nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` never fills. An outer
-/// `ConcurrencyLimit` works as usual. Use [`max_waiting`](RequestLimitLayer::max_waiting) and
-/// [`Limits::max_wait`](crate::Limits::max_wait) to bound the wait.
+/// `poll_ready` is always ready and reserves nothing: if you do not call a readied service, that
+/// costs nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` never fills,
+/// while an outer `ConcurrencyLimit` works as usual. To bound the wait, use
+/// [`max_waiting`](RequestLimitLayer::max_waiting) and [`Limits::max_wait`](crate::Limits::max_wait).
 ///
-/// Each call waits on its own clone of the inner service. If yours is not `Clone`, put a `Buffer` inside,
-/// between this layer and the service, and give it a bound above the number of calls that wait,
-/// because each of them keeps a place in it. A `ConcurrencyLimit` belongs outside: inside, calls that
-/// wait would use it up.
+/// Each call waits on its own clone of the inner service. If yours is not `Clone`, put a `Buffer`
+/// inside, between this layer and the service, and give it a bound above the number of calls that
+/// wait, because each of them keeps a place in it. Put a `ConcurrencyLimit` outside: inside, calls
+/// that wait would use it up.
 ///
 /// # Deadlines
-/// A call ends at the [`DeadlineAt`](tower_tds_outcome::DeadlineAt) in its request's extensions.
+/// Your call ends at the [`DeadlineAt`](tower_tds_outcome::DeadlineAt) in its request's extensions.
 /// Nothing is sent after it, and the error holds the cause of the wait.
 ///
-/// Under overload the deadline also decides who is sent at all, so that what is sent is answered.
-/// The limiter knows how long responses usually take (the 95th percentile of the last 128). A call
-/// for which the queue and that time are too long together is [rejected](Error::is_rejected) on
-/// arrival. A call that has too little time left at its turn ends, if another waiting call can use
-/// the permit. Both are [deadline errors](Error::is_deadline).
+/// Under overload the deadline also decides who is sent at all, so that what is sent is answered. The
+/// limiter measures how long responses usually take (the 95th percentile of the last 128). If the
+/// queue and that time are too long together, your call is [rejected](Error::is_rejected) on arrival.
+/// If too little time is left at its turn, it ends, unless no other waiting call can use the permit.
+/// Both are [deadline errors](Error::is_deadline).
 ///
-/// Calls without a deadline wait for as long as it takes. If you queue a long batch of them, calls
+/// Without a deadline a call waits for as long as it takes. If you queue a long batch of them, calls
 /// with a deadline behind it are rejected until the batch is done.
 ///
 /// # Cancel safety
@@ -75,22 +75,22 @@ use crate::error::{BoxError, Error};
 /// [`over_hyper_http1`](RequestLimitLayer::over_hyper_http1), and a dropped call that still waited
 /// for its connection gives its permit back at once.
 ///
-/// A woken call that is not polled within 5 ms loses its turn. It gets a permit at its next poll,
+/// If a woken call is not polled within 5 ms, it loses its turn, and gets a permit at its next poll
 /// if one is free. Any number of such calls delays the others by 10 ms together.
 ///
 /// # Clone
 /// Clones share the limiter.
 ///
 /// # Errors
-/// An [`Error`] that holds what was waited for and whether the request was sent, or whose source is
-/// the inner service's own error.
+/// With an [`Error`] that holds what was waited for and whether the request was sent, or whose source
+/// is the inner service's own error.
 ///
 /// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an
 /// async block around it: the compiler cannot prove that such a block is `Send`
-/// (rust-lang/rust#102211). The same holds for tower's `Timeout`.
+/// (rust-lang/rust#102211). With tower's `Timeout` you meet the same.
 ///
 /// # Panics
-/// The future panics outside a tokio runtime with timers if it has to wait.
+/// If it has to wait, the future panics outside a tokio runtime with timers.
 ///
 /// # Examples
 /// See the [crate's front page](crate).

@@ -1,8 +1,9 @@
-//! The rules of one quota: one rule for each way of counting.
+//! Rules of one quota: one rule for each way of counting.
 //!
-//! All rules rest on one argument (theorem 3 of DESIGN.md). A service counts a request between its
-//! grant and its proof. Suppose that it counted each proven request at its proof and each unproven
-//! one now. If it would then accept one more request, it accepts it at all real times of counting.
+//! All rules rest on one argument (theorem 3 of DESIGN.md). Services count a request between its
+//! grant and its proof. Suppose that yours counted each proven request at its proof and each
+//! unproven one now. If it would then accept one more request, it accepts it at all real times of
+//! counting.
 
 mod bucket;
 mod counter;
@@ -39,7 +40,7 @@ impl QuotaRules {
     /// so a new bucket begins full.
     pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, places: u64, now: Tick) {
         self.window.limit_to(quota);
-        // A counter holds proofs alone, and works with any number.
+        // Counters hold proofs alone, and work with any number.
         let counter = self.counter.take();
         self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
         let bucket = self.bucket.take();
@@ -65,8 +66,8 @@ impl QuotaRules {
         self.window.advance(now);
     }
 
-    /// The first time at which one more may be granted, and the rule that decides. The time is
-    /// [`Tick::NEVER`] while it depends on an event.
+    /// Returns the first time at which one more may be granted, and the rule that decides. The time
+    /// is [`Tick::NEVER`] while it depends on an event.
     #[inline]
     pub(crate) fn opens_at(&mut self, seen: Tick) -> (Tick, WaitCause) {
         let window = self.window.opens_at().unwrap_or(Tick::NEVER);
@@ -137,7 +138,8 @@ impl QuotaRules {
         (bunched, self.window.live())
     }
 
-    /// The smallest quota and the smallest number of places that hold all requests sent so far.
+    /// Returns the smallest quota and the smallest number of places that hold all requests sent so
+    /// far.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
         let counted = |_: &Counter| counter::largest_sum(&self.window, now);
         let counted = self.counter.as_ref().map_or(0, counted);
@@ -151,7 +153,7 @@ impl QuotaRules {
         self.window.live()
     }
 
-    /// The most permits that were live at any grant, the granted one among them.
+    /// Returns the most permits that were live at any grant, the granted one among them.
     pub(crate) fn most_live(&self) -> u64 {
         self.window.most_live()
     }

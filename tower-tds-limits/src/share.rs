@@ -30,11 +30,11 @@ use crate::{
     limits::{Proof, Quota, TIMED_OUT},
 };
 
-/// The share that one process holds, and the whole, at one instant.
+/// Share that one process holds, and the whole, at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {
-    /// The smallest share that covers all open sockets and all requests that still count.
+    /// Smallest share that covers all open sockets and all requests that still count.
     pub held: Share,
     /// All of the limits as one share, lowered to what the current [`Rung`](crate::Rung) allows.
     pub whole: Share,
@@ -42,7 +42,7 @@ pub struct Load {
     pub was_suspended: bool,
 }
 
-/// The share of one limiter: sets it, and reads what the process holds.
+/// Share of one limiter: sets it, and reads what the process holds.
 #[derive(Debug, Clone)]
 pub struct Shares {
     limiter: Limiter,

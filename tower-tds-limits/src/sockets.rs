@@ -31,7 +31,7 @@ use crate::{
 pub(crate) struct Connections {
     most: u32,
     data: u32,
-    /// The sockets of token requests, whose limiter is first in line.
+    /// Sockets of token requests, whose limiter is first in line.
     tokens: u32,
     /// Dropped permits that are kept for [`LINGERS`]: when they go back, in order.
     lingering: VecDeque<(Instant, Line)>,
@@ -41,7 +41,7 @@ pub(crate) struct Connections {
     closes_at: Option<Instant>,
     /// Whether there is a share, so that sockets of one process take no lock to check its end.
     is_shared: Arc<AtomicBool>,
-    /// The number of shares whose end has closed all sockets.
+    /// Number of shares whose end has closed all sockets.
     ended: u64,
     /// Notified after each such end.
     over: Arc<Notify>,
@@ -56,11 +56,11 @@ pub(crate) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// `None` once it was given back.
     line: Option<Line>,
-    /// The number of such shares when the permit was taken.
+    /// Number of such shares when the permit was taken.
     ended: u64,
     is_shared: Arc<AtomicBool>,
     over: Pin<Box<OwnedNotified>>,
-    /// The waker that waits for it.
+    /// Waker that waits for it.
     waker: Option<Waker>,
 }
 
@@ -99,7 +99,7 @@ impl Connections {
         (until <= now).then(|| Arc::clone(&self.over))
     }
 
-    /// The number of permits at `now`, dropped ones that are still kept included.
+    /// Returns the number of permits at `now`, dropped ones that are still kept included.
     pub(crate) fn open(&mut self, now: Instant) -> u32 {
         while let Some((at, line)) = self.lingering.front().copied()
             && at <= now

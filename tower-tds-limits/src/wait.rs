@@ -28,7 +28,7 @@ use crate::{
 /// A limit on requests or sockets, as a state machine that is pure arithmetic: it decides when one
 /// more may pass.
 pub(crate) trait Limit {
-    /// The value that a waiter gets when it passes.
+    /// Value that a waiter gets when it passes.
     type Grant;
 
     /// When one more of this line may pass, as far as that is known at `now`.
@@ -44,10 +44,10 @@ pub(crate) trait Limit {
         None
     }
 
-    /// The cause of this line's wait while `opens` is not [`Opens::Now`].
+    /// Returns the cause of this line's wait while `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
-    /// The usual time from a grant to its response, if it is known.
+    /// Returns the usual time from a grant to its response, if it is known.
     fn usual(&mut self, _now: Instant) -> Option<Duration> {
         None
     }
@@ -68,7 +68,7 @@ pub(crate) trait Limit {
     }
 }
 
-/// The part of the queue in which a call waits.
+/// Part of the queue in which a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
     /// Ahead of all others: token requests, on which the others depend.
@@ -90,7 +90,7 @@ pub(crate) enum Opens {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outlook {
     pub(crate) cause: WaitCause,
-    /// The calls before it that want a permit.
+    /// Calls before it that want a permit.
     pub(crate) ahead: usize,
     /// Until its permit.
     pub(crate) wait: Duration,

@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use http::Extensions;
 
-/// The deadline of a call, as an extension of its request.
+/// Deadline of a call, as an extension of its request.
 ///
-/// Nothing is sent after it. At that time, each layer that reads it returns an error with the cause of the wait, or the
-/// response that it holds. A retry layer takes the earlier of this and its own deadline, and sets it on each attempt.
+/// Set it to bound a call in all layers at once: nothing is sent after it, and each layer that reads it then returns an
+/// error with the cause of the wait, or the response that it holds. Retry layers take the earlier of this and their own
+/// deadline, and set it on each attempt.
 ///
 /// # Examples
 ///
@@ -37,7 +38,7 @@ impl DeadlineAt {
         Self(at)
     }
 
-    /// The deadline in the extensions of a request.
+    /// Returns the deadline in the extensions of a request.
     #[inline]
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Instant> {

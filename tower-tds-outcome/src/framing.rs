@@ -1,4 +1,4 @@
-//! The headers of one connection, which no message passes on to the next.
+//! Headers of one connection, which no message passes on to the next.
 
 use http::HeaderMap;
 use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
@@ -6,7 +6,7 @@ use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 /// Removes the headers that are about one connection, and not about the message (RFC 9110, section
 /// 7.6.1): `Connection` and what it lists, `Transfer-Encoding`, `TE`, `Upgrade` and the older ones.
 ///
-/// Use it where you pass a message on. Whoever sends it next sets them for its own connection.
+/// Use it where you pass a message on; the next sender sets them for its own connection.
 /// `Content-Length` stays, because it may belong to a response to HEAD.
 ///
 /// # Examples

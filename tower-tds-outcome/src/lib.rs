@@ -1,9 +1,9 @@
 //! The vocabulary that the layers of tower-tds share: outcomes of calls, waits, deadlines and texts without secrets.
 //!
-//! A token layer, a limiter and a retry layer all look at the same 401, 423 or 429. So the [`Outcome`] of a response
-//! stands here once, with the [wait](retry_after) it asks for and the [deadline](DeadlineAt) of its call.
+//! Your token layer, your limiter and your retry layer all look at the same 401, 423 or 429. So the [`Outcome`] of a
+//! response stands here once, with the [wait](retry_after) it demands and the [deadline](DeadlineAt) of its call.
 //! [tower-oidc-cc], [tower-tds-errors] and [tower-tds-limits] speak it for you. Depend on it if you write a layer between
-//! them: an error that carries a [`Cause`] is understood by every layer above.
+//! them: if your error carries a [`Cause`], every layer above reads it.
 //!
 //! ```
 //! use http::{HeaderMap, StatusCode};
@@ -16,7 +16,7 @@
 //! assert_eq!(outcome(StatusCode::LOCKED), Outcome::RateExceeded);
 //! ```
 //!
-//! What a server, a proxy or an HTTP client said may hold your secret, so [`Secrets`] redacts it before you log it:
+//! Texts of a server, a proxy or an HTTP client may hold your secret, so [`Secrets`] redacts them before you log them:
 //!
 //! ```
 //! use tower_tds_outcome::Secrets;
@@ -31,12 +31,12 @@
 //! # Guarantees
 //!
 //! - **Known values** are replaced in each form that [`Secrets::redact`] lists, wherever they stand.
-//! - **Words stay.** A text without a known value changes only where something in it is no word of a language.
+//! - **Words stay.** Without a known value, a text changes only where something in it is no word of a language.
 //! - Memory has a bound: the last four values of each name.
 //!
 //! # Non-goals
 //!
-//! - Finding a secret that nobody told the handle, and that looks like a word.
+//! - Finding a secret that looks like a word and that you did not add.
 //! - Redacting bodies, which may be binary.
 //!
 //! [tower-oidc-cc]: https://docs.rs/tower-oidc-cc

@@ -1,4 +1,4 @@
-//! The outcome of a call: the one table of statuses, and the link that carries it in a chain of errors.
+//! Outcome of a call: the one table of statuses, and the link that carries it in a chain of errors.
 
 use std::{
     error::Error,
@@ -13,7 +13,7 @@ use crate::retry_after::retry_after;
 #[cfg(test)]
 mod tests;
 
-/// The outcome of a call, for the token it carried and for the limits it counts against.
+/// Outcome of a call, for the token it carried and for the limits it counts against.
 ///
 /// | outcome of a call | read as |
 /// |---|---|
@@ -30,39 +30,39 @@ mod tests;
 /// | an error that carries a [`Cause`] | the outcome of the first one in its chain |
 /// | any other error | `Lost`, unless a layer knows its type |
 ///
-/// The service gives 401, 416, 423 and 429 these meanings; the rest is HTTP's.
+/// Your service gives 401, 416, 423 and 429 these meanings; the rest is HTTP's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The service answered, and accepted the token.
+    /// Answered, with the token accepted.
     Accepted,
-    /// The service refused the token as invalid. A new one may help.
+    /// Token refused as invalid. A new one may help.
     TokenRefused,
-    /// The token is valid, but lacks a role.
+    /// Valid token, but a role is missing.
     RoleMissing,
-    /// The request arrived without its token, so something on the way removed it.
+    /// Arrived without its token, so something on the way removed it.
     NoHeader,
     /// More requests per second than the IP address may send.
     RateExceeded,
     /// More connections than the IP address may hold.
     ConnectionsExceeded,
-    /// The quota of the credential is used up. The wait is the server's, if it named one.
+    /// Quota of the credential used up. The wait is the server's, if it named one.
     QuotaExceeded(Option<Duration>),
-    /// A gateway gave up on the service, which may still be at work on the request.
+    /// Given up by a gateway, while the service may still be at work on the request.
     GatewayTimedOut,
-    /// The request did not reach the service, so no limit counts it.
+    /// Never reached the service, so no limit counts it.
     Unsent,
-    /// The request may have arrived, and there is no answer.
+    /// No answer, though the request may have arrived.
     Lost,
-    /// The service or a gateway answered. That shows nothing about the token, because a gateway may answer before it
+    /// Answered by the service or a gateway. That shows nothing about the token, because a gateway may answer before it
     /// checks one.
     Other,
 }
 
 /// Reads the outcome of a call, for the layers above it.
 ///
-/// Implement it for a service whose statuses or errors mean something of their own, and give it to the layer that reads
-/// them. [`ReadHead`] is the rule for everything else, so an implementation is usually one `match` before it.
+/// Implement it if your service's statuses or errors mean something of their own, and give it to the layer that reads
+/// them. [`ReadHead`] is the rule for everything else, so usually you write one `match` before it.
 ///
 /// # Examples
 ///
@@ -87,7 +87,7 @@ pub enum Outcome {
 /// # assert_eq!(By498.read(Ok(&response)), Outcome::TokenRefused);
 /// ```
 pub trait ReadOutcome {
-    /// Returns the meaning of one outcome. A layer calls it once for each call, so it must not block.
+    /// Returns the meaning of one outcome. It is called once for each call, so it must not block.
     fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome;
 }
 
@@ -95,9 +95,9 @@ pub trait ReadOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadHead;
 
-/// A link in the chain of an error that carries the outcome of the call, so that each layer above can read it.
+/// Link in the chain of an error that carries the outcome of the call, so that each layer above can read it.
 ///
-/// Return it from the [`source`](Error::source) of an error type of your own:
+/// Return it from the [`source`](Error::source) of your own error type:
 ///
 /// ```
 /// use std::{error::Error, fmt};
@@ -127,7 +127,7 @@ pub struct Cause {
     source: Option<BoxError>,
 }
 
-/// The error of tower's own layers.
+/// Error of tower's own layers.
 type BoxError = Box<dyn Error + Send + Sync>;
 
 // === impl Outcome ===
@@ -152,7 +152,7 @@ impl Outcome {
         of_refusal(status, headers, now)
     }
 
-    /// The outcome that an error carries: that of the first [`Cause`] in its chain.
+    /// Returns the outcome that an error carries: that of the first [`Cause`] in its chain.
     #[must_use]
     pub fn of_error(error: &(dyn Error + 'static)) -> Option<Self> {
         chain(error).find_map(|link| link.downcast_ref::<Cause>().map(Cause::outcome))
@@ -200,7 +200,7 @@ impl Cause {
         Self { outcome, source }
     }
 
-    /// The outcome of the call.
+    /// Returns the outcome of the call.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         self.outcome
@@ -211,7 +211,7 @@ impl Cause {
         self.outcome = outcome;
     }
 
-    /// The error behind the outcome, if there is one.
+    /// Returns the error behind the outcome, if there is one.
     #[must_use]
     pub fn get_ref(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         self.source.as_deref()
@@ -245,8 +245,8 @@ impl Error for Cause {
 
 /// Iterates over an error and its causes.
 ///
-/// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. It ends after 32
-/// links, so that a circle ends as well.
+/// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. After 32 links
+/// it ends, so that a circle ends as well.
 pub fn chain<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -261,7 +261,7 @@ fn below<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     }
 }
 
-/// Reads the head of a gRPC response, which refuses with status 200 (trailers-only). The status of any other response
+/// Reads the head of a gRPC response, which refuses with status 200 (trailers-only). For any other response the status
 /// is in its trailers, after the handler ran.
 #[cold]
 fn of_grpc(headers: &HeaderMap) -> Outcome {
@@ -312,7 +312,7 @@ fn challenged(headers: &HeaderMap) -> Option<Outcome> {
     })
 }
 
-/// The wall clock, for a date without a `Date` header.
+/// Returns the wall clock, for a date without a `Date` header.
 fn wall() -> SystemTime {
     #[expect(
         clippy::disallowed_methods,
@@ -349,5 +349,5 @@ const ROLE_MISSING: [&str; 3] = [
     "insufficient_scope",
 ];
 
-/// The deepest known chain has 7 links.
+/// More than the deepest known chain, which has 7 links.
 const DEEPEST: usize = 32;

@@ -10,15 +10,16 @@ use http::{
 #[cfg(test)]
 mod tests;
 
-/// Returns the wait that a response asks for: the longest of its `Retry-After`, or the reset of a used-up limit.
+/// Returns how long a response wants you to wait: the longest of its `Retry-After`, or the reset of a used-up limit.
 ///
 /// | header | what is read |
 /// |---|---|
 /// | `Retry-After` (RFC 9110, section 10.2.3) | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
-/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, unless the header with `Remaining` in place of `Reset` says that calls are left |
+/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, unless the header with `Remaining` in place of `Reset` shows that calls are left |
 ///
 /// Dates count from the `Date` of the response, so that a skewed clock changes nothing, and from `now` if there is none.
-/// A date in the past is no wait. Malformed values are ignored, and an overflow is the longest wait. The caller bounds it.
+/// If they are past, there is no wait. Malformed values are ignored, and an overflow is the longest wait, so set a bound
+/// of your own.
 ///
 /// Gateways such as Kong send the reset with every response. Before you wait because of it, check that the status is a 429.
 ///
@@ -61,7 +62,7 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     })
 }
 
-/// Digits, perhaps with a fraction. A sign is malformed.
+/// Digits, perhaps with a fraction; a sign is malformed.
 fn seconds(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));

@@ -1,4 +1,4 @@
-//! The handle that knows secrets, and takes them out of texts.
+//! Handle that holds secrets, and takes them out of texts.
 
 use std::{
     fmt,
@@ -18,10 +18,10 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Knows the secrets of a program, and takes them out of texts before these are shown.
+/// Holds the secrets of your program, and takes them out of texts before these are shown.
 ///
-/// The builders of the layers fill it: with the client secret, the tokens, the assertions and the passwords of proxies.
-/// Use the handle of a layer for your own logs, too. Without any value it still finds what only a secret looks like.
+/// Use a layer's handle for your own logs as well: the builder fills it with the client secret, the tokens, the
+/// assertions and the passwords of proxies. Without any value it still finds what only a secret looks like.
 ///
 /// It holds the last four values of each name, so that a text about the token that was just replaced is also clean. Do
 /// not add a client id, which is public and helps to find a fault.
@@ -43,7 +43,7 @@ mod tests;
 #[derive(Clone, Default)]
 pub struct Secrets(Arc<Mutex<Vec<Known>>>);
 
-/// The name of a value, and the value, which is overwritten when it is dropped.
+/// Name and value, which is overwritten when it is dropped.
 type Known = (&'static str, Zeroizing<String>);
 
 // === impl Secrets ===
@@ -51,14 +51,14 @@ type Known = (&'static str, Zeroizing<String>);
 impl Secrets {
     /// Adds a value, which takes the place of the oldest one if there are four of its name.
     ///
-    /// A value under eight characters is only replaced as a whole word, because it may be a part of one.
+    /// Under eight characters, a value is only replaced as a whole word, because it may be a part of one.
     pub fn add(&self, name: &'static str, value: &str) {
         let value = value.trim();
         if value.is_empty() {
             return;
         }
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A value that is added again becomes the newest one, and those are in front.
+        // Added again, a value becomes the newest one, and those are in front.
         values.retain(|(_, known)| **known != value);
         values.insert(0, (name, value.to_owned().into()));
         let mut of_name = 0;
@@ -92,9 +92,9 @@ impl Secrets {
     /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` in which letters and digits alternate as in no name,
     ///   so JWTs as well. Paths, class names, UUIDs, names of pods, and lower-case names with dots stay.
     ///
-    /// A trace id, a commit or a digest of hexadecimal digits alone cannot be told from a key, and is replaced.
+    /// Trace ids, commits and digests of hexadecimal digits alone look like keys, and are replaced.
     ///
-    /// The work grows with the length of the text, whatever it repeats.
+    /// Work grows with the length of the text, whatever it repeats.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let decoded = Decoded::new(text);
@@ -140,8 +140,8 @@ impl fmt::Debug for Secrets {
 
 /// Finds a known value in a decoded text, which may be cut inside of it, and in base64.
 fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
-    // In forms, a space is a plus. What looks like an escape in the value may have been decoded, too, and a backslash at
-    // its end with the quote behind it.
+    // In forms, a space is a plus. What looks like an escape in the value may have been decoded as well, and a backslash
+    // at its end with the quote behind it.
     let form = text.replace('+', " ");
     let decoded = Decoded::new(value).text;
     for known in [value, &decoded]
@@ -157,7 +157,7 @@ fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     if value.chars().count() < SHORTEST_PART {
         return;
     }
-    // An id before the value, and what follows it, are in the same groups of letters.
+    // Base64 has an id before the value, and what follows it, in the same groups of letters.
     let inside = inside_base64(value);
     let standard = text.replace('-', "+").replace('_', "/");
     let is_other = |c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c));
@@ -183,7 +183,8 @@ fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// The letters that stand for a value in base64 behind 0, 1 and 2 other bytes, without those that depend on others.
+/// Returns the letters that stand for a value in base64 behind 0, 1 and 2 other bytes, without those that depend on
+/// others.
 fn inside_base64(value: &str) -> [String; 3] {
     [0, 2, 3].map(|start| {
         let padded = "\0".repeat(start * 3 / 4) + value;
@@ -192,11 +193,11 @@ fn inside_base64(value: &str) -> [String; 3] {
     })
 }
 
-/// The current value, the one before, and two more of an outage.
+/// Current value, the one before, and two more of an outage.
 const KEPT: usize = 4;
 
-/// A shorter value, or a shorter part of a value at the end of a text that was cut, may be a word.
+/// Length below which a value, or a part of one at the end of a text that was cut, may be a word.
 const SHORTEST_PART: usize = 8;
 
-/// What stands in place of a secret.
+/// Stands in place of a secret.
 const REDACTED: &str = "[redacted]";

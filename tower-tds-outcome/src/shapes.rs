@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::text::{Decoded, part, tail};
 
-/// The parts of a text that look like secrets.
+/// Returns the parts of a text that look like secrets.
 pub(crate) fn find(decoded: &Decoded) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     passwords_of_urls(&decoded.text, &mut found);
@@ -13,7 +13,7 @@ pub(crate) fn find(decoded: &Decoded) -> Vec<Range<usize>> {
     found
 }
 
-/// The password in `https://user:password@host`.
+/// Returns the password in `https://user:password@host`.
 fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
     for (at, scheme) in text.match_indices("://") {
         let start = at + scheme.len();
@@ -22,7 +22,7 @@ fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
         let host = find_at(url, 0, |c| "/?#".contains(c));
         let colon = find_at(url, 0, |c| ":@[".contains(c));
         let is_port = find_at(url, colon + 1, |c| !c.is_ascii_digit()) == host;
-        // Where nobody encoded the password, it may contain what ends a host.
+        // If the password was not encoded, it may contain what ends a host.
         let end = part(url, 0..host).rfind('@');
         let end = end.or_else(|| url.rfind('@').filter(|_| !is_port));
         if colon < host && tail(url, colon).starts_with(':') {
@@ -69,7 +69,7 @@ fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// The inside of `"…"`, `b"…"`, `Some("…")` and `["…"]`.
+/// Returns the inside of `"…"`, `b"…"`, `Some("…")` and `["…"]`.
 fn quoted(decoded: &Decoded, start: usize) -> Option<Range<usize>> {
     let text = &*decoded.text;
     let is_wrapper = |c: char| c.is_ascii_alphanumeric() || "_([".contains(c);
@@ -79,7 +79,7 @@ fn quoted(decoded: &Decoded, start: usize) -> Option<Range<usize>> {
     if !matches!(before, "" | "b") && !before.ends_with(['(', '[']) {
         return None;
     }
-    // A quote inside of the value has more backslashes. A text that was cut has no closing one.
+    // Inside of the value, a quote has more backslashes. If the text was cut, there is no closing one.
     let spelled = |at: usize| decoded.source(at..at + 1).len();
     let inside = open + 1;
     let mut quotes = tail(text, inside).match_indices(quote);
@@ -206,7 +206,7 @@ fn is_word_char(c: char) -> bool {
     is_name_char(c) || matches!(c, '+' | '/' | '.' | '~')
 }
 
-/// The first place from `start` on at which a character is `of`, or the end.
+/// Returns the first place from `start` on at which a character is `of`, or the end.
 fn find_at(text: &str, start: usize, of: impl Fn(char) -> bool) -> usize {
     tail(text, start).find(of).map_or(text.len(), |n| start + n)
 }
@@ -214,12 +214,12 @@ fn find_at(text: &str, start: usize, of: impl Fn(char) -> bool) -> usize {
 /// Ends of the names of secrets, in lower case.
 const NAMES: &str = "secret token password passwd pwd passphrase sig key authorization";
 
-/// A word of 24 letters and digits has 142 bits if it is random.
+/// Letters and digits of a word with 142 bits, if it is random.
 const LEAST_WORD: usize = 24;
 const LEAST_CREDENTIAL: usize = 16;
 const LEAST_VALUE: usize = 8;
 /// As in the last group of a UUID. Those of a pod's name are shorter.
 const LONGEST_GROUP: usize = 12;
-/// What names have on average between two changes: `Saml2AuthenticationTokenConverter` eight letters, and
+/// Letters that names have on average between two changes: `Saml2AuthenticationTokenConverter` eight, and
 /// `OAuth2AccessTokenResponseClient` six. Of random letters and digits, every second one is a change.
 const LONGEST_KIND: usize = 6;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A text without its escapes, and where each part of it stands in the source.
+/// Text without its escapes, and where each part of it stands in the source.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     pub(crate) text: String,
@@ -28,24 +28,24 @@ impl Decoded {
         decoded
     }
 
-    /// The place in the source of a part of the text.
+    /// Returns the place in the source of a part of the text.
     pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
         let at = |n: usize| self.starts.get(n).copied().unwrap_or_default();
         at(range.start)..at(range.end)
     }
 }
 
-/// A part of a text; empty if there is no such part.
+/// Returns a part of a text; empty if there is no such part.
 pub(crate) fn part(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
 }
 
-/// The text from a place on; empty if there is none.
+/// Returns the text from a place on; empty if there is none.
 pub(crate) fn tail(text: &str, start: usize) -> &str {
     part(text, start..text.len())
 }
 
-/// What the escape at the start of a text stands for, and its length.
+/// Returns the character of the escape at the start of a text, and its length.
 fn escape(text: &str) -> Option<(char, usize)> {
     if let Some((c, name)) = ENTITIES.iter().find(|(_, name)| text.starts_with(name)) {
         return Some((*c, name.len()));
@@ -57,7 +57,7 @@ fn escape(text: &str) -> Option<(char, usize)> {
         .or_else(|| after_slashes(text))
 }
 
-/// The character of up to four parts: of bytes, or of two units as in `\ud83d\ude00`.
+/// Returns the character of up to four parts: of bytes, or of two units as in `\ud83d\ude00`.
 fn joined<T>(
     text: &str,
     read: impl Fn(&str) -> Option<(T, usize)>,
@@ -77,7 +77,7 @@ fn joined<T>(
     }
 }
 
-/// The byte of `%41` and `\x41`, and of `%2541`, which was encoded twice.
+/// Returns the byte of `%41` and `\x41`, and of `%2541`, which was encoded twice.
 fn byte(text: &str) -> Option<(u8, usize)> {
     let mut digits = text
         .strip_prefix('%')
@@ -91,7 +91,7 @@ fn byte(text: &str) -> Option<(u8, usize)> {
     ))
 }
 
-/// The unit of UTF-16 of `\u00e9`.
+/// Returns the unit of UTF-16 of `\u00e9`.
 fn unit(text: &str) -> Option<(u16, usize)> {
     let digits = letters(text)?.strip_prefix('u')?;
     Some((
@@ -118,7 +118,7 @@ fn after_slashes(text: &str) -> Option<(char, usize)> {
     }
 }
 
-/// What follows the backslashes that a text begins with.
+/// Returns the rest of a text behind its first backslashes.
 fn letters(text: &str) -> Option<&str> {
     let letters = text.trim_start_matches('\\');
     text.starts_with('\\').then_some(letters)
@@ -167,5 +167,5 @@ const ENTITIES: [(char, &str); 4] = [
     ('&', "&amp;"),
 ];
 
-/// A length for log lines and terminals. The longest known text of the service has 83 characters.
+/// Length for log lines and terminals. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;

@@ -1,4 +1,4 @@
-//! A paced body, which a fault can end early.
+//! Paced body, which a fault can end early.
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
@@ -23,12 +23,12 @@ pub(super) struct Flow {
     pub(super) is_at_end: bool,
 }
 
-/// A flow after its next piece.
+/// Flow after its next piece.
 pub(super) type Next = Pin<Box<dyn Future<Output = (Flow, Option<Result<Bytes, Error>>)> + Send>>;
 
-/// The bytes sent so far, and the time of the next piece: arithmetic on `now`.
+/// Bytes sent so far, and the time of the next piece: arithmetic on `now`.
 struct Progress {
-    /// The length in the head, if there is one.
+    /// Length in the head, if there is one.
     length: Option<u64>,
     /// Bytes a second.
     rate: Option<u64>,
@@ -109,7 +109,7 @@ impl Flow {
             .then(|| Error::from(Kind::Closed))
     }
 
-    /// Returns the fault that is due before the next piece. A fault of the middle is due once.
+    /// Returns the fault that is due before the next piece; one of the middle is due once.
     fn due_fault(&mut self) -> Option<DataFault> {
         let fault = self.faults.fault?;
         match fault {
@@ -200,8 +200,8 @@ fn count(len: usize) -> u64 {
 /// How long a reset or a cut waits for the bytes before it, because it discards unsent bytes.
 const FLUSH: Duration = Duration::from_millis(20);
 
-/// The pause between the pieces of an endless body, 1.6 MB/s: it floods the client, not the host.
+/// Pause between the pieces of an endless body, 1.6 MB/s: it floods the client, not the host.
 const FLOOD: Duration = Duration::from_millis(10);
 
-/// The pieces of a paced body in a second, if [`PIECE`] does not make them smaller.
+/// Pieces of a paced body in a second, if [`PIECE`] does not make them smaller.
 const PIECES_A_SECOND: u64 = 20;

@@ -1,4 +1,4 @@
-//! The bytes of a body as they go to the wire: made, encoded, and cut into pieces.
+//! Bytes of a body as they go to the wire: made, encoded, and cut into pieces.
 
 use std::io::{self, Read, Write as _};
 
@@ -13,19 +13,19 @@ use http::{
 #[derive(Debug)]
 pub(crate) struct Source {
     block: Bytes,
-    /// The number of bytes that are not made yet, after `block`.
+    /// Number of bytes that are not made yet, after `block`.
     left: u64,
     line: u64,
 }
 
-/// A coding of the contract's request header `Content-Encoding: br,gzip`.
+/// Coding of the contract's request header `Content-Encoding: br,gzip`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     Brotli,
     Gzip,
 }
 
-/// A source behind its coding, read in pieces of at most [`PIECE`] bytes.
+/// Source behind its coding, read in pieces of at most [`PIECE`] bytes.
 pub(super) struct Pieces(Box<dyn Read + Send>);
 
 // === impl Source ===
@@ -135,7 +135,7 @@ impl Coding {
 
     /// Encodes `source` as it is read, in bounded memory.
     ///
-    /// The levels are the fastest, because only the transfer is simulated, not the gateway's work.
+    /// Levels are the fastest, because only the transfer is simulated, not the gateway's work.
     #[cfg(feature = "coding")]
     fn encode(self, source: Source) -> Box<dyn Read + Send> {
         match self {
@@ -183,13 +183,13 @@ impl Pieces {
     }
 }
 
-/// The size of a piece.
+/// Size of a piece.
 pub(super) const PIECE: usize = 16 * 1024;
 
-/// The length of a line: its number, two fields and a line feed.
+/// Length of a line: its number, two fields and a line feed.
 const LINE: usize = 32;
 
-/// The number of bytes that are made at a time.
+/// Number of bytes that are made at a time.
 const BLOCK: usize = 512 * LINE;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The client of a request: its form, its id, and its secret.
+//! Client of a request: its form, its id, and its secret.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     state::State,
 };
 
-/// The fields of a form in their order. A body that is not an urlencoded form has none.
+/// Fields of a form in their order; none if the body is not an urlencoded form.
 #[derive(Debug)]
 pub(super) struct Form {
     fields: Vec<(String, String)>,
@@ -48,8 +48,8 @@ pub(super) fn authenticate(state: &State, head: &Parts, form: &Form) -> Result<A
     Ok(key.api_key().client_id)
 }
 
-/// Returns id and secret of a Basic header, still form-encoded (RFC 6749, section 2.3.1). A
-/// malformed header counts as none.
+/// Returns id and secret of a Basic header, still form-encoded (RFC 6749, section 2.3.1). If it is
+/// malformed, it counts as none.
 fn basic_pair(header: &str) -> Option<(String, String)> {
     let (scheme, encoded) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("Basic") {
@@ -98,7 +98,7 @@ impl Form {
         }
     }
 
-    /// The first field of this name.
+    /// Returns the first field of this name.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields
             .iter()

@@ -28,7 +28,8 @@ pub(crate) fn issuer(state: &State, head: Option<&Parts>) -> String {
     }
 }
 
-/// The answer at `.well-known/openid-configuration` (OpenID Connect Discovery 1.0, section 4).
+/// Returns the answer at `.well-known/openid-configuration` (OpenID Connect Discovery 1.0, section
+/// 4).
 pub(super) fn configuration(state: &State, head: &Parts) -> Response<Body> {
     let issuer = issuer(state, Some(head));
     let at = |path: &str| format!("{issuer}/protocol/openid-connect/{path}");
@@ -51,13 +52,13 @@ pub(super) fn configuration(state: &State, head: &Parts) -> Response<Body> {
     refusal::json(StatusCode::OK, &configuration)
 }
 
-/// The answer at `certs`: the key of the tokens (RFC 7517).
+/// Returns the answer at `certs`: the key of the tokens (RFC 7517).
 pub(super) fn keys(state: &State) -> Result<Response<Body>, Error> {
     let keys = lock(&state.realm).tokens.key_set()?;
     Ok(refusal::json(StatusCode::OK, &keys))
 }
 
-/// The answer at `token/introspect` (RFC 7662): the claims of a token that is active.
+/// Returns the answer at `token/introspect` (RFC 7662): the claims of a token that is active.
 pub(super) fn introspection(state: &State, head: &Parts, form: &Form) -> Response<Body> {
     if let Err(refusal) = client::authenticate(state, head, form) {
         return refusal.into_response();

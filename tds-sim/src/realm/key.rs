@@ -1,23 +1,23 @@
-//! An API key of a member: a client id, a client secret, and roles.
+//! API key of a member: a client id, a client secret, and roles.
 
 use std::{fmt, sync::Arc};
 
 use serde_json::{Value, json};
 
-/// The client id and client secret of a key. `Debug` does not show the secret.
+/// Client id and client secret of a key. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApiKey {
-    /// The client id.
+    /// Client id.
     pub client_id: Arc<str>,
-    /// The client secret.
+    /// Client secret.
     pub client_secret: Arc<str>,
 }
 
-/// A key as the realm keeps it.
+/// Key as the realm keeps it.
 pub(crate) struct Key {
     api_key: ApiKey,
-    /// The subject of its tokens: the key's service account.
+    /// Subject of its tokens: the key's service account.
     subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,

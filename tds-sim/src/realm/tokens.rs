@@ -1,4 +1,4 @@
-//! The issued tokens, and whether they are valid.
+//! Issued tokens, and whether they are valid.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -13,19 +13,19 @@ use crate::{error::Error, realm::key::Key};
 
 /// Every token that was not revoked, by its text.
 ///
-/// A token is looked up, not verified: only an unchanged token that was issued here is valid. A
-/// gateway that introspects tokens does the same.
+/// Tokens are looked up, not verified: only an unchanged one that was issued here is valid.
+/// Gateways that introspect tokens do the same.
 #[derive(Default)]
 pub(crate) struct Tokens {
     issued: HashMap<Arc<str>, Arc<Issued>>,
     generation: u64,
     /// Signs tokens. Created with the first one.
     pub(super) signer: Option<EcdsaKeyPair>,
-    /// The time of the last revocation in seconds since 1970; 0 before the first.
+    /// Time of the last revocation in seconds since 1970; 0 before the first.
     not_before: i64,
 }
 
-/// A token's record.
+/// Record of a token.
 #[derive(Debug)]
 pub(crate) struct Issued {
     pub(crate) generation: u64,
@@ -104,8 +104,8 @@ impl Tokens {
 
     /// Returns the record of a token that is valid at `now`.
     ///
-    /// Contract, "Authentication" 5: a token is no longer valid when the time since its issue
-    /// exceeds its lifetime. So it is valid at the exact end.
+    /// Contract, "Authentication" 5: once the time since its issue exceeds its lifetime, a token is
+    /// no longer valid. So it is valid at the exact end.
     pub(super) fn valid(&self, token: &str, now: Duration) -> Option<Arc<Issued>> {
         self.issued
             .get(token)
@@ -123,7 +123,7 @@ impl Tokens {
     }
 }
 
-/// Names a key. Each process has another, so clients with the key of an earlier one fetch it anew.
+/// Names a key. Each process has another, so clients with an earlier one fetch it anew.
 fn key_id(signer: &EcdsaKeyPair) -> String {
     let point = signer.public_key().as_ref();
     BASE64_URL_SAFE_NO_PAD.encode(point.get(1..10).unwrap_or_default())

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::delay::Delay;
 
-/// The delays of one direction.
+/// Delays of one direction.
 #[derive(Debug)]
 pub(super) struct Line {
     delay: Delay,
@@ -27,12 +27,12 @@ pub(super) struct Line {
 /// State of a socket that both directions use.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// Whether a write has failed. It has consumed the reset that a read would have returned, so an
-    /// end of the stream that is read afterwards is a reset.
+    /// Whether a write has failed. If so, it has consumed the reset that a read would have
+    /// returned, and an end of the stream that is read afterwards is a reset.
     broken: AtomicBool,
 }
 
-/// The sender has reset its connection.
+/// Reset by the sender.
 #[derive(Debug)]
 pub(super) struct Reset;
 
@@ -84,7 +84,7 @@ impl Line {
                 }
             }
         });
-        // A piece with an earlier time than the piece before it is written right after that piece.
+        // If a piece has an earlier time than the one before it, it is written right after that.
         let mut writes = pin!(async {
             while let Some((due, piece)) = out.recv().await {
                 sleep_until(due).await;
@@ -124,9 +124,9 @@ impl Side {
     }
 }
 
-/// The most bytes with one delay: the largest TLS record.
+/// Most bytes with one delay: the largest TLS record.
 const PIECE: usize = 16 * 1024;
 
-/// The most delayed pieces of one direction. With more, the sender waits, as for a full window. In
-/// full pieces that is 8 MiB, more than a socket buffers by default.
+/// Most delayed pieces of one direction. With more, the sender waits, as for a full window. In full
+/// pieces that is 8 MiB, more than a socket buffers by default.
 const HELD: usize = 512;

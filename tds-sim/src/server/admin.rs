@@ -1,4 +1,4 @@
-//! The admin listener: the ledger to read, and the controls to change what happens next.
+//! Admin listener: the ledger to read, and the controls to change what happens next.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
         .map_err(|error| Error::failed("the body of the request could not be read", error))?
         .to_bytes();
     let path = head.uri.path();
-    // The list that a person reads is also what requests are checked by.
+    // Requests are checked by the same list that a person reads.
     let words = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
     let routes = || ROUTES.lines().map(words);
     let is_here = |at: &str| at == path || at == STUB && path.starts_with(STUB);
@@ -81,8 +81,7 @@ async fn read(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Response<Body>
     })
 }
 
-/// Lists the arrivals that match, after the wait for them. If they do not come in time, the status
-/// is 504.
+/// Lists the arrivals that match, after the wait for them; with 504 if they do not come in time.
 async fn ledger(sim: &Sim, fields: &Fields) -> Result<Response<Body>, Refused> {
     let time = |name| -> Result<Option<Duration>, Refused> {
         let seconds = fields.parsed(name)?.map(Duration::try_from_secs_f64);
@@ -176,7 +175,7 @@ fn faults(fields: &Fields) -> Result<Faults, Refused> {
     })
 }
 
-/// Changes settings, all or none. The fields are the switches of the program.
+/// Changes settings, all or none, by fields that are the switches of the program.
 fn set(sim: &Sim, fields: &Fields) -> Result<(), Refused> {
     let mut config = (*sim.state.config()).clone();
     for (name, value) in fields.each() {
@@ -235,7 +234,7 @@ fn stub(fields: &Fields) -> Result<Stub, Refused> {
     })
 }
 
-/// The answer to a control that was run. A browser is sent back to the page.
+/// Returns the answer to a control that was run. Browsers are sent back to the page.
 fn done(head: &Parts, key: Option<ApiKey>) -> Response<Body> {
     let text = match key {
         Some(key) => {
@@ -268,13 +267,13 @@ fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
 /// Each control, with its fields in brackets and, on the next line, what it does.
 const ROUTES: &str = include_str!("controls.txt");
 
-/// The prefix of the path of a stub.
+/// Prefix of the path of a stub.
 const STUB: &str = "/stub/";
 
-/// The longest body that is read.
+/// Longest body that is read.
 const BODY_MOST: usize = 16 * 1024 * 1024;
 
-/// The timeout of a wait that has none.
+/// Timeout of a wait that has none.
 const WAIT: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";

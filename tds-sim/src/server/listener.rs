@@ -25,7 +25,7 @@ use crate::{
     socket::Socket,
 };
 
-/// A bound socket that does not accept yet.
+/// Bound socket that does not accept yet.
 pub(super) struct Listener {
     socket: TcpListener,
     door: Door,
@@ -41,7 +41,7 @@ pub(super) enum Security {
     Tls(tokio_rustls::TlsAcceptor),
 }
 
-/// An accepted connection.
+/// Accepted connection.
 struct Guest {
     socket: Arc<Socket>,
     door: Door,
@@ -49,7 +49,7 @@ struct Guest {
     stopped: watch::Receiver<bool>,
 }
 
-/// The purpose of a listener.
+/// Purpose of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {
     Auth,
@@ -151,7 +151,7 @@ impl Guest {
                 };
                 match secured {
                     Ok(tls) => self.answer(tls).await,
-                    // The drop of a `Stream` closes the connection, and stops counting it.
+                    // Dropping a `Stream` closes the connection, and stops counting it.
                     Err((_, tcp)) => drop(Stream::new(tcp, self.socket)),
                 }
             }

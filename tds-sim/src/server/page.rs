@@ -1,4 +1,4 @@
-//! The page of the admin listener: calls as they come, limits against their use, faults.
+//! Page of the admin listener: calls as they come, limits against their use, faults.
 //!
 //! It is made here, whole and for each event, so that it is the same without JavaScript.
 
@@ -129,7 +129,7 @@ const TABLE: &str = "</ul><h2>Calls</h2><table><thead><tr><th>At<th>Method<th>Ta
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
      connect-src 'self'; form-action 'self'; frame-ancestors 'none'";
 
-/// The newest calls on the page.
+/// Newest calls on the page.
 const ROWS: usize = 100;
 
 /// How long the page rests after a change, so that a thousand calls a second are five events.

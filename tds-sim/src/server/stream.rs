@@ -1,4 +1,4 @@
-//! A connection's bytes, plain or in TLS, with the faults of the wire.
+//! Bytes of a connection, plain or in TLS, with the faults of the wire.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::socket::Socket;
 
-/// An accepted connection. It no longer counts when its closing begins, before the client reads its
+/// Accepted connection. It no longer counts when its closing begins, before the client reads its
 /// end.
 pub(super) struct Stream<S: Wire> {
     io: S,
@@ -91,7 +91,7 @@ impl Wire for tokio_rustls::server::TlsStream<TcpStream> {
     }
 }
 
-/// A TLS alert, an ASCII remark and a zero: no HTTP version begins like this.
+/// TLS alert, an ASCII remark and a zero: no HTTP version begins like this.
 const GARBAGE: &[u8] = b"\x15\x03\x01\x00\x02\x02\x28 this is not HTTP \x00\xff\xfe\r\n\r\n";
 
 #[cfg(test)]

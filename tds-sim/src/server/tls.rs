@@ -14,7 +14,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-/// The file of the CA certificate, and the TLS settings of the server. A drop removes the file.
+/// File of the CA certificate, which the drop removes, and the TLS settings of the server.
 pub(super) struct Authority {
     directory: PathBuf,
     file: PathBuf,

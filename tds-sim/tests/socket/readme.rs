@@ -6,7 +6,7 @@ use std::{
 
 use serde_json::Value;
 
-/// The program, killed with its test.
+/// Program, killed with its test.
 struct Program(Child);
 
 impl Program {

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// The answer to a raw GET, and the end of its connection.
+/// Answer to a raw GET, and the end of its connection.
 struct Raw {
     bytes: Vec<u8>,
     end: Result<(), ErrorKind>,

@@ -1,19 +1,19 @@
-//! The error of a call without a token: the cause, the URL, the duration, and the next step.
+//! Error of a call without a token: the cause, the URL, the duration, and the next step.
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 use http::{StatusCode, Uri};
 use tower_tds_outcome::{Cause, Outcome, Secrets};
 
-/// The reason why there is no token to send, and the next step.
+/// Why there is no token to send, and the next step.
 ///
-/// A call that ends with this error was **never sent** to the inner service, so a retry is safe. The
-/// error is one word wide and cheap to clone, because all calls that wait for one token request
-/// share its outcome.
+/// Retrying is safe: a call that ends with this error was **never sent** to the inner service. It is
+/// one word wide and cheap to clone, because all calls that wait for one token request share its
+/// outcome.
 ///
-/// `Display` is one line: the failure, the URL, the root cause, the time since the first failure,
-/// and the next step. It contains no text that a token endpoint sent. `Debug` adds a second line
-/// for programmers.
+/// `Display` is one line: the failure, the URL, the root cause, the time since the first failure, and
+/// your next step. No text that a token endpoint sent is in it. `Debug` adds a second line for
+/// programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
@@ -24,17 +24,16 @@ struct Repr {
     in_discovery: bool,
     /// Scheme, host, port and path.
     place: Option<String>,
-    /// The cause at the root.
+    /// Cause at the root.
     cause: Option<String>,
     failing_for: Duration,
     retry_after: Option<Duration>,
-    /// Tells the layers above that the call was not sent.
+    /// For the layers above: the call was not sent.
     source: Arc<Cause>,
     secrets: Option<Secrets>,
 }
 
-/// The kind of a token error. It holds fixed texts and numbers, but no text of a server, because a
-/// server may echo the secret.
+/// Kind of a token error, in fixed texts and numbers: a server's text may echo the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The HTTP client failed.
@@ -47,23 +46,23 @@ pub(crate) enum Kind {
     Rejected(StatusCode, Option<&'static str>),
     /// A redirect. Credentials are not sent to another address.
     Redirected(StatusCode),
-    /// The reply is malformed. The next reply may be well-formed.
+    /// Malformed reply; the next one may be well-formed.
     Malformed(&'static str),
-    /// The reply is well-formed, but its token cannot be sent as a bearer token.
+    /// Well-formed reply, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
-    /// The token has this type, and is not a bearer token.
+    /// Not a bearer token, but one of this type.
     WrongType(&'static str),
     /// The provider has no credentials.
     NoCredentials,
-    /// The HTTP client or the token store panicked during the token request.
+    /// Panic of the HTTP client or the token store during the token request.
     Panicked,
     /// The token expired between `poll_ready` and `call`.
     Expired,
     /// There is no token, because `call` came without `poll_ready`.
     Unready,
-    /// The origin of the request is not in the layer's list.
+    /// The request's origin is not in the layer's list.
     ForeignOrigin,
-    /// The address of the request is only a path, and the layer has no default origin.
+    /// Only a path as the address, and no default origin in the layer.
     NoOrigin,
     /// The `Host` header names another host than the address.
     OtherHost,
@@ -96,14 +95,14 @@ impl TokenError {
         })
     }
 
-    /// The error of a provider. Only its redacted text is kept, because the error itself may contain a
-    /// secret, which a caller's log would print.
+    /// Returns the error of a provider. Only its redacted text is kept, because the error itself may
+    /// contain a secret, which your log would print.
     pub(crate) fn no_credentials(error: &(dyn Error + 'static), secrets: &Secrets) -> Self {
         let cause = root(error, secrets);
         Self::new(Kind::NoCredentials).with(|repr| repr.cause = Some(cause))
     }
 
-    /// The same error, whose cause shows no value that is known to `secrets`.
+    /// Returns the same error, whose cause shows no value that is known to `secrets`.
     pub(crate) fn without(&self, secrets: &Secrets) -> Self {
         self.with(|repr| {
             let source = repr.source.get_ref();
@@ -112,22 +111,22 @@ impl TokenError {
         })
     }
 
-    /// The same error, with its address but without the query.
+    /// Returns the same error, with its address but without the query.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
         self.with(|repr| repr.place = Some(place(uri)))
     }
 
-    /// The same error, of the request for the discovery document.
+    /// Returns the same error, of the request for the discovery document.
     pub(crate) fn in_discovery(&self) -> Self {
         self.with(|repr| repr.in_discovery = true)
     }
 
-    /// The same error, with the time since the first failure.
+    /// Returns the same error, with the time since the first failure.
     pub(crate) fn failing_for(&self, time: Duration) -> Self {
         self.with(|repr| repr.failing_for = time)
     }
 
-    /// The same error, with the remaining backoff.
+    /// Returns the same error, with the remaining backoff.
     pub(crate) fn with_retry_after(&self, retry_after: Duration) -> Self {
         self.with(|repr| repr.retry_after = Some(retry_after))
     }
@@ -140,8 +139,8 @@ impl TokenError {
 
     /// Whether a retry after [`retry_after`](Self::retry_after) can help without a change.
     ///
-    /// That is so if the endpoint is down, slow or broken, if the token expired just now, if the layer
-    /// was called before it was ready, or if a panic or the end of a runtime stopped the token request.
+    /// It can if the endpoint is down, slow or broken, if the token expired just now, if you called
+    /// the layer before it was ready, or if a panic or the end of a runtime stopped the token request.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.remedy().0
@@ -150,25 +149,27 @@ impl TokenError {
     /// Whether the [`Provider`](crate::Provider) returned no credentials, so that no token request was
     /// sent.
     ///
-    /// The next token request, after a backoff of at most half a minute, calls the provider again.
+    /// After a backoff of at most half a minute, the next token request calls the provider again.
     #[must_use]
     pub fn is_missing_credentials(&self) -> bool {
         matches!(self.0.kind, Kind::NoCredentials)
     }
 
-    /// The address of the token endpoint or the discovery document: scheme, host, port and path.
+    /// Returns the address of the token endpoint or the discovery document: scheme, host, port and
+    /// path.
     #[must_use]
     pub fn endpoint(&self) -> Option<&str> {
         self.0.place.as_deref()
     }
 
-    /// The next step. `Display` ends with it.
+    /// Returns the next step, with which `Display` ends.
     #[must_use]
     pub fn advice(&self) -> &'static str {
         self.0.kind.remedy().1
     }
 
-    /// The secrets of the token request, which the text of a [`source`](Error::source) may contain.
+    /// Returns the secrets of the token request, which you may find in the text of a
+    /// [`source`](Error::source).
     #[must_use]
     pub fn secrets(&self) -> Option<&Secrets> {
         self.0.secrets.as_ref()
@@ -183,9 +184,10 @@ impl TokenError {
         )
     }
 
-    /// The time until the end of the backoff. A call before that returns this error again.
+    /// Returns the time until the end of the backoff. If you call before that, you get this error
+    /// again.
     ///
-    /// In the error of a call, the time counts from the `poll_ready` before the call.
+    /// It counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.0.kind == Kind::Expired {
@@ -194,12 +196,12 @@ impl TokenError {
         self.0.retry_after
     }
 
-    /// The `error` code with which the token endpoint refused the credentials or the grant, such as
-    /// `invalid_client` (RFC 6749, section 5.2).
+    /// Returns the `error` code with which the token endpoint refused the credentials or the grant,
+    /// such as `invalid_client` (RFC 6749, section 5.2).
     ///
-    /// Correct the client id, the secret, or the client's settings at the server. `None` also if the
-    /// endpoint refused them without a code, or with one that no standard defines, which this error
-    /// does not repeat.
+    /// Correct the client id, the secret, or the client's settings at the server. You also get `None`
+    /// if the endpoint refused them without a code, or with one that no standard defines, which this
+    /// error does not repeat.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&'static str> {
         match self.0.kind {
@@ -269,7 +271,8 @@ impl Error for TokenError {
 // === impl Kind ===
 
 impl Kind {
-    /// The failure, without its next step. The subject is the token endpoint or the discovery document.
+    /// Returns the failure, without its next step. The subject is the token endpoint or the discovery
+    /// document.
     fn text(self, subject: &str) -> Cow<'static, str> {
         match self {
             Self::Transport => format!("{subject} cannot be reached").into(),
@@ -315,7 +318,7 @@ impl Kind {
         match self {
             Self::Transport => (true, "check the address, its certificate and the network"),
             Self::Timeout => (true, "try later, or allow a longer timeout"),
-            // A wrong path is more likely than an outage. The error is still transient, because a
+            // A wrong path is more likely than an outage, but the error is still transient, because a
             // server that is being deployed returns such a status for a while.
             Self::Unavailable(status) if status.is_client_error() && status.as_u16() != 429 => {
                 (true, "check address and realm, or try later")
@@ -370,7 +373,7 @@ impl Kind {
     }
 }
 
-/// An address without its user information and its query, which may hold a secret.
+/// Returns an address without its user information and its query, which may hold a secret.
 pub(crate) fn place(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or_default();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -378,7 +381,7 @@ pub(crate) fn place(uri: &Uri) -> String {
     format!("{scheme}://{host}{}", uri.path())
 }
 
-/// The text of the cause at the root, on one line and without secrets.
+/// Returns the text of the cause at the root, on one line and without secrets.
 fn root(error: &(dyn Error + 'static), secrets: &Secrets) -> String {
     let mut root = error;
     while let Some(source) = root.source() {

@@ -1,8 +1,8 @@
 //! The shared part of a source: the slot that calls read, and the state behind a lock.
 //!
-//! Callers and the task apply events to the state, which makes all decisions. Each step publishes its
-//! result: the token in the slot, and that a flight has begun or ended. A call with a settled token reads
-//! the slot and the wall clock, and takes no lock. All others wait for the end of their flight.
+//! Callers and the task apply events to the state, which makes all decisions, and each step publishes its
+//! result: the token in the slot, and that a flight has begun or ended. With a settled token, a call
+//! reads the slot and the wall clock, and takes no lock. All others wait for the end of their flight.
 
 use std::{
     fmt,
@@ -25,13 +25,13 @@ use crate::{
 
 pub(crate) struct Shared {
     slot: ArcSwapOption<Bearer>,
-    /// The number of the token in the slot while calls may send it without a look at the state; if not,
-    /// zero. The order of the two writes is free: a call that misses a change is one that was a moment
+    /// Number of the token in the slot while calls may send it without a look at the state; if not, zero.
+    /// Of the two writes, either may come first: a call that misses a change is one that was a moment
     /// earlier.
     settled: AtomicU64,
     /// Held for arithmetic, never across an `.await`.
     locked: Mutex<Locked>,
-    /// A flight has begun or ended, or the last handle is gone.
+    /// Notified when a flight begins or ends, or the last handle is gone.
     pub(super) changed: Arc<Notify>,
     pub(super) fetch: Arc<dyn Fetch>,
     clock: Clock,
@@ -39,13 +39,13 @@ pub(crate) struct Shared {
 
 pub(super) struct Locked {
     pub(super) state: State,
-    /// The number of the task, while there is one.
+    /// Number of the task, while there is one.
     pub(super) task: Option<u64>,
     /// How many tasks there have been.
     pub(super) tasks: u64,
 }
 
-/// The next step of the task.
+/// Next step of the task.
 pub(super) enum Step {
     /// Run the flight of this number.
     Fetch(u64, Arc<dyn Fetch>, Option<Current>),
@@ -71,7 +71,7 @@ impl Shared {
         })
     }
 
-    /// The token in use, if calls may send it without a look at the state.
+    /// Returns the token in use, if calls may send it without a look at the state.
     ///
     /// It reads only the wall clock, because the timer of the task covers the steady one.
     #[inline]
@@ -87,7 +87,7 @@ impl Shared {
         bearer.generation == self.settled.load(Ordering::Relaxed)
     }
 
-    /// The token in use, if it is valid.
+    /// Returns the token in use, if it is valid.
     #[cold]
     pub(crate) fn bearer(&self) -> Option<Arc<Bearer>> {
         let now = self.clock.now();
@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// The number of the flight that has not ended.
+    /// Returns the number of the flight that has not ended.
     pub(crate) fn in_flight(&self) -> Option<u64> {
         self.lock().state.in_flight()
     }
@@ -136,7 +136,7 @@ impl Shared {
         self.clock.now().steady
     }
 
-    /// The next step of the task of this number; `None` if another one has taken its place.
+    /// Returns the next step of the task of this number; `None` if another one has taken its place.
     pub(super) fn step(&self, task: u64) -> Option<Step> {
         self.with(|locked, now| {
             if locked.task != Some(task) {

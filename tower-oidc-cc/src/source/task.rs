@@ -63,7 +63,8 @@ impl Task {
     }
 }
 
-/// A runtime that ends drops the task at any of its awaits. The next caller starts another one.
+/// If its runtime ends, the task is dropped at any of its awaits, and the next caller starts
+/// another one.
 impl Drop for Task {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {

@@ -12,10 +12,10 @@ use crate::clock::Timestamp;
 #[cfg(test)]
 mod tests;
 
-/// The time of the next renewal, for [`TokenSourceBuilder::policy`].
+/// Time of the next renewal, for [`TokenSourceBuilder::policy`].
 ///
-/// Under every policy the first use requests the first token, and an expired token is never sent. The
-/// figures are token requests a day for tokens of 24 hours, with the first request.
+/// Under every policy your first use requests the first token, and an expired token is never sent. Each
+/// figure is the number of token requests a day for tokens of 24 hours, the first included.
 ///
 /// [`TokenSourceBuilder::policy`]: crate::TokenSourceBuilder::policy
 ///
@@ -33,23 +33,22 @@ mod tests;
 pub enum RefreshPolicy {
     /// At 70 to 80 % of a token's life, at a random moment: 2 requests a day, and no call waits.
     ///
-    /// If a token from a [store](crate::TokenStore) is already due for renewal, the process renews it
-    /// after half a minute at most. Programs that end before that use it until it expires.
+    /// If you share a [store](crate::TokenStore) and its token is already due for renewal, the process
+    /// renews it after half a minute at most; programs that end before that use it until it expires.
     #[default]
     Ahead,
     /// On a fixed schedule, such as every 4 or 6 hours: 7 or 5 requests a day, and no call waits.
     ///
-    /// Each renewal is early by a random part of up to a tenth of the interval, so that processes
-    /// that start together do not renew together. A token whose life is too short for the interval
-    /// is renewed as under [`Ahead`](Self::Ahead). An interval of less than a minute counts as a
-    /// minute.
+    /// Each renewal is early by a random part of up to a tenth of the interval, so that processes that
+    /// start together do not renew together. If a token's life is too short for your interval, it is
+    /// renewed as under [`Ahead`](Self::Ahead). Less than a minute counts as a minute.
     Interval(Duration),
-    /// When a call finds the token expired: 2 requests a day at most, and none without calls. That call
-    /// waits, and it fails if the endpoint is down at that time.
+    /// When a call finds the token expired: 2 requests a day at most, and none without calls. Your call
+    /// then waits, and it fails if the endpoint is down at that time.
     OnExpiry,
 }
 
-/// The two moments of a token's life that matter after it has arrived.
+/// Two moments of a token's life that matter after it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     pub(crate) renew_at: Timestamp,
@@ -59,7 +58,8 @@ pub(crate) struct Lifetime {
 // === impl RefreshPolicy ===
 
 impl RefreshPolicy {
-    /// The age at which a token of this life is renewed. The jitter `draw`, in `0.0..1.0`, reduces it.
+    /// Returns the age at which a token of this life is renewed, reduced by the jitter `draw`, in
+    /// `0.0..1.0`.
     pub(crate) fn age(self, life: Duration, draw: f64) -> Duration {
         let ahead = life.mul_f64(RENEW - EARLIER * draw);
         match self {
@@ -78,10 +78,10 @@ impl RefreshPolicy {
 impl Lifetime {
     /// Plans the life of a token that was requested at `sent` and arrived at `now`.
     ///
-    /// The life counts from `sent`. The server began to count between `sent` and `now`, so the local
-    /// expiry is never later than the expiry at the server. The jitter `draw`, in `0.0..1.0`, is drawn
-    /// once per token and only makes the renewal earlier. So processes that start together drift apart,
-    /// and no renewal comes close to the expiry. Returns `None` if the life is already over.
+    /// Life counts from `sent`: the server began to count between `sent` and `now`, so the local expiry
+    /// is never later than the server's. Drawn once per token, the jitter (`draw`, in `0.0..1.0`) only
+    /// makes the renewal earlier, so that processes that start together drift apart and no renewal
+    /// comes close to the expiry. Returns `None` if the life is already over.
     pub(crate) fn plan_at(
         now: Timestamp,
         sent: Timestamp,
@@ -96,8 +96,8 @@ impl Lifetime {
             return None;
         }
         let planned = sent.checked_add(policy.age(life, draw))?;
-        // A token that arrives late in its life is used for half of the rest, or for `MIN_DELAY`.
-        // Without this line, a slow endpoint and a short life would cause a loop of requests.
+        // If a token arrives late in its life, half of the rest is used, or `MIN_DELAY`. Without this
+        // line, a slow endpoint and a short life would cause a loop of requests.
         let soonest = now.checked_add(left.mul_f64(0.5).min(MIN_DELAY))?;
         Some(Self {
             renew_at: if planned.left_at(now) < soonest.left_at(now) {
@@ -114,18 +114,17 @@ impl Lifetime {
     }
 }
 
-/// The latest renewal, as a share of life. A 24 h token then costs 1.25 to 1.43 requests a day, and an
+/// Latest renewal, as a share of life. A 24 h token then costs 1.25 to 1.43 requests a day, and an
 /// endpoint may be down for almost five hours before a call fails.
 const RENEW: f64 = 0.8;
-/// The jitter, as a share of life. For a 24 h token it is 2.4 h, which spreads the renewals of a
-/// thousand processes that start together to one in nine seconds. The share of an interval is the
-/// same: 24 h then hold at most six renewals of 4 h (6 * 3.6 h is 21.6 h, 7 * 3.6 h is 25.2 h).
+/// Jitter, as a share of life. For a 24 h token it is 2.4 h, which spreads the renewals of a thousand
+/// processes that start together to one in nine seconds. The share of an interval is the same: 24 h
+/// then hold at most six renewals of 4 h (6 * 3.6 h is 21.6 h, 7 * 3.6 h is 25.2 h).
 const EARLIER: f64 = 0.1;
-/// The shortest interval. A shorter one is more likely a mistake about the unit.
+/// Shortest interval; less is probably a mistake about the unit.
 const SHORTEST: Duration = Duration::from_secs(60);
-/// The shortest time from the arrival of a token to its renewal, unless half of the remaining life is
+/// Shortest time from the arrival of a token to its renewal, unless half of the remaining life is
 /// shorter.
 const MIN_DELAY: Duration = Duration::from_secs(30);
-/// The longest life: thirty days. Longer lives are cut, so that a hostile number cannot overflow a
-/// clock.
+/// Longest life: thirty days. Longer lives are cut, so that a hostile number cannot overflow a clock.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);

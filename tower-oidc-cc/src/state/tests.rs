@@ -55,7 +55,7 @@ fn down() -> TokenError {
 enum Step {
     Ask,
     Look,
-    /// The request in flight brings a token of this life.
+    /// Request in flight brings a token of this life.
     Succeed(u64),
     Fail(bool),
     Accept,

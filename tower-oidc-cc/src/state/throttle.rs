@@ -1,9 +1,9 @@
-//! The throttle of token requests: the backoff after failures, and the rule for refused tokens.
-//! Arithmetic on `now`, no clock.
+//! Throttle of token requests: the backoff after failures, and the rule for refused tokens. Arithmetic
+//! on `now`, no clock.
 //!
-//! The cause of a 401 may be a revoked token, a route that refuses all tokens, an error of the service,
-//! or a wrong clock. A 401 with an empty body can have each of these causes, so every 401 counts. The
-//! simulation in this module's tests rejected four other rules:
+//! A 401 may come from a revoked token, a route that refuses all tokens, an error of the service, or a
+//! wrong clock. With an empty body it can be any of these, so every 401 counts. The simulation in this
+//! module's tests rejected four other rules:
 //!
 //! - Doubling the time between refreshes: hundreds of calls fail after a revocation if another route
 //!   refuses all tokens.
@@ -26,10 +26,10 @@ pub(crate) struct Backoff {
 
 /// Counts the refusals of the token in use and the refreshes that they caused.
 ///
-/// Each refresh takes one unit from a bucket of four, which regains one unit every five minutes. So
+/// Each refresh takes one unit from a bucket of four, which regains one unit every five minutes, so
 /// there are at most sixteen refreshes an hour. As the bucket empties, the next refresh needs more
-/// refusals in a row, and more time since the last refresh. A failed refresh is repeated at the next
-/// refusal, at no further cost.
+/// refusals in a row, and more time since the last one. If it fails, the next refusal repeats it at no
+/// further cost.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     /// Refusals of the token in use since it was last accepted.
@@ -40,7 +40,7 @@ pub(crate) struct Refusals {
     full_at: Option<Timestamp>,
     /// When a refresh was charged last.
     charged_at: Option<Timestamp>,
-    /// Whether a charged refresh has not yet brought a token.
+    /// Whether a charged refresh still has to bring a token.
     is_owed: bool,
 }
 
@@ -49,10 +49,10 @@ pub(crate) struct Refusals {
 impl Backoff {
     /// Records a failure and returns the wait that follows it.
     ///
-    /// A transient failure has a backoff with full jitter, which spreads many clients fastest (AWS
-    /// Architecture Blog, "Exponential Backoff And Jitter", 2015). Any other failure needs a change
-    /// by a person, and its backoff is one to two minutes. The server's `Retry-After`, `hint`, is
-    /// the minimum. `draw` is in `0.0..1.0`.
+    /// After a transient failure the backoff has full jitter, which spreads many clients fastest (AWS
+    /// Architecture Blog, "Exponential Backoff And Jitter", 2015). Any other failure needs a change by
+    /// a person, and its backoff is one to two minutes. At least the server's `Retry-After`, `hint`, is
+    /// kept. `draw` is in `0.0..1.0`.
     pub(crate) fn fail(&mut self, transient: bool, hint: Option<Duration>, draw: f64) -> Duration {
         let ceiling = BASE
             .saturating_mul(2_u32.saturating_pow(self.failures))
@@ -91,7 +91,7 @@ impl Refusals {
         self.in_a_row >= in_a_row && is_far
     }
 
-    /// Charges a refresh. A refresh that was charged and has not brought a token is not charged again.
+    /// Charges a refresh, unless one was charged and has not brought a token.
     pub(crate) fn charge_at(&mut self, now: Timestamp) {
         if self.is_owed {
             return;
@@ -147,17 +147,17 @@ impl Refusals {
     }
 }
 
-/// The longest first backoff. One token request costs Keycloak 5 ms of one core (measured on 26.5.0,
-/// 2 cores), so a second is harmless even with a few hundred processes.
+/// Longest first backoff. One token request costs Keycloak 5 ms of one core (measured on 26.5.0, 2
+/// cores), so a second is harmless even with a few hundred processes.
 const BASE: Duration = Duration::from_secs(1);
-/// The longest backoff after a transient failure (the same as in Azure.Core).
+/// Longest backoff after a transient failure (the same as in Azure.Core).
 const CAP: Duration = Duration::from_secs(30);
-/// The longest backoff after a failure that needs a person. The jitter at most halves it.
+/// Longest backoff after a failure that needs a person. The jitter at most halves it.
 const REFUSED: Duration = Duration::from_secs(120);
-/// The longest `Retry-After` that is obeyed.
+/// Longest `Retry-After` that is obeyed.
 const HINT_CAP: Duration = Duration::from_secs(300);
-/// For each unit of the bucket: the refusals in a row that a refresh needs, and the time since the
-/// last refresh. Chosen by the simulation in this module's tests. It compares rules by their failed
+/// For each unit of the bucket: the refusals in a row that a refresh needs, and the time since the last
+/// refresh. Chosen by the simulation in this module's tests, which compares rules by their failed
 /// calls, with revoked tokens, single false refusals and routes that always refuse.
 const BUCKET: [(u32, Duration); 4] = [
     (1, Duration::ZERO),
@@ -165,5 +165,5 @@ const BUCKET: [(u32, Duration); 4] = [
     (4, Duration::from_secs(40)),
     (16, Duration::from_secs(80)),
 ];
-/// The time in which the bucket regains one unit. Twelve an hour and four at once make sixteen.
+/// Time in which the bucket regains one unit. Twelve an hour and four at once make sixteen.
 const REGAIN: Duration = Duration::from_secs(5 * 60);

@@ -1,4 +1,4 @@
-//! A store in one file, for programs that start often on one machine.
+//! Store in one file, for programs that start often on one machine.
 
 use std::{
     error::Error,
@@ -16,15 +16,15 @@ use crate::error::ConfigError;
 
 /// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
-/// Only the owner of the file can access it (mode 0600). A new file is written beside the old one and
-/// renamed. The lease is a lock on a second file, `NAME.lock`, which ends with the process that holds
-/// it. If the file or its folder is not usable, the process logs a warning and requests a token. One
-/// file holds one token: give each client, endpoint and scope its own file. Other users must not have
-/// write access to the folder, because they could hold the lock.
+/// Give each client, endpoint and scope a file of its own, in a folder that other users cannot write,
+/// because they could hold the lock. Only the file's owner can access it (mode 0600); a new one is
+/// written beside the old one and renamed. The lease is a lock on a second file, `NAME.lock`, which
+/// ends with the process that holds it. If the file or its folder is not usable, the process logs a
+/// warning and requests a token.
 ///
 /// If a token from the file is due for renewal, it is renewed after half a minute, or sooner if its
-/// life is short. Programs that end before that use the token until it expires, under every
-/// [policy](crate::RefreshPolicy).
+/// life is short. Should your program end before that, it uses the token until it expires, under
+/// every [policy](crate::RefreshPolicy).
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ use crate::error::ConfigError;
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<Paths>,
-    /// The lock file, while this process holds the lease. The mutex guards only this field.
+    /// Lock file, while this process holds the lease. The mutex guards only this field.
     leased: Mutex<Option<fs::File>>,
 }
 
@@ -97,11 +97,10 @@ impl TokenStore for FileStore {
     }
 
     async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
-        // The write closes the lock file, which ends the lease.
+        // Writing closes the lock file, which ends the lease.
         let (token, lock) = (token.clone(), self.leased().take());
         let write = move |paths: &Paths| {
-            // The holder of the lease uses a fixed name, so that it removes the file of a killed
-            // process.
+            // With the lease it uses a fixed name, so that it removes the file of a killed process.
             let beside = match &lock {
                 Some(_) => String::from(".new"),
                 None => format!(".{:x}", fastrand::u64(..)),
@@ -185,7 +184,7 @@ fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
     }
 }
 
-/// A file for its owner alone.
+/// Opens a file for its owner alone.
 fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).create_new(new);
@@ -196,5 +195,5 @@ fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
 
 const OTHER: ConfigError =
     ConfigError::new("it holds no token for this client, endpoint and scope");
-/// The largest file that is read: a token of 64 KiB in its entry.
+/// Largest file that is read: a token of 64 KiB in its entry.
 const LARGEST: usize = 128 * 1024;

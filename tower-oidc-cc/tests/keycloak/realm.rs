@@ -13,7 +13,7 @@ use rsa::{
     traits::PublicKeyParts as _,
 };
 
-/// The key of the client that has no secret. It is made anew for each run, so that none is kept.
+/// Key of the client that has no secret. It is made anew for each run, so that none is kept.
 static KEY: LazyLock<RsaPrivateKey> =
     LazyLock::new(|| RsaPrivateKey::new(&mut OsRng, 2048).unwrap());
 

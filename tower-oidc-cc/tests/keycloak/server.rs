@@ -19,7 +19,7 @@ use crate::{log, realm, wire};
 /// A Keycloak with the realm of the tests.
 pub(crate) struct Keycloak {
     port: u16,
-    /// The folder that the server may write to; the rest is shared with the installation.
+    /// Folder that the server may write to; the rest is shared with the installation.
     folder: PathBuf,
     /// Ends when its standard input is closed.
     _process: Option<Child>,
@@ -164,11 +164,11 @@ fn free_port() -> u16 {
     free.local_addr().unwrap().port()
 }
 
-/// The user of the admin API.
+/// User of the admin API.
 pub(crate) const ADMIN: (&str, &str) = ("admin", "admin");
-/// The path of the token endpoint in its realm.
+/// Path of the token endpoint in its realm.
 pub(crate) const TOKEN: &str = "protocol/openid-connect/token";
-/// The path of the data that it serves itself.
+/// Path of the data that it serves itself.
 pub(crate) const DATA: &str = "protocol/openid-connect/userinfo";
 /// Runs the server until its standard input is closed, which happens when the test process ends. Then
 /// removes the folder.
@@ -190,5 +190,5 @@ const OPTIONS: [&str; 9] = [
     "--import-realm",
     "--http-access-log-enabled=true",
 ];
-/// The most checks while a test waits: five minutes in steps of 100 ms.
+/// Most checks while a test waits: five minutes in steps of 100 ms.
 const PATIENCE: usize = 3_000;

@@ -163,5 +163,5 @@ async fn token_revocation_under_load_fails_no_resent_call() {
     one_more_token_serves_all(keycloak, "replayed", &data, &load).await;
 }
 
-/// The most checks while a test waits: half a minute in steps of 100 ms.
+/// Most checks while a test waits: half a minute in steps of 100 ms.
 const PATIENCE: usize = 300;

@@ -59,7 +59,7 @@ impl Identity {
     }
 }
 
-/// The certificate and the body that a client sent.
+/// Certificate and the body that a client sent.
 type Seen = (Option<CertificateDer<'static>>, String);
 
 /// A server in memory that records the certificates and the bodies it receives.

@@ -192,5 +192,5 @@ fn incomplete_log_line_is_not_a_status() {
     assert!(statuses("POST /token ").is_empty());
 }
 
-/// The most checks while a test waits: a minute in steps of 10 ms.
+/// Most checks while a test waits: a minute in steps of 10 ms.
 const PATIENCE: usize = 6_000;

@@ -43,7 +43,7 @@ pub(crate) struct Post {
     pub(crate) body: String,
 }
 
-/// The response of the endpoint to one token request.
+/// Response of the endpoint to one token request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: u16,

@@ -174,13 +174,13 @@ async fn a_step_of_the_store_clock_counts_silent_sockets_anew() {
 /// What members did while others were killed.
 #[derive(Debug)]
 struct Killed {
-    /// The rate of all, by that of one process.
+    /// Rate of all, by that of one process.
     all: f64,
-    /// The rate of those that were not killed, by their own of before.
+    /// Rate of those that were not killed, by their own of before.
     survivors: Option<f64>,
-    /// The longest time until a new member sent its first request, or was killed.
+    /// Longest time until a new member sent its first request, or was killed.
     slowest: Duration,
-    /// The most sockets that were withheld.
+    /// Most sockets that were withheld.
     withheld: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The seal of a stored token: XChaCha20-Poly1305 under a key that HKDF (RFC 5869) derives from the
+//! Seal of a stored token: XChaCha20-Poly1305 under a key that HKDF (RFC 5869) derives from the
 //! client secret.
 
 use std::error::Error;
@@ -103,14 +103,13 @@ impl Seal {
     }
 }
 
-/// The associated data, which is authenticated and not stored.
+/// Returns the associated data, which is authenticated and not stored.
 fn context(key: &str) -> Vec<u8> {
     [&[VERSION], key.as_bytes()].concat()
 }
 
-/// The label separates this use of the secret from all others. Any change of the format needs
-/// another version.
+/// Separates this use of the secret from all others. If you change the format, change the version.
 const LABEL: &[u8] = b"tower-tds-fleet token 1";
 const VERSION: u8 = 1;
-/// The length of `XNonce`, which is long enough for random nonces.
+/// Length of `XNonce`, which is long enough for random nonces.
 const NONCE: usize = 24;

@@ -263,7 +263,7 @@ async fn invalid_sealed_value_is_logged_once_without_its_content() {
     }
 }
 
-/// The events of `tracing`.
+/// Events of `tracing`.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -25,7 +25,7 @@ use tower_tds_fleet::RedisTokens;
 
 use crate::redis_server::RedisServer;
 
-/// The service, and a wall clock that can be moved.
+/// Service, and a wall clock that can be moved.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) sim: Sim,

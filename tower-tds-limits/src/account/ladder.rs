@@ -9,30 +9,29 @@ use crate::{
 
 /// Strictness of a limiter, which grows with refusals.
 ///
-/// By the proof, a 423 has one of three causes: the service keeps a stricter rule than
+/// By the proof, a 423 has one of three causes: your service keeps a stricter rule than
 /// [`Rules`](crate::Rules) names, another client uses the quota, or the status has another meaning
 /// (in RFC 4918 it stands for a lock). Every 423 means a second of silence. Three with at most fifty
 /// responses between them move the limiter to the first rung that would not have sent any of the
-/// three. Refusals that no rung would have avoided, such as those of a lone request, move nothing.
+/// three. If no rung would have avoided them, as with a lone request, nothing moves.
 ///
-/// After ten minutes without such a move, the next response returns the limiter to the highest
-/// rung. If that fails, the next return takes twice as long, a day at most. It has failed if the
-/// limiter leaves the highest rung again within the time that the return took; later, ten minutes
-/// apply again.
+/// After ten minutes without such a move, the next response returns the limiter to the highest rung.
+/// If it leaves that rung again within the time that the return took, the return has failed, and the
+/// next one takes twice as long, a day at most; later, ten minutes apply again.
 ///
-/// Nothing tests whether a rung helps. Beside another client of the quota, the rate therefore stays
-/// lower for as long as both are busy. The same happens if your service uses 423 for something else
-/// and often, for example more than once in a hundred responses: give the
+/// Nothing tests whether a rung helps, so beside another client of your quota the rate stays lower
+/// for as long as both are busy. You see the same if your service uses 423 for something else and
+/// often, for example more than once in a hundred responses. Give the
 /// [`RequestLimitLayer`](crate::RequestLimitLayer::read_outcome) a reader that takes such responses
 /// for [`Other`](tower_tds_outcome::Outcome::Other).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
-    /// The rules of [`Limits::rules`](crate::Limits::rules). This is the highest rung.
+    /// Rules of [`Limits::rules`](crate::Limits::rules). This is the highest rung.
     #[default]
     Proven,
-    /// The rules of [`Proven`](Self::Proven), sliding-window counters, and leaky buckets with a
-    /// burst of five.
+    /// Rules of [`Proven`](Self::Proven), sliding-window counters, and leaky buckets with a burst of
+    /// five.
     Strict,
     /// One request at a time, spaced evenly: right even for leaky buckets without any burst.
     Serial,
@@ -41,30 +40,30 @@ pub enum Rung {
     Slowed(u8),
 }
 
-/// The permits of this limiter that were live or in the bucket when a request was granted.
+/// Permits of this limiter that were live or in the bucket when a request was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Crowd {
-    /// The permits that had places in the leaky bucket.
+    /// Permits that had places in the leaky bucket.
     pub(crate) bunched: u64,
     /// Permits that were live in the window.
     pub(crate) live: u64,
 }
 
-/// The rung of a limiter.
+/// Rung of a limiter.
 #[derive(Debug)]
 pub(crate) struct Ladder {
     step: Step,
     /// Recent refusals: each counts as [`REFUSED`] responses.
     evidence: u32,
-    /// The smallest numbers in the crowds of the recent refusals.
+    /// Smallest numbers in the crowds of the recent refusals.
     least: Crowd,
-    /// The time of the last move. The refusal of an earlier grant is no evidence.
+    /// Time of the last move. The refusal of an earlier grant is no evidence.
     since: Tick,
     /// When the highest rung is tried again.
     returns_at: Tick,
-    /// The time from a move to the return.
+    /// Time from a move to the return.
     wait: u64,
-    /// The last return, until a move follows it.
+    /// Last return, until a move follows it.
     returned: Option<Tick>,
 }
 
@@ -79,7 +78,7 @@ struct Step {
 // === impl Step ===
 
 impl Step {
-    /// The first stricter rung that would not have sent a request in this crowd.
+    /// Returns the first stricter rung that would not have sent a request in this crowd.
     fn stricter(self, crowd: Crowd, quota: Quota) -> Option<Self> {
         let withholds = |most: &u32| {
             self.burst.is_none_or(|burst| *most < burst) && u64::from(*most) < crowd.bunched
@@ -94,7 +93,7 @@ impl Step {
         let slowed = (self.slowed + 1..=SLOWEST).find(withholds);
         let slower = slowed.filter(|_| crowd.live >= FEW);
         let slower = slower.map(|slowed| Self { slowed, ..self });
-        // A leaky bucket with a small burst would have refused earlier, before so many were live.
+        // With a small burst, a leaky bucket would have refused earlier, before so many were live.
         // So the limit of the window is the more likely cause.
         if crowd.live >= 2 * (crowd.bunched + 1) {
             slower.or(smaller)
@@ -177,7 +176,7 @@ impl Ladder {
         self.returns_at = Tick::NEVER;
     }
 
-    /// The quota and rules of this rung. `quota` and `rules` are those of the highest rung.
+    /// Returns the quota and rules of this rung. `quota` and `rules` are those of the highest rung.
     pub(crate) fn keeps(&self, quota: Quota, rules: Rules) -> (Quota, Rules) {
         let rules = self.step.burst.map_or(rules, |most| {
             let burst = match rules.bucket {
@@ -200,20 +199,20 @@ fn slowed(quota: Quota, times: u8) -> Quota {
     Quota::new(requests, quota.per()).unwrap_or(quota)
 }
 
-/// The most that the rate is slowed: `0.8^16` is about a thirty-sixth.
+/// Most that the rate is slowed: `0.8^16` is about a thirty-sixth.
 const SLOWEST: u8 = 16;
 
 /// With fewer live permits than this, fewer requests are no remedy.
 const FEW: u64 = 3;
 
-/// A refusal weighs as much as a hundred accepted requests. If the limit of a service is a fiftieth
-/// lower, it refuses one request in fifty, which leads to a move. One refusal in 1,000 does not.
+/// Weight of a refusal, in accepted requests. If the limit of a service is a fiftieth lower, it
+/// refuses one request in fifty, which leads to a move. One refusal in 1,000 does not.
 const REFUSED: u32 = 100;
 
 /// Three refusals with at most fifty accepted requests between them.
 const ENOUGH: u32 = 250;
 
-/// The burst of the first example in nginx's documentation of `limit_req`.
+/// Burst of the first example in nginx's documentation of `limit_req`.
 const SMALL_BURST: u32 = 5;
 
 /// Ten minutes: a return that fails costs three refusals in 30,000 requests at the full rate.

@@ -41,47 +41,47 @@ pub(crate) const fn is_within(outcome: Outcome) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Reactions {
     silent_until: Tick,
-    /// The end of the silence after a 416.
+    /// End of the silence after a 416.
     pub(super) connects_at: Tick,
-    /// The most sockets after a 416, and until when.
+    /// Most sockets after a 416, and until when.
     pub(super) lowered: Option<(u32, Tick)>,
     /// Requests close their sockets until then.
     closing_until: Tick,
     /// Pauses from a 429 to the next accepted response.
     pauses: Vec<(Key, Pause)>,
-    /// The number of credentials so far.
+    /// Number of credentials so far.
     keys: u64,
-    /// The end of the share, if there is one.
+    /// End of the share, if there is one.
     pub(super) share_ends: Option<Tick>,
-    /// The fault because of which the share is not renewed.
+    /// Fault because of which the share is not renewed.
     pub(crate) store_fault: Option<&'static str>,
 }
 
-/// The number of an API key.
+/// Number of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(pub(super) u64);
 
-/// The pause of one credential.
+/// Pause of one credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pause {
     /// Nothing is sent before this.
     pub(crate) until: Tick,
-    /// The end that the service announced. It may be later than `until`.
+    /// End that the service announced. It may be later than `until`.
     pub(crate) announced: Tick,
-    /// The length of this pause. The next one is twice as long if the service announces none.
+    /// Length of this pause. The next one is twice as long if the service announces none.
     length: u64,
 }
 
-/// The closed sockets, for the lock of the sockets.
+/// Closed sockets, for the lock of the sockets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sockets {
     /// No connect begins before this.
     pub(crate) connects_at: Option<Instant>,
-    /// The most sockets, and until when.
+    /// Most sockets, and until when.
     pub(crate) lowered: Option<(u32, Instant)>,
 }
 
-/// The beginning of a reaction, for the log.
+/// Beginning of a reaction, for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begins {
     Nothing,
@@ -95,7 +95,7 @@ pub(crate) enum Begins {
 // === impl Reactions ===
 
 impl Reactions {
-    /// The number of another credential.
+    /// Returns the number of another credential.
     pub(crate) fn key(&mut self) -> Key {
         self.keys += 1;
         Key(self.keys)
@@ -154,7 +154,7 @@ impl Reactions {
         }
     }
 
-    /// The end of the silence, if it is after `now`.
+    /// Returns the end of the silence, if it is after `now`.
     pub(crate) fn silence(&self, now: Tick) -> Option<Tick> {
         Some(self.silent_until).filter(|until| now < *until)
     }
@@ -185,13 +185,13 @@ impl Reactions {
         now < self.closing_until
     }
 
-    /// The most requests in flight: more would get no socket.
+    /// Returns the most requests in flight: more would get no socket.
     #[inline]
     pub(crate) fn most_in_flight(&self, now: Tick) -> u32 {
         self.most_sockets(now).map_or(u32::MAX, data_sockets)
     }
 
-    /// The most sockets after a 416.
+    /// Returns the most sockets after a 416.
     #[inline]
     fn most_sockets(&self, now: Tick) -> Option<u32> {
         let lowered = self.lowered.filter(|(_, until)| now < *until);
@@ -234,7 +234,7 @@ impl Reactions {
     }
 }
 
-/// The sockets for data, if so many are allowed: one is for token requests.
+/// Returns the sockets for data, if so many are allowed: one is for token requests.
 pub(crate) fn data_sockets(most: u32) -> u32 {
     most.saturating_sub(1).max(1)
 }

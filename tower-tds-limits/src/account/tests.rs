@@ -149,7 +149,7 @@ fn response_with_an_older_time_counts_at_the_newest_time() {
     assert_eq!(account.in_flight, 0);
 }
 
-/// The delay until a request is counted, and the delay of its response after that.
+/// Delay until a request is counted, and the delay of its response after that.
 type Delays = fn(&mut fastrand::Rng, Duration) -> (Duration, Duration);
 
 /// Runs `n` backlogged requests. Returns when each was counted, and when the last was sent.

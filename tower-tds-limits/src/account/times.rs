@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Tick;
 
-/// The last [`SPAN`] response times.
+/// Last [`SPAN`] response times.
 ///
 /// They are forgotten after [`MEMORY`] without a response, because by then the service may have
 /// become quicker, and only a request that is sent can show it.
@@ -15,7 +15,7 @@ pub(super) struct ResponseTimes {
     next: usize,
     sum: u64,
     last: Tick,
-    /// The percentile at the last look, and the responses since then.
+    /// Percentile at the last look, and the responses since then.
     percentile: (u64, usize),
 }
 
@@ -49,14 +49,15 @@ impl ResponseTimes {
         self.percentile.1 += 1;
     }
 
-    /// The mean, if it is known at `now`.
+    /// Returns the mean, if it is known at `now`.
     pub(super) fn mean(&self, now: Tick) -> Option<u64> {
         let count = u64::try_from(self.recent.len()).unwrap_or(u64::MAX);
         let is_known = now.since(self.last) <= MEMORY;
         self.sum.checked_div(count).filter(|_| is_known)
     }
 
-    /// The usual time, if it is known at `now`: 95 % of the responses came [well](TICKS) within it.
+    /// Returns the usual time, if it is known at `now`: 95 % of the responses came [well](TICKS)
+    /// within it.
     pub(super) fn usual(&mut self, now: Tick) -> Option<Duration> {
         if self.recent.is_empty() || now.since(self.last) > MEMORY {
             return None;
@@ -75,8 +76,8 @@ impl ResponseTimes {
 /// Two to three seconds at the full rate: enough for a percentile, and soon new.
 const SPAN: usize = 128;
 
-/// The percentile is computed anew after this many responses: a sort of [`SPAN`] numbers costs
-/// about a microsecond, which is too much for each waiting call.
+/// How often the percentile is computed anew, in responses: a sort of [`SPAN`] numbers costs about
+/// a microsecond, too much for each waiting call.
 const STALE: usize = 8;
 
 /// Timers tick in milliseconds. Without this, a call that is sent at the last moment meets its

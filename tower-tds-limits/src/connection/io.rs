@@ -1,7 +1,7 @@
-//! A socket with its permit, and its close.
+//! Socket with its permit, and its close.
 //!
-//! A server counts a connection until it has noticed the end. If the permit went back when this
-//! side closes, the next connection could be opened before that, and would be one too many.
+//! A server counts a connection until it has noticed the end. If the permit went back as soon as
+//! this side closes, the next connection could open before that, and would be one too many.
 
 use std::{
     future::poll_fn,
@@ -42,18 +42,19 @@ use crate::{
 /// | the server does neither | after 30 s |
 /// | the server sends 256 KiB more | a second after the socket is cut |
 ///
-/// So a server that closes each connection costs a permit a second: with `connections(4)`, three
-/// calls a second. After a cut, you are for up to 30 s without the sockets that failed in it.
+/// So if your server closes each connection, each costs a permit for a second: with
+/// `connections(4)`, three calls a second. After a cut, you are for up to 30 s without the sockets
+/// that failed in it.
 ///
 /// # Cancel safety
 /// Dropping it ends this side at once, unless it carried no request: see
-/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). A task does the rest, for a minute at
-/// most. Outside of a runtime the socket is dropped, and its permit is kept for a second.
+/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). In a task the rest is done, for a
+/// minute at most; outside a runtime the socket is dropped, and its permit is kept for a second.
 #[derive(Debug)]
 pub struct LimitedIo<T> {
     /// Present until the drop.
     open: Option<Open<T>>,
-    /// A function of `T`, so that `Drop` needs no bounds.
+    /// Function of `T`, so that `Drop` needs no bounds.
     close: fn(Open<T>),
 }
 
@@ -64,7 +65,7 @@ struct Open<T> {
     account: Arc<Shared<Account>>,
     /// Bytes written since the handshake.
     written: AtomicUsize,
-    /// The first error of a read or write that says how the connection ended.
+    /// First error of a read or write that shows how the connection ended.
     broken: Option<Broken>,
 }
 
@@ -76,8 +77,8 @@ enum Broken {
     Cut,
 }
 
-/// The close of a socket that carried no request, which some servers count as one. It was granted
-/// like a request, takes no place in flight, and is proven by its drop.
+/// Close of a socket that carried no request, which some servers count as one. It was granted like a
+/// request, takes no place in flight, and is proven by its drop.
 #[derive(Debug)]
 struct CountedClose {
     account: Arc<Shared<Account>>,
@@ -142,7 +143,7 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Its error says nothing about the server: after a reset it is `NotConnected`.
+        // Its error shows nothing about the server: after a reset it is `NotConnected`.
         Pin::new(&mut self.open()?.socket).poll_shutdown(cx)
     }
 
@@ -236,7 +237,7 @@ impl<T: Read + Write + Unpin> Open<T> {
             (Some(Broken::Cut), _) => ended + LONGEST_CLOSE,
             (Some(Broken::Reset), _) | (None, Err(_)) => ended,
             (None, Ok(true)) => ended + LINGERS,
-            // A server that is still sending receives a reset (RFC 1122, section 4.2.2.13). No
+            // While it still sends, the server receives a reset (RFC 1122, section 4.2.2.13). No
             // event shows when, so the permit is kept for a second.
             (None, Ok(false)) => clock::now() + LINGERS,
         };
@@ -267,7 +268,7 @@ impl<T: Read + Write + Unpin> Open<T> {
     /// Ends this side, then reads until the server has ended its own or the connection is broken.
     /// Returns false if the server goes on sending.
     async fn is_over(&mut self) -> bool {
-        // An error means that this side had ended before, or the read below returns it again.
+        // After an error, this side had ended before, or the read below returns it again.
         let socket = &mut self.socket;
         let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
         let mut left = ON_ITS_WAY;
@@ -333,12 +334,12 @@ where
 /// 100,000 connects are refused, and with 5 s up to 22.
 const LONGEST_CLOSE: Duration = Duration::from_secs(30);
 
-/// Bytes that may still be on their way: a tenth of a second at 20 Mbit/s. A server that sends more
-/// is continuing a download.
+/// Bytes that may still be on their way: a tenth of a second at 20 Mbit/s. If the server sends more,
+/// it is continuing a download.
 const ON_ITS_WAY: usize = 256 * 1024;
 
-/// The bytes of a TLS `close_notify`: a record's head (5), a nonce of TLS 1.2 (8), the alert (2),
-/// a tag (16): RFC 5246, section 6.2, and RFC 5288, section 3. TLS 1.3 writes 24.
+/// Bytes of a TLS `close_notify`: a record's head (5), a nonce of TLS 1.2 (8), the alert (2), a tag
+/// (16): RFC 5246, section 6.2, and RFC 5288, section 3. TLS 1.3 writes 24.
 const LONGEST_NOTIFY: usize = 31;
 
 #[cfg(test)]

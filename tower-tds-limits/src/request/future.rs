@@ -41,7 +41,7 @@ pin_project! {
         #[pin]
         state: State<S, R, C>,
         settings: Arc<Settings<F>>,
-        // The timer of the next bound, created when the call first waits.
+        // Timer of the next bound, created when the call first waits.
         timer: Option<Pin<Box<Sleep>>>,
         complete: Option<Complete<C, F>>,
         mode: PhantomData<M>,
@@ -68,7 +68,7 @@ pin_project! {
     }
 }
 
-/// A call that was not sent yet.
+/// Call that was not sent yet.
 struct Waiting<S, R> {
     inner: S,
     /// `None` once it is sent.
@@ -83,16 +83,16 @@ struct Wait(Option<Box<Waited>>);
 struct Waited {
     since: Instant,
     first_cause: WaitCause,
-    /// The obstacle at the last poll.
+    /// Obstacle at the last poll.
     obstacle: Obstacle,
 }
 
-/// The obstacle of a waiting call.
+/// Obstacle of a waiting call.
 #[derive(Debug, Clone, Copy)]
 enum Obstacle {
-    /// The readiness of the inner service.
+    /// Readiness of the inner service.
     Readiness,
-    /// The end of a pause of the credential.
+    /// End of a pause of the credential.
     Pause(Instant),
     /// A permit.
     Permit,
@@ -186,9 +186,9 @@ impl<S, R, F, C, M> ResponseFuture<S, Request<R>, F, C, M> {
                     let (watch, called_at, deadline) =
                         (call.watch.clone(), call.called_at, call.deadline);
                     let now = clock::now();
-                    // Dropping the call shows whether it was sent. One that may be unsent is not
-                    // completed, because nothing is sent after the deadline. One whose answer is
-                    // late is not completed either: its socket ends now, because 30 s later its
+                    // Dropping the call shows whether it was sent. If it may be unsent, it is not
+                    // completed, because nothing is sent after the deadline. If its answer is late,
+                    // it is not completed either: its socket ends now, because 30 s later its
                     // permit is free even if the server is gone.
                     if watch.is_some() && deadline.is_some_and(|deadline| deadline <= now) {
                         self.as_mut().give_up();
@@ -245,7 +245,7 @@ where
     }
 }
 
-/// The call is boxed, so that a task can take it over.
+/// Boxed, so that a task can take the call over.
 impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, Pin<Box<S::Future>>, Detached>
 where
     S: Service<Request<R>, Response = Response<B>>,
@@ -316,7 +316,7 @@ impl<S, R> Waiting<S, Request<R>> {
         };
         let passed = match obstacle {
             Obstacle::Permit => self.waiter.poll_pass(cx, now, &terms),
-            // The call keeps its place, and later calls pass.
+            // Keeps its place while later calls pass.
             _ => match self.waiter.skip(settings.max_waiting) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
@@ -380,7 +380,7 @@ impl<S, R> Waiting<S, Request<R>> {
         let watch = settings
             .over_hyper_http1
             .then(|| Watch::insert(request.extensions_mut(), settings.answer.is_some()));
-        // The request is gone if an earlier `call` panicked.
+        // No request is left if an earlier `call` panicked.
         let response = hold(self.inner.call(self.request.take()?));
         Some(SentCall {
             response: Some(response),
@@ -402,14 +402,14 @@ impl<S, R> Waiting<S, Request<R>> {
         usual.is_some_and(|usual| !deadline.allows(wait, usual, now))
     }
 
-    /// The deadline in the request's extensions.
+    /// Returns the deadline in the request's extensions.
     #[inline]
     fn deadline(&self) -> Option<Instant> {
         let extensions = self.request.as_ref()?.extensions();
         DeadlineAt::of(extensions).map(Instant::from_std)
     }
 
-    /// The cause of the wait, and the time until it ends.
+    /// Returns the cause of the wait, and the time until it ends.
     fn reason(&self, obstacle: Obstacle, credential: &Credential, now: Instant) -> RemainingWait {
         let cause = match (obstacle, credential.pause_at(now)) {
             (Obstacle::Permit, _) => return self.waiter.wait(now),
@@ -474,7 +474,7 @@ fn poll_timer(
     let Some(ends) = ends else {
         return Poll::Pending;
     };
-    // The clock decides, because the timer of a layer above may fire before this one.
+    // Decided by the clock, because the timer of a layer above may fire before this one.
     if ends <= clock::now() {
         return Poll::Ready(());
     }

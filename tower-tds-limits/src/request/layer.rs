@@ -27,11 +27,11 @@ pub struct RequestLimitLayer<F = ReadHyper, M = ()> {
     mode: PhantomData<M>,
 }
 
-/// The mode in which a dropped call whose request was sent is completed in the background.
+/// Mode in which a dropped call whose request was sent is completed in the background.
 #[derive(Debug, Clone, Copy)]
 pub enum Detached {}
 
-/// The settings that all services of a layer share.
+/// Settings that all services of a layer share.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings<F> {
     pub(super) limiter: Limiter,
@@ -63,8 +63,9 @@ impl RequestLimitLayer {
 impl<F, M> RequestLimitLayer<F, M> {
     /// Sets how the outcome of a call is read; by [`ReadHyper`] by default.
     ///
-    /// You need it for a service that refuses with statuses of its own, or whose errors show more than those of hyper.
-    /// An error of a layer below that carries an [`Outcome`](tower_tds_outcome::Outcome) is read as it is.
+    /// You need it if your service refuses with statuses of its own, or if its errors show more than
+    /// those of hyper. Errors of a layer below that carry an [`Outcome`](tower_tds_outcome::Outcome)
+    /// are read as they are.
     pub fn read_outcome<G: ReadOutcome>(self, reader: G) -> RequestLimitLayer<G, M> {
         let settings = self.settings;
         RequestLimitLayer {
@@ -79,24 +80,24 @@ impl<F, M> RequestLimitLayer<F, M> {
         }
     }
 
-    /// Completes dropped calls in the background.
+    /// Finishes calls whose callers have gone.
     ///
-    /// Use it where callers often cancel, for example behind a timeout. The service may count a
-    /// cancelled request, so its permit cannot be used again before the response comes. Without
-    /// this mode, the permit is lost for [`Limits::lost_after`](crate::Limits::lost_after). With
-    /// it, the response is read and the connection stays open.
+    /// Turn this on where callers give up, for example behind a timeout. By then the service may have
+    /// counted the request, so its permit is only safe to reuse once the response is there. Without
+    /// this, such a permit is held for [`Limits::lost_after`](crate::Limits::lost_after); with it,
+    /// the response is read in the background and the connection stays open.
     ///
-    /// Half of the callers cancelled after sending: 37 requests a second with it, 8 without
+    /// If half of your callers cancel after sending, that is 37 requests a second instead of 8
     /// (`cargo test -p tower-tds-limits --test requests half_of`).
     ///
-    /// The future of the inner service is boxed, because a task may take it over, and has to be
+    /// The inner service's future is boxed, because a task may take it over, and has to be
     /// `Send + 'static`.
     ///
     /// # Cancel safety
-    /// Dropping the future spawns the rest of the call on the current runtime. The rest ends after
-    /// 10 s or 256 KiB of body. A call that is known to be unsent is dropped
-    /// ([`over_hyper_http1`](Self::over_hyper_http1)), and so is one that its deadline ended before
-    /// it was known to be sent, because nothing is sent after a deadline.
+    /// Dropping the future spawns the rest of the call on the current runtime, for at most 10 s or
+    /// 256 KiB of body. If the call is known to be unsent
+    /// ([`over_hyper_http1`](Self::over_hyper_http1)), it is dropped, and so is one that its deadline
+    /// ended before it was known to be sent, because nothing is sent after a deadline.
     pub fn detached(self) -> RequestLimitLayer<F, Detached> {
         RequestLimitLayer {
             settings: self.settings,
@@ -107,25 +108,25 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's
     /// extensions once it has called on.
     ///
-    /// Such a client drops the extensions of a request when it has written the head. A guard in
-    /// them then shows whether a call that ends early was sent. Three things follow:
+    /// Such a client drops the extensions of a request when it has written the head, so a guard in
+    /// them shows whether a call that ends early was sent. You gain three things:
     ///
-    /// - a dropped call that still waited for its connection gives its permit back at once;
-    /// - an error at the deadline says whether the request was sent;
+    /// - if you drop a call that still waited for its connection, its permit is back at once;
+    /// - an error at the deadline shows whether the request was sent;
     /// - [`answer_timeout`](Self::answer_timeout) begins when the request is sent.
     ///
     /// Without it, such a call counts as sent from `call` on.
     ///
     /// Do not use it above a layer that holds the request or its extensions across an `await`, for
-    /// example one that signs requests. A request that is on the wire would be taken for one that
-    /// never left, and the quota would be exceeded. HTTP/2 and clients that convert the request drop
-    /// the extensions early, so there it gains nothing and does no harm.
+    /// example one that signs requests: a request on the wire would be taken for one that never left,
+    /// and you would exceed the quota. HTTP/2 and clients that convert the request drop the
+    /// extensions early, so there it gains nothing and does no harm.
     pub fn over_hyper_http1(mut self) -> Self {
         self.settings.over_hyper_http1 = true;
         self
     }
 
-    /// Rejects calls while `calls` others wait. By default any number waits. With zero, a call that
+    /// Rejects calls while `calls` others wait; by default any number waits. With zero, a call that
     /// would have to wait is [rejected](crate::Error::is_rejected).
     ///
     /// # Examples
@@ -157,13 +158,13 @@ impl<F, M> RequestLimitLayer<F, M> {
 
     /// Bounds the time from the sending of a request to its response head.
     ///
-    /// The waits for a permit and a token do not count. Neither does the wait for a connection, if
-    /// you declare [`over_hyper_http1`](Self::over_hyper_http1); then give connects a timeout of
-    /// their own. A token layer below may hold a call
-    /// whose token was refused (401) for up to 10 s, so allow more than that.
+    /// Waits for a permit and a token do not count. If you declare
+    /// [`over_hyper_http1`](Self::over_hyper_http1), the wait for a connection does not count either;
+    /// give connects a timeout of their own then. Allow more than 10 s above a token layer, which may
+    /// hold a call for that long if its token was refused (401).
     ///
-    /// A call that ends by it is dropped, also with [`detached`](Self::detached): its connection ends
-    /// at once, so the permit of a socket that died is back after 30 s.
+    /// Once it ends a call, the call is dropped, also with [`detached`](Self::detached): its
+    /// connection ends at once, so the permit of a socket that died is back after 30 s.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.settings.answer = Some(timeout);
         self

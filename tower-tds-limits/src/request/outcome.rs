@@ -15,11 +15,11 @@ use tower_tds_outcome::{Outcome, ReadOutcome};
 
 use crate::clock;
 
-/// Reads responses by the table of [`Outcome`], and the errors of hyper, hyper-util and IO. It is the default.
+/// Reads responses by the table of [`Outcome`], and the errors of hyper, hyper-util and IO. This is the default.
 ///
-/// An error is unsent if it carries that outcome, or if it shows that there was no connection. Any other error counts as
-/// lost, which is safe: its permit comes back after [`Limits::lost_after`](crate::Limits::lost_after). Without the
-/// feature `connect`, that is every error that carries no outcome.
+/// Errors are unsent if they carry that outcome, or show that there was no connection. Any other error counts as lost,
+/// which is safe: its permit comes back after [`Limits::lost_after`](crate::Limits::lost_after). Without the feature
+/// `connect`, that is every error that carries no outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadHyper;
 

@@ -1,4 +1,4 @@
-//! The permit of one sent request, and the response body that holds it.
+//! Permit of one sent request, and the response body that holds it.
 
 use std::{
     pin::Pin,
@@ -21,7 +21,7 @@ use crate::{
     events,
 };
 
-/// The permit of one sent request. A method or the drop records each stage in the account, once.
+/// Permit of one sent request. A method or the drop records each stage in the account, once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
@@ -31,20 +31,20 @@ pub(crate) struct RequestPermit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The service can count the request at any time.
+    /// From the grant on, the service can count the request at any time.
     // ## Sent => (Proven | Over)
     Sent,
-    /// The service has counted the request, and the body is still coming.
+    /// Counted by the service, while the body is still coming.
     // ## Proven => Over
     Proven,
     Over,
 }
 
 pin_project! {
-    /// A response body that holds its request's place in flight.
+    /// Response body that holds its request's place in flight.
     ///
-    /// The place is freed at the end of the body, at an error, or when the body is dropped. A body
-    /// that is at its end when the head arrives holds none, and so does the default one.
+    /// It is freed at the end of the body, at an error, or when you drop the body. If the
+    /// body is at its end when the head arrives, it holds none, and so does the default one.
     ///
     /// # Cancel safety
     /// Dropping it frees the place in flight at once. The permits of the quotas are held for as
@@ -179,7 +179,7 @@ impl<B: Body> Body for PermitBody<B> {
                     permit.prove_by_end();
                 }
             }
-            // A body that breaks off does not prove that the service has finished the request.
+            // If a body breaks off, the service may not have finished the request.
             Some(Err(_)) => drop(this.permit.take()),
         }
         Poll::Ready(frame)

@@ -1,4 +1,4 @@
-//! A call from its sending to its response head, whether it was sent, and its completion in the
+//! Call from its sending to its response head, whether it was sent, and its completion in the
 //! background.
 
 use std::{
@@ -30,7 +30,7 @@ use crate::{
 };
 
 pin_project! {
-    /// A call from its sending to its response head.
+    /// Call from its sending to its response head.
     pub(super) struct SentCall<S> {
         // `None` while it is dropped.
         #[pin]
@@ -46,10 +46,10 @@ pin_project! {
 
 /// Shows whether the head of a request was written or dropped unsent, over hyper's HTTP/1 client.
 ///
-/// A guard in the request's extensions records it. Such a connection drops the extensions when
-/// it has written the head. The drop of a call whose request waits for a connection drops them as
-/// well, on the thread that drops the call. Only this case means *unsent*. A drop on another thread
-/// does not, because a connection may be writing the head there.
+/// Recorded by a guard in the request's extensions: such a connection drops them when it has written
+/// the head. If a call is dropped while its request waits for a connection, they are dropped as
+/// well, on the same thread. Only this case means *unsent*. On another thread, a connection may be
+/// writing the head.
 #[derive(Debug, Clone)]
 pub(super) struct Watch(Arc<Mutex<Head>>);
 
@@ -63,14 +63,14 @@ enum Head {
     Held {
         /// Whether the time of the sending is wanted.
         is_timed: bool,
-        /// The thread that drops the call, if one does.
+        /// Thread that drops the call, if one does.
         dropped_by: Option<ThreadId>,
     },
     Sent(Option<Instant>),
     Unsent,
 }
 
-/// A function that completes an abandoned call in the background.
+/// Function that completes an abandoned call in the background.
 pub(super) type Complete<S, F> = fn(Pin<&mut SentCall<S>>, &Arc<Settings<F>>);
 
 // === impl SentCall ===
@@ -235,7 +235,7 @@ impl Watch {
 
 // === impl Guard ===
 
-/// A copied request counts as sent, because the copy can be sent at any time.
+/// Counts as sent, because the copy can be sent at any time.
 impl Clone for Guard {
     fn clone(&self) -> Self {
         self.0.end(true);
@@ -272,8 +272,8 @@ where
     }
 }
 
-/// The default of [`Limits::lost_after`](crate::Limits::lost_after): to complete a call for longer
-/// than that gains nothing.
+/// Default of [`Limits::lost_after`](crate::Limits::lost_after): to complete a call for longer than
+/// that gains nothing.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reading this much costs less time than a new connection and its handshake.

@@ -7,37 +7,37 @@ use crate::{
     limits::{Burst, Quota},
 };
 
-/// A leaky bucket. A request *falls* into it (raises its level by one) when it is proven.
+/// Leaky bucket. Requests *fall* into it (raise its level by one) when they are proven.
 ///
-/// The level is highest if each request fell as late as possible: a proven one at its proof, an
-/// unproven one at now. If one more request fits then, it fits at all real times of counting.
+/// Its level is highest if each request fell as late as possible: a proven one at its proof, an unproven
+/// one at now. If one more request fits then, it fits at all real times of counting.
 ///
-/// An automatic burst relies on evidence. A quick response shows that the network moves, so the
-/// requests granted a [margin](Times::margin) before it have been counted: they fall at that
-/// response. Time alone is no evidence: without responses, all requests since the last response
-/// keep their places. One more request may then be sent as a probe, because a bucket of ten takes
-/// eleven. A response to the probe shows that the network moves and only the calls are slow.
+/// With an automatic burst, evidence counts. If a response is quick, the network moves, so the requests
+/// granted a [margin](Times::margin) before it have been counted: they fall at that response. Time alone
+/// is no evidence: without responses, all requests since the last response keep their places. One more
+/// request may then be sent as a probe, because a bucket of ten takes eleven. If the probe is answered,
+/// the network works and only the earlier calls are slow.
 ///
-/// A share bounds the places of both kinds of burst, probes included. Under an automatic burst, its last
+/// Shares bound the places of both kinds of burst, probes included. Under an automatic burst, the last
 /// place is taken [later](Bucket::spreads_at) than the others, so that responses do not come together.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    /// The time in which the level falls by one.
+    /// Time in which the level falls by one.
     interval: u64,
     burst: Burst,
-    /// The automatic burst of this quota.
+    /// Automatic burst of this quota.
     auto: u64,
-    /// The burst of a bucket that holds the whole quota.
+    /// Burst of a bucket that holds the whole quota.
     most: u64,
-    /// The requests at once that the share allows, if there is one.
+    /// Requests at once that the share allows, if there is one.
     places: u64,
-    /// The requests that are granted, and neither proven nor withdrawn.
+    /// Requests that are granted, and neither proven nor withdrawn.
     unproven: u64,
     /// When all fallen requests have drained.
     empty_at: Tick,
-    /// The unproven requests without evidence that they were counted, in the order of their grants.
+    /// Unproven requests without evidence that they were counted, in the order of their grants.
     unseen: VecDeque<Granted>,
-    /// The number of these requests.
+    /// Number of these requests.
     unseen_count: u64,
     times: Times,
 }
@@ -49,8 +49,7 @@ struct Granted {
     count: u64,
 }
 
-/// The response times of the current [`SPAN`] of responses and of the one before: shortest and
-/// longest.
+/// Response times of the current [`SPAN`] of responses and of the one before: shortest and longest.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     shortest: (u64, u64),
@@ -102,8 +101,8 @@ impl Bucket {
         self.empty_at = now.plus(self.interval.saturating_mul(self.most + 1));
     }
 
-    /// The first time at which one more may be granted, or `None` while that depends on a response
-    /// or a probe.
+    /// Returns the first time at which one more may be granted, or `None` while that depends on a
+    /// response or a probe.
     #[inline]
     pub(crate) fn opens_at(&self, now: Tick) -> Option<Tick> {
         let burst = match self.burst {
@@ -211,7 +210,7 @@ impl Bucket {
         (self.level(now).min(1), self.filling(now))
     }
 
-    /// The requests that have fallen and not drained.
+    /// Returns the requests that have fallen and not drained.
     #[inline]
     fn level(&self, now: Tick) -> u64 {
         self.empty_at.since(now).div_ceil(self.interval)
@@ -303,9 +302,9 @@ impl Times {
         Some(self.shortest()).filter(|shortest| *shortest < u64::MAX)
     }
 
-    /// The bound of the one-way time: a request that was granted this long before a response was
-    /// counted before that response. The way out and the way back take no longer than the shortest
-    /// response, and vary no more than all responses.
+    /// Returns the bound of the one-way time: a request that was granted this long before a response was
+    /// counted before that response. Out and back, the request takes no longer than the shortest
+    /// response, and varies no more than all responses.
     #[inline]
     fn margin(&self) -> u64 {
         let shortest = self.shortest();
@@ -324,8 +323,8 @@ const TICK: u64 = 1_000_000;
 /// 100 ms had 158 of 100,000 requests refused, and one of 150 ms had 16.
 const LEAST_MARGIN: u64 = 150_000_000;
 
-/// A response is quick if it takes at most this many times the shortest one. A slower one may have
-/// been delayed on its way back, and is no evidence about now.
+/// Times the shortest response up to which one is quick. If it is slower, it may have been delayed on
+/// its way back, and is no evidence about now.
 const QUICK: u64 = 4;
 
 /// Responses in a span: three seconds at the full rate.
@@ -334,10 +333,10 @@ const SPAN: u32 = 128;
 /// A second: three times the longest stalls that were simulated (300 ms).
 const LONG: u64 = 1_000_000_000;
 
-/// The bound is this many of the shortest response times if that is longer than [`LONG`].
+/// Bound as a multiple of the shortest response time, if that is longer than [`LONG`].
 const USUAL_ANSWERS: u64 = 8;
 
-/// A second probe follows when a stall of three seconds would be over. Then the number of probes
+/// When a second probe follows: a stall of three seconds would be over. Then the number of probes
 /// doubles each half second: longer stalls are rare, and twenty slow calls together are common.
 const MORE_PROBES: u64 = 2_500_000_000;
 

@@ -2,8 +2,8 @@
 //! `previous * (1 - x) + current`, where `x` is the part of the current window that has passed.
 //!
 //! Such a counter holds two numbers, for windows of which the current one begins at an unknown time
-//! `phi`. A proven request is placed at its proof, the latest instant at which it can have been
-//! counted, and an unproven one at now. One more may be sent if the sum fits for *every* `phi`.
+//! `phi`. Place each proven request at its proof, the latest instant at which it can have been
+//! counted, and each unproven one at now. One more may be sent if the sum fits for *every* `phi`.
 //! Moving a count later never lowers such a sum, so the server's own sum also fits.
 //!
 //! Let `N(t)` be the number of proofs before `t`, `P` the period and `G` the number of requests
@@ -15,34 +15,34 @@
 //! matter. Of these, only chords with `a < K <= b` matter: they end within a period after proof
 //! `K`, or begin within a period before it.
 //!
-//! A chord does not depend on `K`. It is kept for the period in which it can matter.
+//! As a chord does not depend on `K`, it is kept for the period in which it can matter.
 
 use std::collections::VecDeque;
 
 use super::window::Window;
 use crate::clock::Tick;
 
-/// A sliding-window counter at every alignment of its windows.
+/// Sliding-window counter at every alignment of its windows.
 #[derive(Debug)]
 pub(super) struct Counter {
-    /// The chords that end within the last period, in order of their ends.
+    /// Chords that end within the last period, in order of their ends.
     chords: VecDeque<Chord>,
-    /// The number of the first run (proofs at one time) at which no chord has ended yet.
+    /// Number of the first run (proofs at one time) at which no chord has ended yet.
     ended: u64,
-    /// The number of the first run at which no chord has begun.
+    /// Number of the first run at which no chord has begun.
     begun: u64,
-    /// The number of chords so far.
+    /// Number of chords so far.
     count: u64,
-    /// The result for the last number. Later chords can only delay it.
+    /// Result for the last number. Later chords can only delay it.
     latest: Latest,
 }
 
-/// The straight line between the counts at the beginnings of two windows. The later window begins
-/// at `phi`.
+/// Straight line between the counts at the beginnings of two windows. The later window begins at
+/// `phi`.
 #[derive(Debug, Clone, Copy)]
 struct Chord {
     phi: Tick,
-    /// The proofs before the earlier window.
+    /// Proofs before the earlier window.
     before: u64,
     /// Proofs before `phi`.
     until: u64,
@@ -50,7 +50,7 @@ struct Chord {
     step: u64,
 }
 
-/// The time from which a number fits the first `count` chords.
+/// Time from which a number fits the first `count` chords.
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     number: u64,
@@ -75,8 +75,8 @@ impl Counter {
         }
     }
 
-    /// The first time at which one more may be granted, as known at `now`. It is exact once the
-    /// proof window is open, which is checked first.
+    /// Returns the first time at which one more may be granted, as known at `now`. It is exact once
+    /// the proof window is open, which is checked first.
     #[inline]
     pub(super) fn opens_at(&mut self, window: &Window, now: Tick) -> Tick {
         match window.over() {
@@ -171,7 +171,7 @@ pub(super) fn largest_sum(window: &Window, now: Tick) -> u64 {
 // === impl Chord ===
 
 impl Chord {
-    /// The time from which a number between its ends lies below the chord.
+    /// Returns the time from which a number between its ends lies below the chord.
     #[inline]
     const fn opens_at(&self, number: u64) -> Tick {
         self.phi.plus(self.step * (number - self.before))

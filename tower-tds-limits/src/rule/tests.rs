@@ -9,14 +9,14 @@ use proptest::{collection::vec, prelude::*};
 
 use crate::clock::{Tick, nanos};
 
-/// The fate of a request after its grant.
+/// Fate of a request after its grant.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fate {
     Proven(Duration),
     Withdrawn(Duration),
 }
 
-/// The requests that are neither proven nor withdrawn yet.
+/// Requests that are neither proven nor withdrawn yet.
 #[derive(Default)]
 pub(super) struct UnderWay(Vec<(Tick, Event)>);
 

@@ -1,4 +1,4 @@
-//! The proof window: at most the quota is live, that is, granted and not yet proven for a whole
+//! Proof window: at most the quota is live, that is, granted and not yet proven for a whole
 //! interval.
 
 use std::collections::VecDeque;
@@ -8,8 +8,8 @@ use crate::{
     limits::Quota,
 };
 
-/// At most `limit` requests are live at any grant. A request is live from its grant until `hold`
-/// after the response has proved that the service counted it.
+/// At most `limit` requests are live at any grant. Each is live from its grant until `hold` after
+/// the response has proved that the service counted it.
 ///
 /// No interval can hold more: see theorem 1 of DESIGN.md.
 ///
@@ -26,19 +26,19 @@ pub(crate) struct Window {
     granted: u64,
     /// Requests proven so far.
     proven: u64,
-    /// The proofs of the last two holds at least, in order of time.
+    /// Proofs of the last two holds at least, in order of time.
     runs: VecDeque<Run>,
-    /// The number of forgotten runs, which is the number of the first of `runs`.
+    /// Number of forgotten runs, which is the number of the first of `runs`.
     first: u64,
     /// Proofs in the forgotten runs.
     forgotten: u64,
-    /// The permits that came back: the proofs that were a hold old at the last event.
+    /// Permits that came back: the proofs that were a hold old at the last event.
     back: u64,
-    /// The number of the first run whose permits have not come back.
+    /// Number of the first run whose permits have not come back.
     next: u64,
     /// When the next permits come back.
     next_back: Tick,
-    /// The most permits that were live at any grant.
+    /// Most permits that were live at any grant.
     most_live: u64,
 }
 
@@ -108,8 +108,8 @@ impl Window {
         self.next_back = Tick::NEVER;
     }
 
-    /// The first time at which one more may be granted, or `None` while that depends on a future
-    /// proof.
+    /// Returns the first time at which one more may be granted, or `None` while that depends on a
+    /// future proof.
     #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
         match self.over() {
@@ -134,14 +134,14 @@ impl Window {
                 let run = self.runs.get(self.place(proof));
                 run.map_or(now.plus(mean), |run| run.at).plus(self.hold)
             }
-            // A permit that is back, or was never used.
+            // Back already, or never used.
             Some(_) | None => now,
         };
         back.plus(rounds * (self.hold + mean))
     }
 
-    /// The number granted beyond the first `limit`. It is also the number, from zero, of the proof
-    /// that must be a hold old before the next grant.
+    /// Returns the number granted beyond the first `limit`. It is also the number, from zero, of the
+    /// proof that must be a hold old before the next grant.
     #[inline]
     pub(crate) fn over(&self) -> Option<u64> {
         self.granted.checked_sub(self.limit)
@@ -202,7 +202,7 @@ impl Window {
         self.granted.saturating_sub(self.back)
     }
 
-    /// The most permits that were live at any grant, the granted one among them.
+    /// Returns the most permits that were live at any grant, the granted one among them.
     pub(crate) fn most_live(&self) -> u64 {
         self.most_live
     }
@@ -221,7 +221,7 @@ impl Window {
         self.forgotten
     }
 
-    /// The number of the first run that is not forgotten.
+    /// Returns the number of the first run that is not forgotten.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
@@ -257,7 +257,7 @@ impl Window {
         usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
     }
 
-    /// The place of the run with the proof of this number, from zero.
+    /// Returns the place of the run with the proof of this number, from zero.
     fn place(&self, number: u64) -> usize {
         self.runs.partition_point(|run| run.until <= number)
     }

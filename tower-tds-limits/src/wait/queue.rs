@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Deadline, Line};
 
-/// The order of the waiters, and whose turn it is.
+/// Order of the waiters, and whose turn it is.
 ///
 /// Only waiters that want a turn are stored. Two kinds of waiters keep nothing but their [`Place`],
 /// so that nothing scans them: a waiter whose inner service is not ready, and a waiter that lost
@@ -14,7 +14,7 @@ use super::{Deadline, Line};
 pub(super) struct Queue {
     runnable: BTreeMap<Place, (Waker, Option<Deadline>)>,
     turn: Option<Turn>,
-    /// The turns in a row that ended unused.
+    /// Turns in a row that ended unused.
     unused: u32,
     /// Places given out so far.
     places: u64,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     number: u64,
 }
 
-/// The turn of the waiter that was woken last. The others wait until its end.
+/// Turn of the waiter that was woken last. The others wait until its end.
 #[derive(Debug)]
 struct Turn {
     place: Place,
@@ -73,7 +73,7 @@ impl Queue {
         others.any(|(place, (_, deadline))| *place != except && deadline.is_none_or(&can_use))
     }
 
-    /// The line of the next waiter that wants a turn.
+    /// Returns the line of the next waiter that wants a turn.
     pub(super) fn next_line(&self) -> Option<Line> {
         let (place, _) = self.runnable.first_key_value()?;
         Some(place.line)
@@ -166,7 +166,7 @@ impl Queue {
         }
     }
 
-    /// The wakers of all that want a turn.
+    /// Returns the wakers of all that want a turn.
     pub(super) fn wakers(&self) -> Vec<Waker> {
         let waiters = self.runnable.values();
         waiters.map(|(waker, _)| waker.clone()).collect()
@@ -178,6 +178,6 @@ impl Queue {
     }
 }
 
-/// The time in which a woken waiter has to be polled. On a machine that is not overloaded, a woken
-/// task is polled within microseconds. At 50 requests a second, 5 ms are a quarter of the spacing.
+/// Time in which a woken waiter has to be polled. On a machine that is not overloaded, a woken task
+/// is polled within microseconds. At 50 requests a second, 5 ms are a quarter of the spacing.
 const PATIENCE: Duration = Duration::from_millis(5);

@@ -34,7 +34,7 @@ pub(super) struct State<L> {
 /// State of the timer's task.
 #[derive(Debug, Default)]
 pub(super) struct TimerState {
-    /// The number of the current task. An older task ends at its next poll.
+    /// Number of the current task. An older task ends at its next poll.
     number: u64,
     is_running: bool,
     /// When the task is to wake the next waiter.

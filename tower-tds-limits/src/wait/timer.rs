@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{Limit, clock, shared::Shared};
 
-/// The task that wakes the next waiter when a limit opens by time alone.
+/// Task that wakes the next waiter when a limit opens by time alone.
 ///
 /// There is one for each limit. Waiters have no timers of their own, because a timer wakes only its
 /// own task. A waiter whose task is not polled would keep the others waiting. The timer's task ends

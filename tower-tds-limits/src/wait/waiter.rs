@@ -45,12 +45,12 @@ impl<L: Limit> Waiter<L> {
         Ok(())
     }
 
-    /// The usual time from a grant to its response, if it is known.
+    /// Returns the usual time from a grant to its response, if it is known.
     pub(crate) fn usual(&self, now: Instant) -> Option<Duration> {
         self.shared.lock().limit.usual(now)
     }
 
-    /// The cause of the wait, and the time until the limit opens.
+    /// Returns the cause of the wait, and the time until the limit opens.
     pub(crate) fn wait(&self, now: Instant) -> RemainingWait {
         let limit = &mut self.shared.lock().limit;
         let opens_at = limit.opens(self.line, now).at();

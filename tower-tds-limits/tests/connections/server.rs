@@ -62,7 +62,7 @@ struct Sockets {
     closed: u32,
 }
 
-/// The number of requests that have to arrive before one is answered.
+/// Number of requests that have to arrive before one is answered.
 struct Barrier {
     arrived: u32,
     together: u32,

@@ -38,7 +38,7 @@ impl io::Write for Log {
     }
 }
 
-/// The events of the limits on this thread.
+/// Events of the limits on this thread.
 struct Recorded {
     log: Log,
     _default: DefaultGuard,

@@ -35,7 +35,7 @@ use crate::{
     service::{Answer, Scripted, request},
 };
 
-/// The paths of the requests that a server has read.
+/// Paths of the requests that a server has read.
 type Seen = Arc<Mutex<HashSet<String>>>;
 
 /// A server that answers after a millisecond. It ends with the runtime.

@@ -44,7 +44,7 @@ impl Arrivals {
     }
 }
 
-/// The response that a request describes.
+/// Response that a request describes.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Quick,

@@ -30,7 +30,7 @@ struct State {
     arrivals: Vec<Instant>,
 }
 
-/// The response to one request.
+/// Response to one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     status: StatusCode,

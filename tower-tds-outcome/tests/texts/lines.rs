@@ -22,7 +22,7 @@ fn lines_of_servers_without_a_secret_stay_as_they_are() {
     assert!(changed.is_empty(), "{changed:#?}");
 }
 
-/// The secret, and the text that shows it.
+/// Secret, and the text that shows it.
 const WITH_A_SECRET: &[(&str, &str)] = &[
     // Keycloak.
     (

@@ -1,4 +1,4 @@
-//! The fields of a request to the admin listener: of its query, and of its form or JSON body.
+//! Fields of a request to the admin listener: of its query, and of its form or JSON body.
 
 use std::{fmt, str::FromStr};
 
@@ -16,7 +16,7 @@ pub(super) type Refused = Box<dyn std::error::Error + Send + Sync>;
 
 impl Fields {
     /// Reads the query and the body. Names must be `known`; those that end in `...` may be repeated.
-    /// An empty body needs no type.
+    /// If the body is empty, it needs no type.
     pub(super) fn read(
         known: &[&str],
         query: &str,
@@ -75,7 +75,7 @@ impl Fields {
     }
 }
 
-/// Parses the value of a field. The error has the field's name.
+/// Parses the value of a field, whose name is in the error.
 pub(super) fn parse<T: FromStr<Err: fmt::Display>>(name: &str, value: &str) -> Result<T, Refused> {
     let parsed = value.parse();
     parsed.map_err(|error| format!("bad value `{value}` of field `{name}`: {error}").into())

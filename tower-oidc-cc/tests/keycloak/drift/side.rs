@@ -29,7 +29,7 @@ pub(super) struct Row {
 
 /// A server with the clients of the realm file.
 pub(super) struct Side {
-    /// The simulator, if this is the simulated one.
+    /// Simulator, if this is the simulated one.
     sim: Option<Sim>,
     origin: String,
     clients: BTreeMap<&'static str, (String, String)>,

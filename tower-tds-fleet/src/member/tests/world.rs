@@ -57,11 +57,11 @@ struct Shared {
     /// When requests were counted.
     counted: Mutex<Vec<Duration>>,
     broken: Mutex<Option<String>>,
-    /// The most sockets that were open at once.
+    /// Most sockets that were open at once.
     most_open: AtomicU32,
-    /// The time that a response takes beyond its way, in milliseconds.
+    /// Time that a response takes beyond its way, in milliseconds.
     takes: AtomicU32,
-    /// The sum of the steps of the store's clock, in milliseconds.
+    /// Sum of the steps of the store's clock, in milliseconds.
     stepped: AtomicU32,
 }
 
@@ -81,11 +81,11 @@ struct State {
     refuses: AtomicBool,
     is_late: AtomicBool,
     callers: Mutex<JoinSet<()>>,
-    /// The sockets that the service has open from this process.
+    /// Sockets that the service has open from this process.
     open: AtomicU32,
-    /// The requests of this process that were counted.
+    /// Requests of this process that were counted.
     counted: AtomicU32,
-    /// The longest call that has ended, in milliseconds.
+    /// Longest call that has ended, in milliseconds.
     longest: AtomicU32,
     /// Sockets that wait for their next request.
     idle: Mutex<Vec<Socket>>,
@@ -102,7 +102,7 @@ struct Gate {
     wakers: Mutex<Vec<Waker>>,
 }
 
-/// The way to the model of the store.
+/// Way to the model of the store.
 struct Wire {
     world: World,
     id: String,
@@ -111,13 +111,13 @@ struct Wire {
     run: Option<(String, Instant)>,
 }
 
-/// The service, as one process reaches it.
+/// Service, as one process reaches it.
 #[derive(Clone)]
 struct Api {
     world: World,
     state: Arc<State>,
     connector: ConnectionLimit<Connector>,
-    /// The time from the arrival of a request to its response, beyond the way.
+    /// Time from the arrival of a request to its response, beyond the way.
     takes: Duration,
 }
 
@@ -702,8 +702,8 @@ impl Gate {
     }
 }
 
-/// The keep-alive of the service. A little shorter than the 75 s that the store counts, because a
-/// member's last request is under way when its share ends.
+/// Keep-alive of the service. A little shorter than the 75 s that the store counts, because a member's
+/// last request is under way when its share ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(74);
 
 /// When the store forgets a member: the end of its share, and the memory of the default limits.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The store's hash, and the division.
+/// Store's hash, and the division.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Division {
     run: String,

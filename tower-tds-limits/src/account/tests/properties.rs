@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The fate of a request, in milliseconds.
+/// Fate of a request, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     /// Counted after a delay from its grant, and answered after a second delay.
     Answered(u64, u64),
-    /// The same, and refused for the rate.
+    /// Same, and refused for the rate.
     Refused(u64, u64),
     /// Answered by a gateway's 502 or 504 after a delay, and counted behind it after a second
     /// delay.
@@ -20,7 +20,7 @@ enum Fate {
     Unsent(u64),
 }
 
-/// The time in which a permit was held.
+/// Time in which a permit was held.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     from: Duration,
@@ -117,7 +117,7 @@ const HOLD: Duration = Duration::from_millis(1_002);
 /// A lost request is counted within a second.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// The longest delay of a count behind the gateway.
+/// Longest delay of a count behind the gateway.
 const BEHIND: Duration = Duration::from_secs(1);
 
 /// An account whose ladder stands on this rung from the beginning.

@@ -16,7 +16,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The window that a counter reads.
+/// Window that a counter reads.
 struct Rule {
     window: Window,
     counter: Counter,

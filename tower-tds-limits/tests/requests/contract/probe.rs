@@ -34,7 +34,7 @@ pub(crate) struct Probe<K = Call> {
     kind: PhantomData<K>,
 }
 
-/// The request and the response of a probe.
+/// Request and the response of a probe.
 pub(crate) trait Kind {
     type Request;
     type Response;
