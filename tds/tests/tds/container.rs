@@ -28,7 +28,7 @@ fn container_file_copies_only_what_a_stage_built() {
                 assert!(*image == "scratch" || image.starts_with("rust:"), "{image}");
                 assert!(stages.insert(*stage), "{stage} is there twice");
             }
-            ("RUN", ["cargo", "build", "--release", rest @ ..]) => {
+            ("RUN", ["cargo", "build", "--locked", "--release", rest @ ..]) => {
                 for package in rest.chunks(2).filter(|pair| pair[0] == "-p") {
                     assert!(root.join(package[1]).join("src/main.rs").exists());
                     made.insert(format!("/src/target/release/{}", package[1]));
@@ -45,11 +45,49 @@ fn container_file_copies_only_what_a_stage_built() {
                 let program = program.trim_matches(['[', ']', ',', '"']);
                 assert!(made.contains(program), "{program}");
             }
-            ("RUN" | "WORKDIR" | "COPY" | "EXPOSE" | "ENV" | "VOLUME", _) => {}
+            ("RUN" | "WORKDIR" | "COPY" | "USER" | "EXPOSE" | "ENV" | "VOLUME", _) => {}
             (name, arguments) => unreachable!("{name} {arguments:?}"),
         }
     }
     assert_eq!(stages, BTreeSet::from(["build", "tds", "tds-sim"]));
+}
+
+#[test]
+fn container_runs_as_a_user_who_owns_its_state() {
+    for stage in FILE
+        .split("\nFROM ")
+        .filter(|stage| stage.starts_with("scratch "))
+    {
+        // Kubernetes refuses a name, because it cannot tell whether that is root.
+        let user = stage.lines().find_map(|line| line.strip_prefix("USER "));
+        let user = user.expect("a user");
+        let ids: Vec<u32> = user
+            .split(':')
+            .map(|id| id.parse().expect("a number"))
+            .collect();
+        assert!(ids.len() == 2 && !ids.contains(&0), "{user}");
+        // A volume takes the owner of the folder that it covers, and that of a folder which is not there is root.
+        for folder in stage
+            .lines()
+            .filter_map(|line| line.strip_prefix("VOLUME "))
+        {
+            let copied = format!("COPY --from=build --chown={user} {folder} {folder}\n");
+            assert!(stage.contains(&copied), "{folder} is not {user}'s");
+        }
+    }
+}
+
+#[test]
+fn container_is_built_from_a_version_and_leaves_health_to_compose() {
+    for (name, arguments) in instructions() {
+        assert_ne!(name, "HEALTHCHECK");
+        if let ("FROM", [image, ..]) = (name, &arguments[..]) {
+            // `rust:1` and `rust:latest` change under a build; a version with its patch does not.
+            let version = image.strip_prefix("rust:").map(|tag| tag.split('-').next());
+            let parts = version.flatten().map(|version| version.split('.').count());
+            assert!(*image == "scratch" || parts == Some(3), "{image}");
+        }
+    }
 }
 
 #[tokio::test]
