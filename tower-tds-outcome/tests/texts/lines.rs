@@ -205,7 +205,7 @@ const INNOCENT: &[&str] = &[
     "open /var/run/secrets/kubernetes.io/serviceaccount/token: permission denied",
     "at org.keycloak.protocol.oidc.endpoints.TokenEndpoint.processGrantRequest(TokenEndpoint.java:145)",
     "java.lang.IllegalStateException at com.example.Tds2ClientAutoConfiguration$$EnhancerBySpringCGLIB$$1",
-    "thread 'main' panicked at /root/.cargo/registry/src/index.crates.io-6f17d22bba15001f/tokio-1.37.0/src/runtime/context.rs:129:27",
+    "thread 'main' panicked at /root/.cargo/registry/src/registry.example-6f17d22bba15001f/tokio-1.37.0/src/runtime/context.rs:129:27",
     "key: /etc/ssl/private/server.key has mode 0644",
     "no route for my-very-long-service-name-v2-eu-central-1-blue-canary",
     "missing field `access_token` at line 1 column 47",
