@@ -1,4 +1,4 @@
-//! The realm `ServiceConnect`: members, their keys and roles, and the issued tokens.
+//! Realm `ServiceConnect`: members, their keys and roles, and the issued tokens.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,7 +1,7 @@
 //! Shares: the parts of one set of limits that several processes use.
 //!
-//! Most programs need none of this: tower-tds-fleet divides the limits among processes, and uses it.
-//! Set a share yourself if you have a store of your own:
+//! You rarely need this: tower-tds-fleet divides the limits among processes, and uses it. Set a
+//! share yourself if you have a store of your own:
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,13 +61,13 @@ impl Shares {
 
     /// Applies a share of the limits from now on, and grants nothing after `until`.
     ///
-    /// A larger share is usable at once. A smaller one applies to new requests at once, while those
-    /// that were sent keep what they [hold](Load::held). As long as more sockets are open than the
-    /// share allows, each request closes its socket (`Connection: close`). An empty share grants
-    /// nothing.
+    /// You can use a larger share at once. If it is smaller, it applies to new requests at once,
+    /// while those that were sent keep what they [hold](Load::held). As long as more sockets are
+    /// open than the share allows, each request closes its socket (`Connection: close`). With an
+    /// empty share nothing is granted.
     ///
-    /// No socket is written to after `until`. If `until` has passed already, this call closes all
-    /// sockets. A suspension of the machine also ends the share.
+    /// No socket is written to after `until`. If that has passed already, this call closes all
+    /// sockets. Suspending the machine also ends the share.
     pub fn set(&self, share: Share, until: Instant) {
         let credential = &self.limiter.credential;
         let (open, over) = credential.connections.update_now(|connections, now| {
@@ -81,8 +81,7 @@ impl Shares {
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }
 
-    /// Sets the fault of the store that gives shares. The errors of calls that wait for a share
-    /// contain it.
+    /// Sets the fault of the store that gives shares, for the errors of calls that wait for one.
     pub fn set_fault(&self, fault: Option<&'static str>) {
         let account = &self.limiter.credential.account;
         account.read(|account, _| account.reactions.store_fault = fault);
@@ -113,7 +112,7 @@ impl Shares {
         let longest = limits.quotas().iter().map(Quota::hold).max();
         let counted = match limits.proof {
             Proof::Head => limits.lost_after.max(TIMED_OUT),
-            // A request behind a gateway that timed out may begin late, and its end is not seen.
+            // Behind a gateway that timed out, a request may begin late, and its end is not seen.
             Proof::End => limits.lost_after.saturating_add(TIMED_OUT),
         };
         counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))

@@ -1,4 +1,4 @@
-//! The account of the sockets: whether one more may be opened. Arithmetic on `now`.
+//! Account of the sockets: whether one more may be opened. Arithmetic on `now`.
 
 use std::{
     collections::VecDeque,
@@ -47,9 +47,9 @@ pub(crate) struct Connections {
     over: Arc<Notify>,
 }
 
-/// A permit of one socket.
+/// Permit of one socket.
 ///
-/// A dropped permit is kept for one more second, because the server may still accept or count the
+/// Dropped, it is kept for one more second, because the server may still accept or count the
 /// connection. [`release`](Self::release) gives it back at once.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
@@ -154,7 +154,7 @@ impl Limit for Connections {
         }
         let most = self.most_at(now);
         let has_room = self.open(now) < most;
-        // The last place is for a token request, without which data requests cannot be sent.
+        // Keeps the last place for a token request, without which data requests cannot be sent.
         if has_room && (line == Line::Front || most == 1 || self.data < most - 1) {
             return Opens::Now;
         }
@@ -219,8 +219,8 @@ impl ConnectionPermit {
 
     /// Waits until that share has ended. Returns the error of [`check`](Self::check).
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        // The waker is registered before the check, so that no end is missed. It is registered once
-        // for each task, so a pending read takes no lock.
+        // Registers the waker before the check, so that no end is missed, and once for each task,
+        // so that a pending read takes no lock.
         let waker = self.waker.as_ref();
         if !waker.is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
@@ -246,7 +246,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// A segment reaches the server after the delay of the path. A second is three times the longest
+/// Delay of the path, after which a segment reaches the server. A second is three times the longest
 /// stalls that were simulated (300 ms), and the next connect takes the same path.
 pub(crate) const LINGERS: Duration = Duration::from_secs(1);
 

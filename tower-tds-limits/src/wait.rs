@@ -1,4 +1,4 @@
-//! The wait for a limit: one queue, first in, first out, which skips waiters that are not polled.
+//! Waiting for a limit: one queue, first in, first out, which skips waiters that are not polled.
 //!
 //! ```text
 //! waiter.rs   one waiter
@@ -25,7 +25,7 @@ use crate::{
     error::{RemainingWait, WaitCause},
 };
 
-/// A limit on requests or sockets, as a state machine that is pure arithmetic: it decides when one
+/// Limit on requests or sockets, as a state machine that is pure arithmetic: it decides when one
 /// more may pass.
 pub(crate) trait Limit {
     /// Value that a waiter gets when it passes.
@@ -52,7 +52,7 @@ pub(crate) trait Limit {
         None
     }
 
-    /// What a newcomer of this line may expect behind `ahead` others, if that is known.
+    /// Outlook for a newcomer of this line behind `ahead` others, if that is known.
     fn outlook(&mut self, _line: Line, _ahead: usize, _now: Instant) -> Option<Outlook> {
         None
     }
@@ -86,7 +86,7 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-/// What a newcomer may expect.
+/// Outlook of a newcomer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outlook {
     pub(crate) cause: WaitCause,
@@ -115,7 +115,7 @@ pub(crate) struct Deadline {
 /// Why a waiter gets no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The queue is full.
+    /// Full queue.
     Full,
     /// On arrival: the call cannot be answered within its deadline.
     Overload(Outlook),
@@ -138,7 +138,7 @@ impl Terms {
 impl Deadline {
     /// Whether a call that is sent `wait` after `now` can be answered in the `usual` time.
     pub(crate) fn allows(self, wait: Duration, usual: Duration, now: Instant) -> bool {
-        // A service that has become slow is still tried by calls that have most of their time.
+        // If the service has become slow, calls that have most of their time still try it.
         let usual = usual.min(self.whole / 4 * 3);
         self.at.saturating_duration_since(now) >= wait.saturating_add(usual)
     }

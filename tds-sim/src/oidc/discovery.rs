@@ -39,7 +39,7 @@ pub(super) fn configuration(state: &State, head: &Parts) -> Response<Body> {
         "token_endpoint": at("token"),
         "introspection_endpoint": at("token/introspect"),
         "jwks_uri": at("certs"),
-        // The specification requires it. Nothing is there, because no person logs in.
+        // Required by the specification. Nothing is there, because no person logs in.
         "authorization_endpoint": at("auth"),
         "response_types_supported": ["none"],
         "subject_types_supported": ["public"],

@@ -1,4 +1,4 @@
-//! The refusals of the token endpoint, word for word as Keycloak 26.5.0 gave them.
+//! Refusals of the token endpoint, word for word as Keycloak 26.5.0 gave them.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::body::Body;
 
-/// A refusal with an error code and a description.
+/// Refusal with an error code and a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     status: StatusCode,

@@ -6,10 +6,9 @@ use super::{Deadline, Line};
 
 /// Order of the waiters, and whose turn it is.
 ///
-/// Only waiters that want a turn are stored. Two kinds of waiters keep nothing but their [`Place`],
-/// so that nothing scans them: a waiter whose inner service is not ready, and a waiter that lost
-/// its turn because it was not polled in time. Such a waiter passes before all later ones when it
-/// is polled.
+/// Only waiters that want a turn are stored. If a waiter's inner service is not ready, or it lost
+/// its turn because it was not polled in time, it keeps nothing but its [`Place`], so that nothing
+/// scans it. When it is polled, it passes before all later ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     runnable: BTreeMap<Place, (Waker, Option<Deadline>)>,
@@ -22,7 +21,7 @@ pub(super) struct Queue {
     waiting: usize,
 }
 
-/// A waiter's place in the order. It is never given out twice.
+/// Place of a waiter in the order, never given out twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     line: Line,
@@ -67,7 +66,7 @@ impl Queue {
 
     /// Whether another waiter could use a permit now.
     ///
-    /// The last ones have most of their time, so they are looked at first.
+    /// Looks at the last ones first, because they have most of their time.
     pub(super) fn is_wanted(&self, except: Place, can_use: impl Fn(Deadline) -> bool) -> bool {
         let mut others = self.runnable.iter().rev();
         others.any(|(place, (_, deadline))| *place != except && deadline.is_none_or(&can_use))
@@ -136,7 +135,7 @@ impl Queue {
     /// Gives the next waiter its turn if the limit is open for it. Returns when the turn ends, if
     /// another waiter could use it then.
     ///
-    /// When a turn ends unused, the next one begins, and is half as long. So any number of waiters
+    /// When a turn ends unused, the next one begins, and is half as long, so any number of waiters
     /// that are not polled costs twice [`PATIENCE`] together.
     pub(super) fn give_turn(
         &mut self,
@@ -178,6 +177,6 @@ impl Queue {
     }
 }
 
-/// Time in which a woken waiter has to be polled. On a machine that is not overloaded, a woken task
-/// is polled within microseconds. At 50 requests a second, 5 ms are a quarter of the spacing.
+/// Time in which a woken waiter has to be polled. Unless the machine is overloaded, a woken task is
+/// polled within microseconds. At 50 requests a second, 5 ms are a quarter of the spacing.
 const PATIENCE: Duration = Duration::from_millis(5);

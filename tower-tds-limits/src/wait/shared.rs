@@ -16,10 +16,10 @@ use super::{
     sync::{Mutex, MutexGuard},
 };
 
-/// A limit and the queue before it, under one lock.
+/// Limit and the queue before it, under one lock.
 pub(crate) struct Shared<L> {
-    /// Guards the limit, its queue and the state of its timer, so that a grant and its order are
-    /// one step. It is held for arithmetic: no `.await`, no event and no waker under it.
+    /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
+    /// step. Held for arithmetic: no `.await`, no event and no waker under it.
     pub(super) state: Mutex<State<L>>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct TimerState {
 #[derive(Debug, Default)]
 struct After {
     wake: Vec<Waker>,
-    /// A waker to drop outside the lock.
+    /// Waker to drop outside the lock.
     replaced: Option<Waker>,
     warns: bool,
 }
@@ -78,7 +78,7 @@ impl<L: Limit> Shared<L> {
     pub(crate) fn update<T>(&self, event: impl FnOnce(&mut L) -> T) -> T {
         let mut state = self.lock();
         let out = event(&mut state.limit);
-        // Usually there is no waiter. Then the time does not matter.
+        // Usually there is no waiter, and the time does not matter.
         if state.queue.is_free() && state.awaits_idle.is_empty() {
             return out;
         }
@@ -132,7 +132,7 @@ impl<L: Limit> Shared<L> {
         if state.timer.number != number {
             return ControlFlow::Break(());
         }
-        // The waker is taken first, because otherwise the task would wake itself.
+        // Takes the waker first, because otherwise the task would wake itself.
         let replaced = state.timer.waker.take();
         state.timer.due = None;
         if state.queue.waiting() == 0 {
@@ -195,7 +195,7 @@ impl<L> Shared<L> {
 
 impl<L> Drop for Shared<L> {
     fn drop(&mut self) {
-        // The timer's task holds no reference, and ends at its next poll.
+        // Its task holds no reference, and ends at its next poll.
         let waker = self.lock().timer.waker.take();
         waker.into_iter().for_each(Waker::wake);
     }
@@ -296,6 +296,6 @@ impl TimerState {
     }
 }
 
-/// The runtime of a task that is this late does not run it. A timer on a busy machine is late by
-/// much less.
+/// Lateness from which a task counts as one whose runtime does not run it. Timers on a busy machine
+/// are late by much less.
 const LATE: Duration = Duration::from_millis(50);

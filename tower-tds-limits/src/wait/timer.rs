@@ -16,8 +16,8 @@ use super::{Limit, clock, shared::Shared};
 /// Task that wakes the next waiter when a limit opens by time alone.
 ///
 /// There is one for each limit. Waiters have no timers of their own, because a timer wakes only its
-/// own task. A waiter whose task is not polled would keep the others waiting. The timer's task ends
-/// when there is no waiter.
+/// own task: if that is not polled, the others would keep waiting. When there is no waiter, the
+/// task ends.
 pub(super) struct Timer<L: Limit> {
     shared: Weak<Shared<L>>,
     number: u64,
@@ -34,8 +34,7 @@ impl<L: Limit + Send + 'static> Timer<L> {
     #[cold]
     pub(super) fn spawn(shared: &Arc<Shared<L>>) {
         let runtime = Handle::current();
-        // The sleep is created here, so that a runtime without timers panics in the call that
-        // waits.
+        // Creates the sleep here, so that a runtime without timers panics in the call that waits.
         let sleep = Box::pin(sleep_until(clock::now()));
         drop(runtime.spawn(Self {
             shared: Arc::downgrade(shared),

@@ -63,7 +63,7 @@ impl<L: Limit> Waiter<L> {
 
 impl<L: Limit + Send + 'static> Waiter<L> {
     /// Passes if the limit is open and no other waiter is before this one, and the limit counts one
-    /// more. Otherwise the waiter takes or keeps its place, and wants a turn.
+    /// more. Otherwise it takes or keeps its place, and wants a turn.
     ///
     /// # Errors
     /// See [`Denial`]. The waiter has no place then.
