@@ -9,7 +9,7 @@ use std::{
 };
 
 /// For each row of the table a program that does not compile, and one that does.
-const PROGRAMS: [[&str; 2]; 8] = [
+const PROGRAMS: [[&str; 2]; 9] = [
     [
         "retry().service(hyper).oneshot(text())",
         "retry().layer(ClassifyLayer::new()).service(hyper).oneshot(text())",
@@ -44,6 +44,10 @@ const PROGRAMS: [[&str; 2]; 8] = [
     [
         "client.oneshot(passed_on)",
         "client.oneshot(passed_on.map(RequestBody::stream))",
+    ],
+    [
+        "sent(async move { client.layer().layer(boxed).oneshot(text()).await.is_ok() })",
+        "sent(client.layer().layer(boxed).oneshot(text()))",
     ],
 ];
 
@@ -147,8 +151,8 @@ fn program(stack: &str) -> String {
     format!(
         "use hyper_util::client::legacy::{{self, connect::HttpConnector}};
         use tower::{{
-            Layer, Service, ServiceBuilder, ServiceExt, layer::util::{{Identity, Stack}},
-            service_fn, util::{{BoxCloneService, BoxService}},
+            BoxError, Layer, Service, ServiceBuilder, ServiceExt, layer::util::{{Identity, Stack}},
+            service_fn, util::{{BoxCloneService, BoxCloneSyncService, BoxService}},
         }};
         use tower_tds::{{Client, RequestBody, ResponseBody, layers::{{
             into_error,
@@ -161,12 +165,14 @@ fn program(stack: &str) -> String {
         fn retry() -> ServiceBuilder<Stack<RetryLayer, Identity>> {{
             ServiceBuilder::new().layer(RetryLayer::new())
         }}
+        fn sent<F: Future + Send>(future: F) -> F {{ future }}
         fn text() -> http::Request<String> {{ http::Request::new(String::new()) }}
         pub fn program(
             client: Client,
             limit: RequestLimitLayer,
             hyper: legacy::Client<HttpConnector, String>,
             reqwest: reqwest::Client,
+            boxed: BoxCloneSyncService<http::Request<String>, http::Response<String>, BoxError>,
             uploads: legacy::Client<HttpConnector, RequestBody>,
             passed_on: http::Request<ResponseBody>,
         ) {{
