@@ -100,7 +100,7 @@ async fn files_are_byte_equal_and_targets_are_sent_unchanged() {
     assert!(
         String::from_utf8(bench.file("bus/公車.json"))
             .expect("text")
-            .contains("公車")
+            .contains("%E5%85%AC%E8%BB%8A")
     );
     assert!(!bench.files().iter().any(|name| name.contains(".part")));
 
