@@ -231,17 +231,6 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Declares that the service below ends each attempt at the [`DeadlineAt`](crate::DeadlineAt) of
-    /// its request, as the `RequestLimit` of tower-tds-limits does. Then an attempt needs no timer
-    /// of this layer.
-    ///
-    /// Over a service that does not, a call may last longer than its deadline.
-    #[must_use]
-    pub const fn deadline_kept_below(mut self) -> Self {
-        self.shared.policy.is_kept_below = true;
-        self
-    }
-
     /// Sets the backoff: its `base`, 100 ms by default, and its longest wait `cap`, 10 s by
     /// default.
     ///

@@ -96,7 +96,6 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             // A block, so that the wait for the next attempt holds nothing of this one.
             let error = {
                 let record = Record::attempt(&request, &self.shared.name);
-                let deadline = deadline.filter(|_| !self.shared.policy.is_kept_below);
                 let ended = if record.span.is_disabled() {
                     within(pin!(self.service.call(request)), deadline, &mut timer).await
                 } else {

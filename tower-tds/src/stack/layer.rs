@@ -165,7 +165,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         };
         let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned());
         ServiceBuilder::new()
-            .layer(self.retry.clone().deadline_kept_below())
+            .layer(self.retry.clone())
             .layer_fn(|limited| IntoError::new(limited, self.tokens.clone(), only.clone()))
             .layer(limit)
             .layer(bearer)
