@@ -109,7 +109,7 @@ async fn files_are_byte_equal_and_targets_are_sent_unchanged() {
     assert_eq!((seen.token_posts, seen.data_calls), (1, 63));
     assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
     let arrivals = ledger.arrivals();
-    for target in [odd, "/v1/live/公車", "/v1/live/%E5%85%AC"] {
+    for target in [odd, "/v1/live/%E5%85%AC%E8%BB%8A", "/v1/live/%E5%85%AC"] {
         assert!(
             arrivals.iter().any(|arrival| &*arrival.target == target),
             "{target}"

@@ -36,13 +36,13 @@ struct Shared {
     /// What a call, a second, and a retry are worth.
     per_call: u64,
     per_second: u64,
-    most: u64,
     balance: Mutex<Balance>,
 }
 
 #[derive(Debug)]
 struct Balance {
-    tokens: u64,
+    by_calls: u64,
+    by_time: u64,
     at: Instant,
 }
 
@@ -64,16 +64,15 @@ impl RetryBudget {
         )]
         let per_call = per_call as u64;
         let per_second = u64::from(per_second).saturating_mul(RETRY.into());
-        let each_second = per_call.saturating_mul(CALLS).saturating_add(per_second);
         let balance = Balance {
-            tokens: per_second.saturating_mul(SECONDS),
+            by_calls: 0,
+            by_time: per_second.saturating_mul(SECONDS),
             at: clock::now(),
         };
         Self(Arc::new(Shared {
             calls: AtomicU64::new(0),
             per_call,
             per_second,
-            most: each_second.saturating_mul(SECONDS),
             balance: Mutex::new(balance),
         }))
     }
@@ -87,20 +86,25 @@ impl RetryBudget {
     /// Pays for a retry. Returns false if there is nothing left.
     #[cold]
     pub(super) fn withdraw(&self) -> bool {
-        let shared = &*self.0;
-        let mut balance = shared
-            .balance
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let Shared {
+            calls,
+            per_call,
+            per_second,
+            balance,
+        } = &*self.0;
+        let mut balance = balance.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::now();
-        let by_calls = shared.calls.swap(0, Ordering::Relaxed);
-        let by_calls = by_calls.saturating_mul(shared.per_call);
-        let by_time = earned(now.saturating_duration_since(balance.at), shared.per_second);
+        let elapsed = now.saturating_duration_since(balance.at);
         balance.at = now;
-        let earned = by_calls.saturating_add(by_time);
-        let tokens = balance.tokens.saturating_add(earned).min(shared.most);
-        let left = tokens.checked_sub(RETRY.into());
-        balance.tokens = left.unwrap_or(tokens);
+        let by_calls = calls.swap(0, Ordering::Relaxed).saturating_mul(*per_call);
+        let by_calls = balance.by_calls.saturating_add(by_calls);
+        let by_calls = by_calls.min(per_call.saturating_mul(CALLS));
+        let by_time = balance.by_time.saturating_add(earned(elapsed, *per_second));
+        let by_time = by_time.min(per_second.saturating_mul(SECONDS));
+        let left = by_calls.saturating_add(by_time).checked_sub(RETRY.into());
+        // The calls pay first, because time pays again.
+        balance.by_time = left.map_or(by_time, |left| left.min(by_time));
+        balance.by_calls = left.map_or(by_calls, |left| left.saturating_sub(by_time));
         left.is_some()
     }
 }
@@ -121,9 +125,9 @@ fn earned(elapsed: Duration, per_second: u64) -> u64 {
 /// What a retry costs. Fine enough for the time between two retries to count.
 const RETRY: u32 = 1_000_000;
 
-/// How long unspent retries are kept, at the service's 50 calls a second (contract).
+/// How long unspent retries are kept: ten seconds, in which the service takes 500 calls (contract).
 const SECONDS: u64 = 10;
-const CALLS: u64 = 50;
+const CALLS: u64 = 500;
 
 #[cfg(test)]
 mod tests;
