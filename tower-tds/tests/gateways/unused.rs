@@ -198,8 +198,8 @@ async fn surplus(kind: Kind) -> Option<usize> {
 const CONNECTS: Duration = Duration::from_millis(300);
 
 #[tokio::test]
+#[ignore = "HAProxy and its caller need the machine for themselves: see .ci/slow"]
 async fn surplus_of_slow_connects_is_closed_without_a_refusal() {
-    // One after the other: each gateway and its caller need the machine.
     for kind in BOTH {
         let Some(unused) = surplus(kind).await else {
             return;
