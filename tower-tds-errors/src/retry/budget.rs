@@ -12,7 +12,7 @@ use crate::clock;
 /// its usual load.
 ///
 /// Calls and time pay for retries: one retry for ten calls and three more each second, unless you
-/// choose other figures with [`new`](Self::new). What is not spent is kept for about ten seconds. A
+/// choose other figures with [`new`](Self::new). What is not spent is kept for about five seconds. A
 /// call that finds the budget empty fails with [`GiveUp::Budget`](crate::GiveUp::Budget).
 ///
 /// Clones are the same budget, so give one to several layers where they call the same service.
@@ -50,7 +50,7 @@ struct Balance {
 
 impl RetryBudget {
     /// Creates a budget of `per_call` retries for each call, for example 0.1, and of `per_second`
-    /// more. It begins with ten seconds' worth of the latter.
+    /// more. It begins with five seconds' worth of the latter.
     ///
     /// `per_call` is read as zero if it is negative or not a number.
     #[must_use]
@@ -125,9 +125,10 @@ fn earned(elapsed: Duration, per_second: u64) -> u64 {
 /// What a retry costs. Fine enough for the time between two retries to count.
 const RETRY: u32 = 1_000_000;
 
-/// How long unspent retries are kept: ten seconds, in which the service takes 500 calls (contract).
-const SECONDS: u64 = 10;
-const CALLS: u64 = 500;
+/// How long unspent retries are kept: five seconds, in which the service takes 250 calls (contract). With more, a job
+/// whose attempts a limiter spaces takes long to see an outage.
+const SECONDS: u64 = 5;
+const CALLS: u64 = 250;
 
 #[cfg(test)]
 mod tests;

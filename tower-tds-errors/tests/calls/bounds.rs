@@ -136,7 +136,7 @@ async fn unsent_requests_and_replaced_tokens_cost_no_budget() {
 async fn reset_get_is_retried_immediately_and_uncounted() {
     let layer = RetryLayer::new()
         .attempts(n(2))
-        .budget(RetryBudget::new(0.0, 2));
+        .budget(RetryBudget::new(0.0, 4));
     let probe = Probe::new(|n| {
         if n % 2 == 0 {
             reset()

@@ -65,7 +65,7 @@ async fn one_file_probes_during_an_outage_and_every_file_arrives() {
         ],
         |(name, faults)| async move {
             // Longer than resets take until the first call is given up: each holds its permit.
-            let (_bench, calls) = night(name, 100, Duration::from_secs(10), faults).await;
+            let (_bench, calls) = night(name, 100, Duration::from_secs(8), faults).await;
             eprintln!("{name}: {calls}");
             // The calls in flight, and the attempts of the client in them and in three probes.
             assert!(calls <= 40 * 3 + 3 * 3, "{name}: {calls}");

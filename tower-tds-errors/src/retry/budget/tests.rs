@@ -16,8 +16,8 @@ async fn after(seconds: f64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_budget_has_ten_seconds_of_its_own() {
-    assert_eq!(spent(&RetryBudget::default()), 30);
+async fn new_budget_has_five_seconds_of_its_own() {
+    assert_eq!(spent(&RetryBudget::default()), 15);
     assert_eq!(spent(&RetryBudget::new(0.5, 0)), 0);
 }
 
@@ -52,17 +52,17 @@ async fn short_steps_of_time_add_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_success_saves_no_more_than_ten_seconds() {
+async fn long_success_saves_no_more_than_five_seconds() {
     let budget = RetryBudget::default();
     (0..100_000).for_each(|_| budget.deposit());
     after(86_400.0).await;
-    assert_eq!(spent(&budget), 80);
+    assert_eq!(spent(&budget), 40);
 }
 
 #[tokio::test(start_paused = true)]
 async fn clones_are_one_budget_and_odd_figures_are_none() {
     let budget = RetryBudget::new(f32::NAN, 1);
-    assert_eq!(spent(&budget.clone()), 10);
+    assert_eq!(spent(&budget.clone()), 5);
     assert_eq!(spent(&budget), 0);
     let budget = RetryBudget::new(-1.0, 0);
     budget.deposit();
