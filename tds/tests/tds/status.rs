@@ -209,7 +209,10 @@ async fn a_browser_shows_the_causes_of_waits_in_360_pixels_and_without_scripts()
 #[tokio::test]
 async fn page_shows_users_and_resources_with_age_size_and_last_failure() {
     let bench = Bench::new("status-resources", Config::default()).await;
-    let backend = backend(&bench, &["--fresh", "1ms", "--stale", "1h"]);
+    let backend = backend(
+        &bench,
+        &["--fresh", "1ms", "--stale", "1h", "--deadline", "1m"],
+    );
     for target in [
         "/v1/live/bus?$top=5",
         "/v1/live/tram?a={rate}&b",
