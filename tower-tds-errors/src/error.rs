@@ -350,7 +350,8 @@ impl Error {
 
     /// The headers of the response, if the service responded to the request of the caller.
     ///
-    /// Their values may be secret (`Set-Cookie`), so no text of this error contains one.
+    /// Mind what you log of them: a `Set-Cookie` is secret. Texts of this error show no more than a
+    /// challenge, the request id and the target of a redirect, all redacted.
     #[must_use]
     pub fn headers(&self) -> Option<&HeaderMap> {
         self.facts().headers.as_ref()

@@ -53,44 +53,4 @@ fn is_of_connection(name: &HeaderName) -> bool {
 const OLDER: [&str; 3] = ["keep-alive", "proxy-connection", "http2-settings"];
 
 #[cfg(test)]
-mod tests {
-    use http::HeaderMap;
-
-    use super::remove_connection_headers;
-
-    fn left(headers: &[(&'static str, &str)]) -> Vec<String> {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.append(*name, value.parse().unwrap());
-        }
-        remove_connection_headers(&mut map);
-        map.keys().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn headers_of_a_connection_go_and_others_stay() {
-        let gone = [
-            ("connection", "keep-alive"),
-            ("connection", "X-One ,,\tx-two, not a name"),
-            ("x-one", "1"),
-            ("x-two", "2"),
-            ("transfer-encoding", "chunked"),
-            ("te", "trailers"),
-            ("upgrade", "h2c"),
-            ("keep-alive", "timeout=5"),
-            ("proxy-connection", "close"),
-            ("http2-settings", "AAMAAABk"),
-        ];
-        assert!(left(&gone).is_empty());
-        let stay = ["accept", "content-length", "trailer", "x-one"];
-        assert_eq!(left(&stay.map(|name| (name, "7"))), stay);
-    }
-
-    #[test]
-    fn listed_header_that_is_not_there_changes_nothing() {
-        assert_eq!(
-            left(&[("connection", "close, x-none"), ("host", "a")]),
-            ["host"]
-        );
-    }
-}
+mod tests;
