@@ -27,7 +27,10 @@ impl Health {
         let line = timeout(LONGEST, self.line()).await;
         let line = line.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let failed = |exit, why: &str| Failure::new(exit, format!("{}: {why}", self.url));
-        let line = line.map_err(|error| failed(Exit::Unreachable, &error.to_string()))?;
+        let line = line.map_err(|error| {
+            let why = format!("{error}; start the backend, or give the address of its --listen");
+            failed(Exit::Unreachable, &why)
+        })?;
         match line.split_once(' ') {
             Some((version, status)) if version.starts_with("HTTP/") => match status.get(..3) {
                 Some("200") => Ok(Exit::Whole),
