@@ -64,7 +64,8 @@ mod trace;
 /// # Allocations
 ///
 /// A call allocates its future. A first attempt that succeeds also allocates a copy of the request's
-/// head and an extension for its deadline, and a pending one a timer.
+/// head and an extension for its deadline, and a pending one a timer, unless the deadline is
+/// [kept below](Self::deadline_kept_below).
 ///
 /// # Bounds
 ///
@@ -228,6 +229,18 @@ impl<P> RetryLayer<P> {
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.shared.policy.deadline = Some(deadline);
+        self
+    }
+
+    /// Leaves it to the service below to end an attempt at its deadline, which saves a timer for
+    /// each call.
+    ///
+    /// Do this only over a service that, whatever it waits for, wakes at the
+    /// [`DeadlineAt`](crate::DeadlineAt) of its request and then returns: a `RequestLimit` of
+    /// tower-tds-limits does. Over any other, a call that gets no response would not end.
+    #[must_use]
+    pub const fn deadline_kept_below(mut self) -> Self {
+        self.shared.policy.is_kept_below = true;
         self
     }
 

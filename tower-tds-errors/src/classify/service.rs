@@ -48,6 +48,7 @@ use crate::kind::Kind;
 #[derive(Clone, Debug, Default)]
 pub struct ClassifyLayer {
     secrets: Option<Secrets>,
+    is_below_retry: bool,
 }
 
 /// Turns every response that is not a success into a typed [`Error`].
@@ -82,7 +83,7 @@ pub struct ClassifyLayer {
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
-    secrets: Option<Secrets>,
+    layer: ClassifyLayer,
 }
 
 pin_project! {
@@ -137,8 +138,8 @@ pin_project! {
 /// The parts of a request that its error needs.
 struct Noted {
     request: RequestFacts,
-    method: Method,
-    uri: Uri,
+    /// Unless the retry layer above names the request.
+    name: Option<(Method, Uri)>,
     /// When the read of an error's body ends.
     deadline: Option<Instant>,
 }
@@ -152,7 +153,18 @@ impl ClassifyLayer {
     /// above this layer: see [`Error::set_kind`].
     #[must_use]
     pub const fn new() -> Self {
-        Self { secrets: None }
+        Self {
+            secrets: None,
+            is_below_retry: false,
+        }
+    }
+
+    /// Declares that a retry layer is above: it names the request in each error, so this layer keeps
+    /// no copy of its method and URI.
+    #[must_use]
+    pub const fn below_retry(mut self) -> Self {
+        self.is_below_retry = true;
+        self
     }
 
     /// Shares the secrets that no text of an error shows, for example those of a token source.
@@ -170,8 +182,8 @@ impl<S> Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
     fn layer(&self, inner: S) -> Classify<S> {
-        let secrets = self.secrets.clone();
-        Classify { inner, secrets }
+        let layer = self.clone();
+        Classify { inner, layer }
     }
 }
 
@@ -190,16 +202,16 @@ where
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner
             .poll_ready(cx)
-            .map_err(|error| Error::from(error.into()).with_known(self.secrets.clone()))
+            .map_err(|error| Error::from(error.into()).with_known(self.layer.secrets.clone()))
     }
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Copied here, because layers between the retry layer and this one may have added headers.
         let noted = Noted {
-            request: RequestFacts::of(request.headers(), self.secrets.as_ref()),
-            method: request.method().clone(),
-            uri: request.uri().clone(),
+            request: RequestFacts::of(request.headers(), self.layer.secrets.as_ref()),
+            name: (!self.layer.is_below_retry)
+                .then(|| (request.method().clone(), request.uri().clone())),
             deadline: DeadlineAt::of(request.extensions())
                 .map(|end| Instant::from_std(end.checked_sub(HEADROOM).unwrap_or(end))),
         };
@@ -347,7 +359,9 @@ impl Noted {
     /// Records the request in an error.
     fn note(&self, error: &mut Error) {
         let facts = error.facts_mut();
-        facts.note_request(&self.method, &self.uri);
+        if let Some((method, uri)) = &self.name {
+            facts.note_request(method, uri);
+        }
         if facts.secrets.is_none() {
             facts.secrets = self.request.secrets();
         }

@@ -34,7 +34,7 @@ pub(super) struct Call<S, B, P> {
     size: Option<u64>,
     deadline: Option<Instant>,
     /// Set by the first failure, because most calls have none.
-    past: Option<RetryState>,
+    past: Option<Box<RetryState>>,
 }
 
 /// The settings of a layer, which its services and their calls share.
@@ -75,11 +75,10 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<Error>,
     {
-        let deadline = self.deadline;
         let mut timer = Timer::default();
         loop {
             let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
-            match within(ready, deadline, &mut timer).await {
+            match within(ready, self.deadline, &mut timer).await {
                 Some(Err(error)) => {
                     let error = Some(error.into());
                     return Err(self.give_up(GiveUp::NotReady, error));
@@ -90,18 +89,19 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                     return Err(self.late("the service below to be ready", Sent::Never));
                 }
             }
-            let Some(request) = self.request() else {
-                return Err(self.give_up(GiveUp::NotReplayable, None));
-            };
             // A block, so that the wait for the next attempt holds nothing of this one.
             let error = {
-                let record = Record::attempt(&request, &self.shared.name);
+                let Some((attempt, record)) = self.attempt() else {
+                    return Err(self.give_up(GiveUp::NotReplayable, None));
+                };
+                // If it is kept below, the service wakes then, and returns an error.
+                let is_kept_below = self.shared.policy.is_kept_below;
+                let deadline = self.deadline.filter(|_| !is_kept_below);
                 let ended = if record.span.is_disabled() {
-                    within(pin!(self.service.call(request)), deadline, &mut timer).await
+                    within(pin!(attempt), deadline, &mut timer).await
                 } else {
-                    let attempt = record.span.in_scope(|| self.service.call(request));
-                    let attempt = pin!(attempt.instrument(record.span.clone()));
-                    within(attempt, deadline, &mut timer).await
+                    let attempt = attempt.instrument(record.span.clone());
+                    within(pin!(attempt), deadline, &mut timer).await
                 };
                 match ended {
                     None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
@@ -126,6 +126,17 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 return Err(self.give_up(GiveUp::NotReady, None));
             }
         }
+    }
+
+    /// Begins the next attempt, unless its request cannot be sent again.
+    fn attempt(&mut self) -> Option<(S::Future, Record)>
+    where
+        S: Service<Request<B>>,
+    {
+        let request = self.request()?;
+        let record = Record::attempt(&request, &self.shared.name);
+        let attempt = record.span.in_scope(|| self.service.call(request));
+        Some((attempt, record))
     }
 
     /// Makes the request of the next attempt, and a copy of its body for one more.
@@ -218,7 +229,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
             let repeat = self.head.extensions.get().copied();
-            RetryState::of(Repeats::of(&self.head.method, repeat))
+            Box::new(RetryState::of(Repeats::of(&self.head.method, repeat)))
         });
         let policy = &self.shared.policy;
         let wait = state.begin_retry(error, policy, is_replayable, left)?;
@@ -272,7 +283,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// The error of an attempt that cannot begin: the failure before it, or the service's own.
     #[cold]
     fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
-        let failure = self.past.as_mut().and_then(RetryState::take_back);
+        let failure = self.past.as_mut().and_then(|past| past.take_back());
         match (failure, error) {
             (None, Some(error)) if error.gave_up().is_some() => self.note_request(error),
             (failure, error) => {
@@ -315,12 +326,12 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
 
 /// Waits for `inner` until the deadline, and then polls it once more: a layer below that reads the
 /// deadline now returns its own error, with the cause of its wait or with a status.
-async fn within<F: Future>(
+fn within<F: Future>(
     mut inner: Pin<&mut F>,
     deadline: Option<Instant>,
     timer: &mut Timer,
-) -> Option<F::Output> {
-    poll_fn(|cx| {
+) -> impl Future<Output = Option<F::Output>> {
+    poll_fn(move |cx| {
         if let Poll::Ready(output) = inner.as_mut().poll(cx) {
             return Poll::Ready(Some(output));
         }
@@ -330,7 +341,6 @@ async fn within<F: Future>(
             Poll::Pending => Poll::Ready(None),
         }
     })
-    .await
 }
 
 /// What a call waits for once its request was handed on, if no layer below has recorded it.

@@ -25,6 +25,8 @@ pub(super) struct Policy {
     pub(super) attempts: NonZeroU32,
     /// `None` is two minutes, for calls without a [`DeadlineAt`].
     pub(super) deadline: Option<Duration>,
+    /// Whether the service below ends its calls at their deadline.
+    pub(super) is_kept_below: bool,
     pub(super) longest_wait: Duration,
     pub(super) backoff: Backoff,
     pub(super) budget: Option<RetryBudget>,
@@ -100,6 +102,7 @@ impl Default for Policy {
         Self {
             attempts: ATTEMPTS,
             deadline: None,
+            is_kept_below: false,
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
             budget: Some(RetryBudget::default()),

@@ -27,8 +27,12 @@ use crate::{
 pub(crate) fn around(http: Http) -> Http {
     Http(Arc::new(move |mut request| {
         let is_named = request_coded(&mut request);
-        let response = (http.0)(request);
-        Box::pin(async move { Ok(decoded(response.await?, is_named)) })
+        let mut response = (http.0)(request);
+        response.decode = Some(match is_named {
+            true => |response| decoded(response, true),
+            false => |response| decoded(response, false),
+        });
+        response
     }))
 }
 

@@ -64,11 +64,13 @@ impl Calls {
     /// in the background.
     pub(crate) fn begin(self: &Arc<Self>, deadline: Option<Instant>) -> Call {
         let number = self.last.fetch_add(1, Relaxed) + 1;
-        let now = Instant::now();
         let mut waiting = self.waiting();
-        for (number, ends) in &*waiting {
-            if ends.is_some_and(|ends| ends <= now) {
-                self.silent.fetch_max(*number, Relaxed);
+        if !waiting.is_empty() {
+            let now = Instant::now();
+            for (number, ends) in &*waiting {
+                if ends.is_some_and(|ends| ends <= now) {
+                    self.silent.fetch_max(*number, Relaxed);
+                }
             }
         }
         waiting.push((number, deadline));

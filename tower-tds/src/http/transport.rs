@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -38,7 +38,7 @@ use crate::{
     },
     http::{
         addresses::{Addresses, Target},
-        pool::{Calls, ConnectionState, Pooled},
+        pool::{Call, Calls, ConnectionState, Pooled},
         proxy::{Proxied, Proxies},
     },
 };
@@ -48,7 +48,17 @@ pub(crate) struct Http<B = RequestBody>(
     pub(crate) Arc<dyn Fn(Request<B>) -> HttpFuture + Send + Sync>,
 );
 
-type HttpFuture = Pin<Box<dyn Future<Output = Result<Response<AnyBody>, legacy::Error>> + Send>>;
+/// A call until its response head. hyper-util has boxed its own future, so this one is not.
+pub(crate) struct HttpFuture {
+    response: legacy::ResponseFuture,
+    /// `None` after the end.
+    call: Option<Call>,
+    is_over_rustls: bool,
+    /// Decodes the response.
+    pub(crate) decode: Option<Decode>,
+}
+
+type Decode = fn(Response<AnyBody>) -> Response<AnyBody>;
 
 /// Whether plain http is allowed. The builder checks the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,23 +97,13 @@ where
             .pool_max_idle_per_host(idle)
             .build(bounded(connector, Arc::clone(&calls)));
         Self(Arc::new(move |request| {
-            let call = calls.begin(DeadlineAt::of(request.extensions()).map(Instant::from_std));
-            let is_over_rustls = is_rustls && request.uri().scheme() == Some(&Scheme::HTTPS);
-            let response = client.request(request);
-            Box::pin(async move {
-                let mut response = response.await?;
-                call.answered();
-                let connection = response.extensions_mut().remove::<ConnectionState>();
-                let in_use = connection.map(ConnectionState::in_use);
-                let boxed = |body: Incoming| {
-                    let body = body.map_err(move |error| {
-                        let _in_use = &in_use;
-                        error.into()
-                    });
-                    AnyBody::new(body)
-                };
-                Ok(marked(response, is_over_rustls).map(boxed))
-            })
+            let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
+            HttpFuture {
+                call: Some(calls.begin(deadline)),
+                is_over_rustls: is_rustls && request.uri().scheme() == Some(&Scheme::HTTPS),
+                response: client.request(request),
+                decode: None,
+            }
         }))
     }
 }
@@ -125,6 +125,32 @@ impl<B> Service<Request<B>> for Http<B> {
 
     fn call(&mut self, request: Request<B>) -> HttpFuture {
         (self.0)(request)
+    }
+}
+
+// === impl HttpFuture ===
+
+impl Future for HttpFuture {
+    type Output = Result<Response<AnyBody>, legacy::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut response = ready!(Pin::new(&mut this.response).poll(cx))?;
+        this.call.take().into_iter().for_each(Call::answered);
+        let connection = response.extensions_mut().remove::<ConnectionState>();
+        let in_use = connection.map(ConnectionState::in_use);
+        let boxed = |body: Incoming| {
+            let body = body.map_err(move |error| {
+                let _in_use = &in_use;
+                error.into()
+            });
+            AnyBody::new(body)
+        };
+        let response = marked(response, this.is_over_rustls).map(boxed);
+        Poll::Ready(Ok(match this.decode {
+            Some(decode) => decode(response),
+            None => response,
+        }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The whole stack as one layer, for any client.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tower::{Layer, ServiceBuilder, layer::util::Stack};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
@@ -160,16 +160,16 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
             limit = limit.over_hyper_http1();
         }
         let only = match &*self.origins {
-            [only] => Some(only.clone()),
+            [only] => Some(Arc::new(only.clone())),
             _ => None,
         };
         let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned());
         ServiceBuilder::new()
-            .layer(self.retry.clone())
+            .layer(self.retry.clone().deadline_kept_below())
             .layer_fn(|limited| IntoError::new(limited, self.tokens.clone(), only.clone()))
             .layer(limit)
             .layer(bearer)
-            .layer(self.classify.clone())
+            .layer(self.classify.clone().below_retry())
             .service(client)
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -25,7 +26,7 @@ pub struct IntoError<S> {
     inner: S,
     tokens: TokenSource,
     /// Where requests go that have only a path.
-    origin: Option<Origin>,
+    origin: Option<Arc<Origin>>,
 }
 
 pin_project! {
@@ -44,7 +45,7 @@ pin_project! {
 // === impl IntoError ===
 
 impl<S> IntoError<S> {
-    pub(crate) const fn new(inner: S, tokens: TokenSource, origin: Option<Origin>) -> Self {
+    pub(crate) const fn new(inner: S, tokens: TokenSource, origin: Option<Arc<Origin>>) -> Self {
         Self {
             inner,
             tokens,
