@@ -201,7 +201,7 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
     (!starts.any(agrees)).then_some(false)
 }
 
-/// The title of a page, in one line.
+/// Returns the title of a page, in one line.
 pub(crate) fn title(begin: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(begin);
     // The same length: only the case of ASCII differs.
@@ -214,7 +214,7 @@ pub(crate) fn title(begin: &[u8]) -> Option<String> {
     Some(words.join(" ").chars().take(80).collect())
 }
 
-/// An error about an answered request.
+/// Returns an error about an answered request.
 pub(crate) fn refused(kind: Kind, what: &str, target: &str) -> Error {
     named(Error::new(kind, what).with_sent(Sent::Answered), target)
 }
@@ -242,7 +242,7 @@ const PAGES: [&str; 2] = ["text/html", "application/xhtml+xml"];
 
 const SKIPPED: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
 
-/// The byte-order mark of UTF-8.
+/// Byte-order mark of UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// How much of a body is searched for the begin of a page.

@@ -72,7 +72,7 @@ struct Shared {
     condition: Condition,
     /// `None` serves every resource.
     list: Option<HashSet<String>>,
-    /// The origins whose pages may read.
+    /// Origins whose pages may read.
     origins: Vec<HeaderValue>,
     stop: Arc<Stop>,
 }
@@ -269,7 +269,7 @@ fn listens(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
 }
 
-/// The paths of this server itself.
+/// Paths of this server itself.
 const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];
 
 const ANY: &str = "*";

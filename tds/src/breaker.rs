@@ -42,7 +42,7 @@ struct Open {
     begun: Instant,
     probe_at: Instant,
     pause: Duration,
-    /// The last failure.
+    /// Last failure.
     line: String,
     /// When the next line about the outage is due.
     line_at: Instant,
@@ -192,7 +192,7 @@ const ROW: u32 = 3;
 
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest time between two probes.
+/// Longest time between two probes.
 const LONGEST: Duration = Duration::from_secs(30);
 
 const MINUTE: Duration = Duration::from_secs(60);

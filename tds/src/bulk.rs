@@ -89,12 +89,12 @@ struct Run {
     begun: Instant,
     report: Report,
     is_json: bool,
-    /// The first failure of each kind: its exit and its line.
+    /// First failure of each kind: its exit and its line.
     causes: BTreeMap<&'static str, (Exit, String)>,
     ending: Ending,
-    /// The items to download.
+    /// Items to download.
     queue: VecDeque<usize>,
-    /// The items that failed since the last success. An outage puts them back into the queue.
+    /// Items that failed since the last success. An outage puts them back into the queue.
     held: Vec<(usize, Trouble)>,
     /// Whether each item is missing.
     missing: Vec<bool>,

@@ -64,7 +64,7 @@ pub(crate) struct Terms {
 #[derive(Debug, Default)]
 struct Book {
     resources: HashMap<Arc<str>, Resource>,
-    /// The last call, if it failed for a reason that concerns all resources.
+    /// Last call, if it failed for a reason that concerns all resources.
     outage: Option<(Arc<str>, Instant, String)>,
     failing: Option<Failing>,
 }
@@ -81,13 +81,13 @@ struct Failing {
 #[derive(Debug, Default)]
 struct Resource {
     last: Option<Answer>,
-    /// The last failure, and the time until which it is served. Without it each waiting user would
+    /// Last failure, and the time until which it is served. Without it each waiting user would
     /// cause a call.
     failed: Option<(Instant, Refusal)>,
     failing: Option<Failing>,
-    /// The last failure, for the page. A success does not clear it.
+    /// Last failure, for the page. A success does not clear it.
     trouble: Option<(Instant, String)>,
-    /// The start of the call in flight, and a channel that closes at its end.
+    /// Start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
     used: Option<Instant>,
 }
@@ -96,7 +96,7 @@ struct Resource {
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) target: Arc<str>,
-    /// The age and the size of the last response.
+    /// Age and the size of the last response.
     pub(crate) last: Option<(Duration, u64)>,
     /// `fails` if the last call failed, within ten minutes, or `fresh` or `expired`.
     pub(crate) state: &'static str,
@@ -156,7 +156,8 @@ impl Cache {
         served(response, cache, upstream)
     }
 
-    /// The number of calls that have taken longer than a user waits, and the age of the oldest.
+    /// Returns the number of calls that have taken longer than a user waits, and the age of the
+    /// oldest.
     pub(crate) fn unanswered(&self) -> (u64, Duration) {
         let book = self.book();
         let calls = book.resources.values().filter_map(|resource| {
@@ -390,7 +391,7 @@ impl Resource {
                 .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    /// The call in flight, and its start. The channel of a call that was aborted is closed.
+    /// Returns the call in flight, and its start. The channel of a call that was aborted is closed.
     fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
         self.call
             .clone()
@@ -489,7 +490,7 @@ fn number(text: Option<&str>) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MONTH))
 }
 
-/// The headers that users get.
+/// Headers that users get.
 const PASSED: [HeaderName; 9] = [
     CONTENT_TYPE,
     ETAG,
@@ -517,5 +518,5 @@ const LATE: Refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout");
 /// Four of the largest responses.
 const MOST: usize = 256 << 20;
 
-/// The approximate memory of a resource without its body.
+/// Approximate memory of a resource without its body.
 const OVERHEAD: usize = 1024;

@@ -45,7 +45,7 @@ pub(crate) struct Downloads {
     pub(crate) breaker: Breaker,
     /// Wakes files that sleep for as long as is allowed.
     pub(crate) success: Notify,
-    /// The number of files in a backoff.
+    /// Number of files in a backoff.
     pub(crate) asleep: AtomicU64,
     pub(crate) progress: Progress,
 }
@@ -338,7 +338,7 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     }
 }
 
-/// A strong tag, which identifies the bytes of parts (RFC 9110, section 13.1.5).
+/// Returns a strong tag, which identifies the bytes of parts (RFC 9110, section 13.1.5).
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
     etag.starts_with('"').then_some(etag)
@@ -348,7 +348,7 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The length of the whole, if a response is the whole rest of the same bytes.
+/// Returns the length of the whole, if a response is the whole rest of the same bytes.
 ///
 /// Some servers ignore `If-Range`, and a server may send less than requested (RFC 9110, section
 /// 14.2).
@@ -367,12 +367,12 @@ pub(crate) fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<
 /// Attempts of a file, each with the client's own attempts in it.
 const TRIES: u32 = 4;
 
-/// The longest wait for a newer token: one request to an endpoint after a short outage.
+/// Longest wait for a newer token: one request to an endpoint after a short outage.
 const SUCCESSOR: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(100);
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest time between two attempts: one a minute costs little.
+/// Longest time between two attempts: one a minute costs little.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -25,7 +25,7 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct Ending {
     credentials: u32,
-    /// The generation of the token at the last success; zero before the first.
+    /// Generation of the token at the last success; zero before the first.
     worked: u64,
     unreachable: u32,
     /// How many unreachable failures end the job; `None` for jobs that outlast an outage.
@@ -166,14 +166,14 @@ impl Trouble {
         }
     }
 
-    /// The failure of a job with one request.
+    /// Returns the failure of a job with one request.
     pub(crate) fn failure(&self, target: &str) -> Failure {
         let mut failure = Failure::new(self.exit(), self.line(Path::new(target)));
         failure.kind = Some(self.kind());
         failure
     }
 
-    /// The text for people, with the name of the file.
+    /// Returns the text for people, with the name of the file.
     pub(crate) fn line(&self, name: &Path) -> String {
         let name = name.display();
         match self {
@@ -224,8 +224,8 @@ pub(crate) const QUOTA_GONE: &str = "quota used up, and still so after a wait; \
 /// Refusals of tokens that never worked, after which a further token does not help.
 const REFUSED: u32 = 3;
 
-/// The shortest patience: a job that waits a second at its start ends within ten.
+/// Shortest patience: a job that waits a second at its start ends within ten.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The time allowed for the first response after a pause.
+/// Time allowed for the first response after a pause.
 const TRY: Duration = Duration::from_secs(2);

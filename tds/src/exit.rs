@@ -21,7 +21,7 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// The kind of the error, if there is one.
+    /// Kind of the error, if there is one.
     pub(crate) kind: Option<&'static str>,
     why: String,
 }
@@ -100,7 +100,7 @@ impl Failure {
         Self { exit, kind, why }
     }
 
-    /// A usage error.
+    /// Returns a usage error.
     pub(crate) fn usage(why: impl Into<String>) -> Self {
         Self::new(Exit::Usage, why)
     }

@@ -157,10 +157,10 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     table + &format!("the store has known this fleet for {} s\n", known / 1_000)
 }
 
-/// The life of a share.
+/// Life of a share.
 const SILENT: u64 = 5_000;
 
-/// The time after that in which a server may keep a silent member's sockets open.
+/// Time after that in which a server may keep a silent member's sockets open.
 const SOCKETS: u64 = 75_000;
 
 /// Longer than the answer of a store that has a record of the fleet.

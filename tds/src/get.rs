@@ -99,7 +99,7 @@ fn token_of(client: &Client) -> String {
     format!("a token from {}{last}", health.endpoint)
 }
 
-/// The most bytes that wait for their end without a file.
+/// Most bytes that wait for their end without a file.
 const IN_MEMORY: usize = 8 << 20;
 
 /// Longer than a token request, which takes ten seconds at most.

@@ -101,8 +101,8 @@ impl History {
     }
 }
 
-/// The seconds within which this part of the requests had a response, as `histogram_quantile`
-/// computes it.
+/// Returns the seconds within which this part of the requests had a response, as
+/// `histogram_quantile` computes it.
 fn quantile(within: &[(f64, f64)], part: f64) -> Option<f64> {
     let all = within
         .last()
@@ -120,10 +120,10 @@ fn quantile(within: &[(f64, f64)], part: f64) -> Option<f64> {
     None
 }
 
-/// The time between two samples.
+/// Time between two samples.
 pub(crate) const STEP: Duration = Duration::from_secs(5);
 
-/// The samples of ten minutes.
+/// Samples of ten minutes.
 pub(crate) const SHOWN: usize = 120;
 
 #[cfg(test)]

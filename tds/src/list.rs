@@ -20,10 +20,10 @@ use crate::{
 /// One resource of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// The line, without ranges.
+    /// Line, without ranges.
     pub(crate) line: String,
     pub(crate) target: String,
-    /// A relative path that does not leave its folder.
+    /// Relative path that does not leave its folder.
     pub(crate) name: PathBuf,
 }
 
@@ -255,10 +255,10 @@ fn derived(target: &str) -> String {
     name.to_owned()
 }
 
-/// The most files of one list, a third of a gigabyte of memory.
+/// Most files of one list, a third of a gigabyte of memory.
 const MOST: usize = 1_000_000;
 
-/// The longest request line that common servers accept.
+/// Longest request line that common servers accept.
 const LONGEST_LINE: usize = 8 * 1024;
 
 /// A name has at most 255 bytes, and a part needs its suffix.

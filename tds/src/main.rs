@@ -156,7 +156,7 @@ async fn run() -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The manual pages of the program and of its jobs, one after the other.
+/// Returns the manual pages of the program and of its jobs, one after the other.
 fn manual() -> io::Result<Vec<u8>> {
     let mut command = Cli::command();
     command.build();
@@ -241,10 +241,10 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     }
 }
 
-/// The options that few set.
+/// Options that few set.
 const IN_THE_MANUAL: [&str; 4] = ["fleet_name", "state", "help", "version"];
 
-/// The time for work that cannot be stopped, such as the sync of a file.
+/// Time for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

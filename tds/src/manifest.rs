@@ -22,7 +22,7 @@ use crate::{list::Item, save::MANIFEST};
 pub(crate) struct Manifest {
     base_url: String,
     accept: String,
-    /// The id of the machine's last start, if the system has one.
+    /// Id of the machine's last start, if the system has one.
     boot: Option<String>,
     /// The lock keeps lines apart. It is never held over an await.
     book: Mutex<Book>,
@@ -32,7 +32,7 @@ pub(crate) struct Manifest {
 struct Book {
     /// `None` for a job that only looks.
     file: Option<fs::File>,
-    /// The entries by file name.
+    /// Entries by file name.
     whole: HashMap<String, Entry>,
     parts: HashMap<String, Entry>,
 }
@@ -45,14 +45,14 @@ struct Entry {
     /// As in the list.
     url: String,
     base_url: String,
-    /// The media types that were requested; absent before they could be chosen.
+    /// Media types that were requested; absent before they could be chosen.
     accept: Option<String>,
     #[serde(flatten)]
     version: Version,
     /// Seconds since 1970.
     time: u64,
-    /// The machine's start in which a part was written. Bytes of an earlier one may never have
-    /// reached the disk.
+    /// Machine's start in which a part was written. Bytes of an earlier one may never have reached
+    /// the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     part: Option<String>,
 }

@@ -22,7 +22,7 @@ struct Outage {
     exit: Exit,
     begun: Instant,
     failures: u64,
-    /// The feeds that have not succeeded since their failure.
+    /// Feeds that have not succeeded since their failure.
     feeds: BTreeSet<usize>,
     /// When the last feed joined.
     joined: Instant,

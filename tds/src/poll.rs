@@ -70,7 +70,7 @@ struct Feed {
     /// Bounds the feeds that have a request; the other feeds wait in order.
     turns: Arc<Semaphore>,
     etag: Option<HeaderValue>,
-    /// The hash of the bytes, because some services send no tags.
+    /// Hash of the bytes, because some services send no tags.
     hash: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ struct Round {
     outcome: Outcome,
 }
 
-/// The number of bytes of a changed response; `None` without a change.
+/// Number of bytes of a changed response; `None` without a change.
 type Outcome = Result<Option<u64>, Trouble>;
 
 pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure> {
@@ -266,16 +266,16 @@ impl Feed {
     }
 }
 
-/// The most feeds with a request: more than can be in flight, and few enough for one deadline.
+/// Most feeds with a request: more than can be in flight, and few enough for one deadline.
 const AT_ONCE: usize = 100;
 
 const TICK: Duration = Duration::from_millis(250);
 
-/// The longest time between two requests of a feed that fails.
+/// Longest time between two requests of a feed that fails.
 const BACKOFF: Duration = Duration::from_secs(60);
 
-/// The shortest deadline: enough for a token and a permit.
+/// Shortest deadline: enough for a token and a permit.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-/// The longest deadline: after it the data would be old.
+/// Longest deadline: after it the data would be old.
 const LONGEST: Duration = Duration::from_secs(60);

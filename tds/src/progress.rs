@@ -23,11 +23,11 @@ pub(crate) struct Progress {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of bytes received.
+    /// Number of bytes received.
     received: u64,
-    /// The bytes that are there of each file in flight, and its length.
+    /// Bytes that are there of each file in flight, and its length.
     flight: HashMap<String, (u64, Option<u64>)>,
-    /// The kinds of messages that were printed.
+    /// Kinds of messages that were printed.
     printed: BTreeSet<&'static str>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Report {
     pub(crate) event: &'static str,
     pub(crate) total: u64,
     pub(crate) ok: u64,
-    /// The part of `ok` that replaced an existing file.
+    /// Part of `ok` that replaced an existing file.
     pub(crate) replaced: u64,
     pub(crate) skipped: u64,
     /// By kind.
@@ -184,7 +184,7 @@ impl State {
 // === impl Report ===
 
 impl Report {
-    /// The summary line.
+    /// Returns the summary line.
     pub(crate) fn line(&self) -> String {
         let failed: u64 = self.failed.values().sum();
         let Self {
@@ -203,5 +203,5 @@ impl Report {
     }
 }
 
-/// The steps of the bar.
+/// Steps of the bar.
 const PARTS: u64 = 1_000;

@@ -13,7 +13,7 @@ use crate::settings::{PROXY, Settings};
 pub(crate) struct Routes {
     /// Of the setting, for all addresses.
     one: Option<String>,
-    /// The setting that names an address, and the proxy of that address.
+    /// Setting that names an address, and the proxy of that address.
     all: Vec<(&'static str, Option<Uri>)>,
 }
 
@@ -51,7 +51,8 @@ impl Routes {
         }
     }
 
-    /// The setting that names an address, and the proxy of that address without credentials.
+    /// Returns the setting that names an address, and the proxy of that address without
+    /// credentials.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, String)> {
         let source = self.one.as_ref().map_or("environment", |_| PROXY);
         self.all.iter().map(move |(name, proxy)| {

@@ -60,7 +60,7 @@ impl Stored {
         }
     }
 
-    /// The bytes in memory.
+    /// Returns the bytes in memory.
     pub(crate) fn len(&self) -> usize {
         let coded = self.coded.get().into_iter().flatten();
         self.identity.len() + coded.map(|(_, coded)| coded.len()).sum::<usize>()

@@ -139,7 +139,7 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
     part.finish().await.map(drop)
 }
 
-/// The SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 pub(crate) async fn sum(path: &Path) -> io::Result<Sha256> {
     let path = path.to_owned();
     spawn_blocking(|| {
@@ -294,8 +294,8 @@ pub(crate) const PART: &str = ".part";
 /// EMFILE, which has no `ErrorKind`.
 pub(crate) const TOO_MANY_FILES: i32 = 24;
 
-/// The lock of the process that writes into a folder.
+/// Lock of the process that writes into a folder.
 const LOCK: &str = ".tds.lock";
 
-/// The record of the files in a folder.
+/// Record of the files in a folder.
 pub(crate) const MANIFEST: &str = ".tds-manifest.jsonl";

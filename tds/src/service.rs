@@ -24,20 +24,20 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) builder: Builder,
-    /// The base URL, or [`SIMULATED`].
+    /// Base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
     pub(crate) routes: Routes,
-    /// The secret of the key, which no text shows.
+    /// Secret of the key, which no text shows.
     pub(crate) secrets: Secrets,
-    /// The state that processes with the same key share on this machine. `None` in a fleet, without
-    /// a folder, and with the simulated service, which ends with this process.
+    /// State that processes with the same key share on this machine. `None` in a fleet, without a
+    /// folder, and with the simulated service, which ends with this process.
     pub(crate) state: Option<State>,
-    /// The simulated service, which lives as long as the job.
+    /// Simulated service, which lives as long as the job.
     pub(crate) simulated: Option<Server>,
 }
 
 impl Settings {
-    /// The limits of this process: its share of the rates and of the connections.
+    /// Returns the limits of this process: its share of the rates and of the connections.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
         let usage = |name, why| Failure::usage(format!("{name}: {why}"));
         let share = self.value(SHARE).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Settings {
         Ok(limits.connections(connections).in_flight(connections))
     }
 
-    /// The service of a job that sends many requests.
+    /// Returns the service of a job that sends many requests.
     ///
     /// An earlier run may have used up the limits, so the job first waits for one interval, if that
     /// is at most a minute. In a fleet the store has the use of the limits.
@@ -87,7 +87,7 @@ impl Settings {
         self.open(limits).await
     }
 
-    /// The service of a job that sends one request.
+    /// Returns the service of a job that sends one request.
     pub(crate) async fn service_for_one(&self) -> Result<Service, Failure> {
         self.open(self.limits()?).await
     }
@@ -100,7 +100,8 @@ impl Settings {
         Ok(client)
     }
 
-    /// The setting that says where tokens come from, if there is one: the strongest of three.
+    /// Returns the setting that says where tokens come from, if there is one: the strongest of
+    /// three.
     fn auth(&self) -> Result<Option<&Setting>, Failure> {
         let mut all: Vec<_> = [AUTH_URL, TOKEN_URL, DISCOVER]
             .iter()

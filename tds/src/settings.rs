@@ -204,7 +204,7 @@ impl Settings {
         Some(&*self.find(name)?.value)
     }
 
-    /// The name, the value and the source of each setting, without a secret.
+    /// Returns the name, the value and the source of each setting, without a secret.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.all.iter().map(|setting| {
             let value = match (setting.name, setting.value.rsplit_once('@')) {
@@ -226,7 +226,7 @@ impl Settings {
     }
 }
 
-/// The setting that is nearest to an unknown one, and how many letters differ.
+/// Returns the setting that is nearest to an unknown one, and how many letters differ.
 pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     if !name.starts_with("TDS_") || NAMES.contains(&name) {
         return None;
@@ -235,8 +235,8 @@ pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     distances.into_iter().min_by_key(|(_, distance)| *distance)
 }
 
-/// The names in the environment that look like settings. Kubernetes injects some for a service of
-/// the name `tds`, and these are not returned.
+/// Returns the names in the environment that look like settings. Kubernetes injects some for a
+/// service of the name `tds`, and these are not returned.
 pub(crate) fn strangers() -> Vec<String> {
     let is_injected = |name: &str| {
         let end = name.ends_with("_PORT");

@@ -17,7 +17,7 @@ use crate::output::warn;
 pub(crate) struct State {
     token: PathBuf,
     stamp: PathBuf,
-    /// The time between two starts that keeps the limits.
+    /// Time between two starts that keeps the limits.
     spacing: Duration,
 }
 
@@ -119,8 +119,8 @@ fn private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// The most processes that can wait for their turns.
+/// Most processes that can wait for their turns.
 const QUEUE: u32 = 2_400;
 
-/// The turns of that queue, at 25 ms each.
+/// Turns of that queue, at 25 ms each.
 const FARTHEST: Duration = Duration::from_secs(60);

@@ -151,7 +151,7 @@ async fn page(State(board): State<Board>) -> Response {
     (headers, board.filled(PAGE)).into_response()
 }
 
-/// The part of the page that changes, again each second.
+/// Returns the part of the page that changes, again each second.
 async fn events(State(board): State<Board>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let part = PAGE.split_once("<main").map_or("", |(_, part)| part);
     let part = part.split_once("</main>").map_or("", |(part, _)| part);
@@ -269,7 +269,7 @@ impl Board {
     }
 }
 
-/// A row of the table of resources.
+/// Returns a row of the table of resources.
 fn row(shown: &Shown) -> String {
     let (target, state) = (escaped(&shown.target), shown.state);
     let (age, size) = shown.last.unzip();
@@ -320,5 +320,5 @@ pub(crate) fn escaped(text: &str) -> String {
 
 const PAGE: &str = include_str!("status.html");
 
-/// The resources in the table.
+/// Resources in the table.
 const ROWS: usize = 100;

@@ -442,7 +442,7 @@ impl Builder {
         })
     }
 
-    /// The origin of an address, if the token may go there.
+    /// Returns the origin of an address, if the token may go there.
     fn origin(&self, uri: &Uri) -> Result<Origin, BoxError> {
         Ok(match self.schemes {
             Schemes::HttpsOnly if uri.scheme() == Some(&Scheme::HTTP) => {
@@ -502,5 +502,5 @@ const TOKEN_ANSWER: Duration = Duration::from_secs(10);
 const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address, or \
     Builder::loopback_http for a server on this machine";
 
-/// The realm in the path of the token endpoint, as the service documents it.
+/// Realm in the path of the token endpoint, as the service documents it.
 const REALM: &str = "ServiceConnect";

@@ -264,14 +264,15 @@ impl Client {
         Status::new(&sender.name, &sender.calls, &sender.tokens, &sender.limiter)
     }
 
-    /// The token source. [`TokenSource::ready`] checks the credentials at start-up, without a data
-    /// call.
+    /// Returns the token source. [`TokenSource::ready`] checks the credentials at start-up, without
+    /// a data call.
     #[must_use]
     pub fn tokens(&self) -> &TokenSource {
         &self.sender.tokens
     }
 
-    /// The limiter of the data calls, for its snapshot, and for the connections of another client.
+    /// Returns the limiter of the data calls, for its snapshot, and for the connections of another
+    /// client.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
         &self.sender.limiter

@@ -29,7 +29,7 @@ pub struct SharedLimits(Limiter);
 // === impl SharedLimits ===
 
 impl SharedLimits {
-    /// The limiter of one more client, which has a credential of its own.
+    /// Returns the limiter of one more client, which has a credential of its own.
     pub(crate) fn limiter(&self) -> Limiter {
         self.0.another_credential()
     }
@@ -55,14 +55,14 @@ impl From<&Self> for SharedLimits {
     }
 }
 
-/// The longest wait of a token call for its permit. It is first in the queue. So it waits only for
-/// permits that are already live: for one interval, or two with some rules, after the slowest
-/// response.
+/// Returns the longest wait of a token call for its permit. It is first in the queue. So it waits
+/// only for permits that are already live: for one interval, or two with some rules, after the
+/// slowest response.
 pub(crate) fn longest_turn(limits: &Limits) -> Duration {
     let intervals = limits.quotas().iter().map(Quota::per);
     let longest = intervals.max().unwrap_or_default();
     longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
 }
 
-/// The default of `Limits::lost_after`, the time for which a lost request counts.
+/// Default of `Limits::lost_after`, the time for which a lost request counts.
 const SLOW_ANSWER: Duration = Duration::from_secs(10);

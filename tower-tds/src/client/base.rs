@@ -56,7 +56,7 @@ impl Base {
         })
     }
 
-    /// The `Host` header of its paths (RFC 9110, section 7.2).
+    /// Returns the `Host` header of its paths (RFC 9110, section 7.2).
     pub(crate) const fn host(&self) -> &HeaderValue {
         &self.host
     }

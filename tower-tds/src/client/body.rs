@@ -23,7 +23,7 @@ use tower_tds_limits::PermitBody;
 #[cfg(feature = "compression")]
 use {futures_util::stream::once, http_body_util::StreamBody, std::future::ready as at_once};
 
-/// The body of any http client. Boxed, because each layer above moves the response.
+/// Body of any http client. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
 
 /// The decoded body of a response.
@@ -55,9 +55,9 @@ pub struct ResponseBody {
 /// The bounds of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The longest wait for the next bytes.
+    /// Longest wait for the next bytes.
     pub(crate) idle: Duration,
-    /// The deadline of the call, if it covers the body.
+    /// Deadline of the call, if it covers the body.
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -227,7 +227,7 @@ where
     response.map(|body| AnyBody::new(body.map_err(Into::into)))
 }
 
-/// A body in place of one that nothing decodes.
+/// Returns a body in place of one that nothing decodes.
 #[cfg(feature = "compression")]
 pub(crate) fn coded(coding: &str) -> AnyBody {
     let coded = format!("the body is coded with {coding:?}, which was not requested");

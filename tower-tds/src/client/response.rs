@@ -102,19 +102,20 @@ impl Response {
         Ok(None)
     }
 
-    /// The status: 2xx or 304.
+    /// Returns the status: 2xx or 304.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.0.status()
     }
 
-    /// The headers.
+    /// Returns the headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         self.0.headers()
     }
 
-    /// The extensions, for example the [number of the attempt](crate::layers::errors::Attempt).
+    /// Returns the extensions, for example the [number of the
+    /// attempt](crate::layers::errors::Attempt).
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
         self.0.extensions()
@@ -126,7 +127,7 @@ impl Response {
         self.0.body()
     }
 
-    /// The number of bytes that are left of the body, if the server announced its length.
+    /// Returns the number of bytes that are left of the body, if the server announced its length.
     ///
     /// A compressed body that the client decodes has none.
     #[must_use]
@@ -156,7 +157,7 @@ impl From<http::Response<ResponseBody>> for Response {
     }
 }
 
-/// The charset of a text, unless it is UTF-8.
+/// Returns the charset of a text, unless it is UTF-8.
 fn charset(headers: &HeaderMap) -> Option<String> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let named = kind.split(';').skip(1).find_map(|parameter| {
@@ -190,7 +191,7 @@ fn unreadable(charset: &str, next: &'static str) -> Error {
     error.with_advice(next)
 }
 
-/// The bytes behind the byte-order mark of UTF-8, if there is one.
+/// Returns the bytes behind the byte-order mark of UTF-8, if there is one.
 fn unmarked(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
@@ -199,6 +200,6 @@ fn too_large() -> Error {
     Error::new(Kind::TooLarge, "it has more than 64 MiB")
 }
 
-/// The most memory of a body that is read as a whole: more than any live response needs, and less
-/// than a small container has.
+/// Most memory of a body that is read as a whole: more than any live response needs, and less than
+/// a small container has.
 const MOST: u64 = 64 << 20;

@@ -49,7 +49,7 @@ pub(crate) struct Sender {
     pub(crate) limiter: Limiter,
 }
 
-/// The layers over an HTTP client of any type.
+/// Layers over an HTTP client of any type.
 pub(crate) type Stack = Box<dyn Fn(Request<RequestBody>) -> Attempts + Send + Sync>;
 
 type Attempts = RetryFuture<PermitBody<AnyBody>>;
@@ -60,8 +60,8 @@ type Attempts = RetryFuture<PermitBody<AnyBody>>;
 pub(crate) struct CallTracker {
     count: AtomicUsize,
     ended: Notify,
-    /// The time and the text of the last failure, kept after a success. The lock is held only to
-    /// copy it, and no `.await` happens under it.
+    /// Time and the text of the last failure, kept after a success. The lock is held only to copy
+    /// it, and no `.await` happens under it.
     failure: Mutex<Option<(Instant, String)>>,
 }
 
@@ -73,7 +73,7 @@ struct TrackedCall(Arc<Sender>);
 /// # Cancel safety
 /// A call that was sent is completed in the background, and frees its permits then.
 pub struct ResponseFuture<R = Response<ResponseBody>> {
-    /// The error of a request that is not sent.
+    /// Error of a request that is not sent.
     inner: Result<Attempts, Option<Error>>,
     /// `None` after the end: a finished future that is kept does not count as a call.
     call: Option<TrackedCall>,
@@ -205,7 +205,7 @@ impl CallTracker {
         }
     }
 
-    /// The age and the text of the last failure, for ten minutes.
+    /// Returns the age and the text of the last failure, for ten minutes.
     pub(crate) fn last_failure(&self) -> Option<(Duration, String)> {
         let failure = self.failure.lock();
         let failure = failure.unwrap_or_else(PoisonError::into_inner).clone();
@@ -222,7 +222,7 @@ impl CallTracker {
         self.count.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// The number of calls without a response.
+    /// Returns the number of calls without a response.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed) & !CLOSED
     }
@@ -325,7 +325,7 @@ where
     Box::new(move |request| (&stack).call(request))
 }
 
-/// The default `User-Agent` (RFC 9110, section 10.1.5).
+/// Default `User-Agent` (RFC 9110, section 10.1.5).
 const DEFAULT_USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// A century: within the range of the clock, so that it replaces the retry layer's default.
@@ -339,5 +339,5 @@ const ADD_ROOT: &str =
 /// How long a failure is shown: as long as the limits remember a refusal.
 const SHOWN_FOR: Duration = Duration::from_secs(600);
 
-/// A bit that no count of calls reaches.
+/// Bit that no count of calls reaches.
 const CLOSED: usize = 1 << (usize::BITS - 1);

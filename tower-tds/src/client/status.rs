@@ -33,19 +33,19 @@ pub struct Status {
         expect(dead_code, reason = "a label of metrics")
     )]
     name: Option<Arc<str>>,
-    /// The number of calls without a response head.
+    /// Number of calls without a response head.
     pub calls: usize,
     /// Whether the client was shut down.
     pub is_closed: bool,
-    /// The age and the error text of the last failure within ten minutes.
+    /// Age and the error text of the last failure within ten minutes.
     ///
     /// Mistakes of the caller do not count, such as a path that does not exist.
     pub last_failure: Option<(Duration, String)>,
     /// The token.
     pub token: Health,
-    /// The limits.
+    /// Limits.
     pub limits: Snapshot,
-    /// The permits of the first quota.
+    /// Permits of the first quota.
     quota: u64,
     in_flight: u32,
 }

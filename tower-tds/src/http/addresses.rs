@@ -24,7 +24,7 @@ pub(crate) struct Addresses<C, R = GaiResolver> {
     /// Connects to one address.
     inner: C,
     resolver: R,
-    /// The last winners, which go first next time.
+    /// Last winners, which go first next time.
     winners: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// The addresses of a host, with the port of the URI.
+/// Returns the addresses of a host, with the port of the URI.
 async fn look_up<R>(resolver: R, uri: &Uri) -> io::Result<Vec<SocketAddr>>
 where
     R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error>,

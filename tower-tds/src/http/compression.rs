@@ -85,7 +85,7 @@ fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody>
     })
 }
 
-/// The codings of a body, in the order in which they were applied.
+/// Returns the codings of a body, in the order in which they were applied.
 fn codings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(CONTENT_ENCODING).iter();
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
@@ -146,7 +146,7 @@ async fn has_more(coded: &mut Coded) -> io::Result<bool> {
     }
 }
 
-/// The value of both headers, as the service documents it.
+/// Value of both headers, as the service documents it.
 const CODINGS: &str = "br,gzip";
 
 /// Each takes memory.

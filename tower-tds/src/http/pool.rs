@@ -23,7 +23,7 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(crate) struct Calls {
     last: AtomicU64,
-    /// The last one that ended without a response.
+    /// Last one that ended without a response.
     silent: AtomicU64,
     /// Those without a response head yet, and their deadlines.
     waiting: Mutex<Vec<(u64, Option<Instant>)>>,

@@ -81,7 +81,7 @@ impl Proxies {
         }))
     }
 
-    /// The proxy for `target`, if there is one.
+    /// Returns the proxy for `target`, if there is one.
     pub(crate) fn of(&self, target: &Uri) -> Result<Option<Intercept>, BoxError> {
         // Plain http is allowed to this machine alone, and needs no proxy.
         if target.scheme() == Some(&Scheme::HTTP) {

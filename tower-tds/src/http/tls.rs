@@ -31,7 +31,7 @@ impl Tls {
         self.whole.is_none() && self.roots.is_empty()
     }
 
-    /// The configuration of rustls. A client without TLS needs no root certificates.
+    /// Returns the configuration of rustls. A client without TLS needs no root certificates.
     pub(crate) fn config(self, speaks_tls: bool) -> Result<ClientConfig, BuildError> {
         if let Some(whole) = self.whole {
             if !self.roots.is_empty() {
@@ -60,7 +60,7 @@ impl Tls {
     }
 }
 
-/// The cryptography of the crate features, or the one that the program has installed.
+/// Returns the cryptography of the crate features, or the one that the program has installed.
 fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
     #[cfg(feature = "aws-lc-rs")]
     return Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));

@@ -63,7 +63,7 @@ pub(crate) struct Clients {
     pub(crate) data: Http,
 }
 
-/// The clients of the user's connector, not yet built.
+/// Clients of the user's connector, not yet built.
 pub(crate) type MakeClients = Box<dyn FnOnce(&Limiter) -> Clients + Send>;
 
 // === impl Http ===
@@ -254,7 +254,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// On Linux a dead connection is found by the second probe, because `TCP_USER_TIMEOUT` has passed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The connect timeout, and as long again for the TLS handshake.
+/// Connect timeout, and as long again for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent

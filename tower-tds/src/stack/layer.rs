@@ -174,6 +174,6 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     }
 }
 
-/// The time that gateways wait for a response head by default (nginx, `proxy_read_timeout`; Kong,
+/// Time that gateways wait for a response head by default (nginx, `proxy_read_timeout`; Kong,
 /// `read_timeout`). After it the gateway has given up.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

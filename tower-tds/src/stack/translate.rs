@@ -153,7 +153,7 @@ fn from_bearer(error: tower_oidc_cc::Error) -> Error {
     }
 }
 
-/// An error of the service below. There may have been no permit for a socket in time.
+/// Returns an error of the service below. There may have been no permit for a socket in time.
 fn from_service(error: BoxError) -> Error {
     let error = Error::from(error);
     let limited = chain(&error).find_map(|link| link.downcast_ref().map(from_limits));
