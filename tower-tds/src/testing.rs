@@ -1,4 +1,4 @@
-//! A client over a service in place of the network, for unit tests.
+//! Client over a service in place of the network, for your unit tests.
 
 use std::{num::NonZeroU32, time::Duration};
 

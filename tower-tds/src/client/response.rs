@@ -1,4 +1,4 @@
-//! The response of a call: a success with its body.
+//! What a call returns: a success with its body.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use tower_tds_errors::{Error, Kind, Sent};
 
 use crate::client::body::ResponseBody;
 
-/// The response of a [`Call`](crate::Call): a success (2xx or 304).
+/// Response of a [`Call`](crate::Call): a success (2xx or 304).
 ///
 /// Its request counts as in flight until the body has been read or dropped.
 ///
@@ -36,10 +36,10 @@ impl Response {
     /// See [`ResponseBody`], and [`Kind::TooLarge`](crate::Kind::TooLarge) if the body is larger.
     ///
     /// # Cancel safety
-    /// The data read so far is lost.
+    /// What was read so far is lost.
     pub async fn bytes(self) -> Result<Bytes, Error> {
         let body = self.0.into_body();
-        // A body with a larger announced length is not read at all.
+        // If the announced length is larger, nothing is read at all.
         if body.size_hint().lower() > MOST {
             return Err(too_large());
         }
@@ -54,12 +54,12 @@ impl Response {
     /// Reads the whole body as text, up to 64 MiB, without its byte-order mark. Invalid bytes are
     /// replaced.
     ///
-    /// The text is UTF-8, or in the `charset` of its `Content-Type` with the feature `charset`.
+    /// Decodes UTF-8, or with the feature `charset` what the `Content-Type` names.
     ///
     /// # Errors
-    /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if the charset is
-    /// unknown, or is another one than UTF-8 and there is no feature `charset`. A text that consists
-    /// of ASCII is returned in any case.
+    /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if the charset
+    /// is unknown, or is another one than UTF-8 and there is no feature `charset`. Plain ASCII is
+    /// returned in any case.
     pub async fn text(self) -> Result<String, Error> {
         let charset = charset(self.0.headers());
         let bytes = self.bytes().await?;
@@ -121,7 +121,7 @@ impl Response {
         self.0.extensions()
     }
 
-    /// The body, for what is known of it before it is read.
+    /// Body, for what is known of it before it is read.
     #[must_use]
     pub fn body(&self) -> &ResponseBody {
         self.0.body()
@@ -129,7 +129,7 @@ impl Response {
 
     /// Returns the number of bytes that are left of the body, if the server announced its length.
     ///
-    /// A compressed body that the client decodes has none.
+    /// `None` for a compressed body that the client decodes.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.0.body().size_hint().exact()
@@ -144,7 +144,7 @@ impl Response {
 
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A server's headers may be secret, and long.
+        // Headers of a server may be secret, and long.
         f.debug_struct("Response")
             .field("status", &self.status())
             .finish_non_exhaustive()
@@ -173,7 +173,7 @@ fn decode(charset: &str, bytes: &[u8]) -> Result<String, Error> {
     let encoding = encoding_rs::Encoding::for_label(charset.as_bytes());
     let encoding =
         encoding.ok_or_else(|| unreadable(charset, "read the body with `bytes`, and decode it"))?;
-    // A byte-order mark counts more than the label.
+    // Here a byte-order mark counts more than the label.
     Ok(encoding.decode(bytes).0.into_owned())
 }
 
