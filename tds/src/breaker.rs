@@ -1,4 +1,4 @@
-//! The circuit breaker of a bulk download: while the service fails, one file probes and the others
+//! Circuit breaker of a bulk download: while the service fails, one file probes and the others
 //! wait.
 
 use std::{
@@ -28,7 +28,7 @@ pub(crate) struct Breaker {
     closed: Notify,
 }
 
-/// The failures since the last success.
+/// Failures since the last success.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     has_success: bool,
@@ -48,7 +48,7 @@ struct Open {
     line_at: Instant,
 }
 
-/// The right to make an attempt. A probe has its turn in it.
+/// Right to make an attempt, with the turn of a probe in it.
 #[derive(Debug)]
 pub(crate) struct Pass<'a>(Option<sync::MutexGuard<'a, ()>>);
 

@@ -36,18 +36,18 @@ use crate::{
     settings::duration,
 };
 
-/// The resources, their responses, and the last failures.
+/// Resources, their responses, and the last failures.
 #[derive(Debug)]
 pub(crate) struct Cache {
     client: Client,
     accept: Accept,
     secrets: Secrets,
     terms: Terms,
-    /// The lock guards all of the book. It is held for a few statements and never over an await.
+    /// Guards all of the book. Held for a few statements and never across an await.
     book: Mutex<Book>,
 }
 
-/// The bounds of a user's wait, and of the use of a response.
+/// Bounds of a user's wait, and of the use of a response.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Terms {
     /// Longest wait of a user
@@ -85,14 +85,14 @@ struct Resource {
     /// cause a call.
     failed: Option<(Instant, Refusal)>,
     failing: Option<Failing>,
-    /// Last failure, for the page. A success does not clear it.
+    /// Last failure, for the page; not cleared by a success.
     trouble: Option<(Instant, String)>,
     /// Start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
     used: Option<Instant>,
 }
 
-/// A resource on the page.
+/// Resource on the page.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) target: Arc<str>,
@@ -104,7 +104,7 @@ pub(crate) struct Shown {
     used: Option<Instant>,
 }
 
-/// A whole response.
+/// Whole response.
 #[derive(Debug, Clone)]
 struct Answer {
     stored: Stored,
@@ -197,7 +197,7 @@ impl Cache {
         shown.sort_by_key(|it| Reverse((it.state == "fails", it.used)));
         let further = shown.len().saturating_sub(most);
         shown.truncate(most);
-        // A row that is used stays in its place.
+        // Rows in use stay in their places.
         shown.sort_by(|a, b| (b.state == "fails", &a.target).cmp(&(a.state == "fails", &b.target)));
         (shown, further)
     }
@@ -310,12 +310,12 @@ impl Book {
             }
             Err(trouble) => {
                 let kind = trouble.kind();
-                // The response was too large, and the next one will be as well.
+                // If it was too large, the next one will be as well.
                 let is_too_large = kind == Kind::TooLarge.as_str();
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
                 resource.failed = Some((failed, Refusal::of(&trouble, secrets, FAILED)));
-                // A missing role concerns this resource alone.
+                // Only this resource is concerned by a missing role.
                 let is_of_one =
                     trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
                 let line = trouble.line(Path::new(&*target));
@@ -391,7 +391,7 @@ impl Resource {
                 .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    /// Returns the call in flight, and its start. The channel of a call that was aborted is closed.
+    /// Returns the call in flight, and its start. If it was aborted, its channel is closed.
     fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
         self.call
             .clone()
@@ -406,7 +406,8 @@ impl Resource {
         }
     }
 
-    /// The last response, if it may be served while the service fails. Returns whether it is.
+    /// Serves the last response, if that is allowed while the service fails, and returns whether it
+    /// did.
     fn stale(&self, terms: Terms, asked: &HeaderMap, refusal: &Refusal) -> (Response, bool) {
         let stale = terms.stale.unwrap_or_default();
         let last = self.last.as_ref();
@@ -457,7 +458,7 @@ pub(crate) fn freshness(
             number(Some(value.trim_matches('"')))
         })
     };
-    // A user may need another response (RFC 9110, section 12.5.5).
+    // Another user may need another response (RFC 9110, section 12.5.5).
     let varies = headers
         .get_all(VARY)
         .iter()
@@ -469,7 +470,7 @@ pub(crate) fn freshness(
         return (Duration::ZERO, true);
     }
     let expires = || {
-        // A malformed time is in the past (RFC 9111, section 5.3).
+        // Malformed times are in the past (RFC 9111, section 5.3).
         let expires = headers
             .get(EXPIRES)
             .map(|_| headers.typed_get::<Expires>())?;
@@ -484,7 +485,7 @@ pub(crate) fn freshness(
     (fresh, !has("must-revalidate") && !has("proxy-revalidate"))
 }
 
-/// Parses a number of seconds. A longer time than a month is read as a month.
+/// Parses a number of seconds, a month at most.
 fn number(text: Option<&str>) -> Option<Duration> {
     let seconds = text?.trim().parse::<u64>().ok()?;
     Some(Duration::from_secs(seconds).min(MONTH))

@@ -38,7 +38,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
 // === impl Settings ===
 
 impl Settings {
-    /// Returns the store and the name of the fleet. The simulated service has no fleet.
+    /// Returns the store and the name of the fleet, and none for the simulated service.
     pub(crate) fn store(&self) -> Result<Option<(Client, &str)>, Failure> {
         let Some(store) = self.find(FLEET_STORE).filter(|_| !self.simulate) else {
             return Ok(None);
@@ -48,7 +48,7 @@ impl Settings {
                 "--fleet: every user of this machine can read its password; set {FLEET_STORE} instead"
             )));
         }
-        // The address is in no message, because it may contain a password.
+        // No message has the address, because it may contain a password.
         let client = Client::open(&*store.value).map_err(|_| {
             let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";
             Failure::usage(format!(
@@ -66,7 +66,7 @@ impl Settings {
         };
         let fleet = tower_tds_fleet::Fleet::join(store, name, limiter);
         let fleet = fleet.map_err(|error| failure(&error))?;
-        // A job joins once.
+        // Joined once for a job.
         drop(self.fleet.set(fleet.clone()));
         let mut ready = pin!(fleet.ready());
         if let Ok(ready) = timeout(SOON, &mut ready).await {
@@ -104,7 +104,7 @@ fn failure(error: &FleetError) -> Failure {
         | StoreFault::ReadOnly
         | StoreFault::OutOfMemory
         | StoreFault::Other => Exit::Unreachable,
-        // An operator has to act.
+        // Here an operator has to act.
         _ => Exit::Usage,
     };
     Failure::new(exit, error.to_string())

@@ -1,4 +1,4 @@
-//! The last ten minutes for the page: the rate of requests, and how users were served.
+//! Last ten minutes for the page: the rate of requests, and how users were served.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ pub(crate) struct Sample {
     within: Vec<(f64, f64)>,
 }
 
-/// A sample for each [`STEP`], the newest last. The lock is held for a few statements.
+/// One sample for each [`STEP`], the newest last, in a lock that is held for a few statements.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<VecDeque<Sample>>);
 
@@ -81,8 +81,8 @@ impl History {
         shown.map(rate).collect()
     }
 
-    /// How users were served in the last ten minutes: the part that did not wait for the service, and
-    /// the seconds within which half of the requests had a response, and all but one of a hundred.
+    /// Service of users in the last ten minutes: the part that did not wait, and the seconds within
+    /// which half of the requests had a response, and all but one of a hundred.
     pub(crate) fn users(&self) -> [Option<f64>; 3] {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = samples.back().cloned().unwrap_or_default();

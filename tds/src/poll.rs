@@ -60,7 +60,7 @@ pub(crate) struct Poll {
     wait_quota: bool,
 }
 
-/// A feed, and its last whole response.
+/// Feed, and its last whole response.
 struct Feed {
     item: Item,
     client: Client,
@@ -74,7 +74,7 @@ struct Feed {
     hash: Option<u64>,
 }
 
-/// The result of a feed's request, and when that was sent.
+/// Result of a feed's request, and when that was sent.
 struct Round {
     feed: usize,
     sent_at: Instant,
@@ -130,7 +130,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
                     break exit;
                 }
             }
-            // A stop is the regular end of this job.
+            // Stopping is the regular end of this job.
             () = &mut stop => break Exit::Whole,
         }
     };
@@ -172,7 +172,7 @@ fn report(
     };
     let event = json!({ "event": "change", "url": name, "bytes": bytes });
     let has_reader = output::tell(is_json, &event, format!("{name}\t{bytes}\n"))?;
-    // The reader has closed the pipe, as `head` does, so the job is done.
+    // Done, because the reader has closed the pipe, as `head` does.
     Ok((!has_reader).then_some(Exit::Whole))
 }
 
@@ -194,7 +194,7 @@ impl Feed {
         let mut begun = None;
         loop {
             due.tick().await;
-            // The deadline begins after the turn. Otherwise the last feeds of a long list would
+            // After the turn the deadline begins. Otherwise the last feeds of a long list would
             // miss it.
             let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
                 return;
@@ -214,7 +214,8 @@ impl Feed {
                 return;
             }
             round = round.saturating_add(1);
-            // The first request may have waited for a token and a permit.
+            // Counted from here, because the first request may have waited for a token and a
+            // permit.
             let begun = *begun.get_or_insert_with(Instant::now);
             if failures == 0 {
                 continue;
@@ -240,7 +241,7 @@ impl Feed {
         };
         let call = self.accept.plain(self.client.get(&self.item.target));
         let mut call = call.deadline(self.deadline);
-        // A file that was removed is requested without conditions.
+        // Removed files are requested without conditions.
         if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
             call = call.header(IF_NONE_MATCH, etag.clone());
         }

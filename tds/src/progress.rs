@@ -1,4 +1,4 @@
-//! The progress of a bulk download: a bar on a terminal, and lines elsewhere.
+//! Progress of a bulk download: a bar on a terminal, and lines elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -31,7 +31,7 @@ struct State {
     printed: BTreeSet<&'static str>,
 }
 
-/// The sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
+/// Sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
 /// `unfinished`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
@@ -59,7 +59,7 @@ impl Progress {
             true => ProgressBar::hidden(),
             false => ProgressBar::new(PARTS),
         };
-        // A narrow terminal wraps the text.
+        // Narrow terminals wrap the text.
         if let Ok(style) = ProgressStyle::with_template("{bar:10.green} {msg}") {
             bar.set_style(style);
         }

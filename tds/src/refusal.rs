@@ -20,7 +20,7 @@ use tower_tds_outcome::Secrets;
 
 use crate::{answer, ending::Trouble, exit::Exit};
 
-/// A response without data: a status, a kind, and a `Retry-After`.
+/// Response without data: a status, a kind, and a `Retry-After`.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -66,7 +66,7 @@ impl Refusal {
             _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        // A longer hint may be wrong, and users would not come back.
+        // Longer hints may be wrong, and users would not come back.
         let wait = error.retry_after().unwrap_or(soon).min(HOUR);
         Self {
             status,

@@ -1,4 +1,4 @@
-//! The service of a job: its limits, its key, and the builder of its client.
+//! Service of a job: its limits, its key, and the builder of its client.
 
 use std::{error::Error, num::NonZeroU32, path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     state::State,
 };
 
-/// A service, and the builder of its client.
+/// Service, and the builder of its client.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) builder: Builder,
@@ -75,8 +75,8 @@ impl Settings {
 
     /// Returns the service of a job that sends many requests.
     ///
-    /// An earlier run may have used up the limits, so the job first waits for one interval, if that
-    /// is at most a minute. In a fleet the store has the use of the limits.
+    /// Because an earlier run may have used up the limits, the job first waits for one interval, if
+    /// that is at most a minute. In a fleet the store knows their use.
     pub(crate) async fn service(&self) -> Result<Service, Failure> {
         let limits = self.limits()?;
         let longest = limits.quotas().iter().map(Quota::per).max();
@@ -92,7 +92,7 @@ impl Settings {
         self.open(self.limits()?).await
     }
 
-    /// Builds the client, and joins the fleet if there is one. The job begins here.
+    /// Builds the client, and joins the fleet if there is one: here the job begins.
     pub(crate) async fn client(&self, builder: Builder) -> Result<Client, Failure> {
         let client = builder.build()?;
         self.stop.arm();
@@ -100,8 +100,7 @@ impl Settings {
         Ok(client)
     }
 
-    /// Returns the setting that says where tokens come from, if there is one: the strongest of
-    /// three.
+    /// Returns the setting with the source of tokens, if there is one: the strongest of three.
     fn auth(&self) -> Result<Option<&Setting>, Failure> {
         let mut all: Vec<_> = [AUTH_URL, TOKEN_URL, DISCOVER]
             .iter()
@@ -191,7 +190,7 @@ impl Settings {
         }
         let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)]);
         builder = routes.on(builder);
-        // The members of a fleet share a token in their store, and their shares replace turns.
+        // In a fleet members share a token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
                 let store = RedisTokens::new(store, name, &secret);
@@ -201,7 +200,7 @@ impl Settings {
             None if auth_name == AUTH_URL => {
                 State::open(self.value(STATE_DIR), &[auth, id], &limits)
             }
-            // The same address may be that of a server and of an issuer.
+            // By name as well, because one address may be that of a server and of an issuer.
             None => State::open(self.value(STATE_DIR), &[auth_name, auth, id], &limits),
         };
         if let Some(state) = &state {

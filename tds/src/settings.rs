@@ -16,7 +16,7 @@ use tower_tds_fleet::Fleet;
 
 use crate::{answer::Accept, exit::Failure, output, state, stop::Stop};
 
-/// The options that all jobs have.
+/// Options of all jobs.
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "the texts of --help")]
 #[command(next_help_heading = "Service (the setting's name in brackets)")]
@@ -83,7 +83,7 @@ pub(crate) struct Options {
     log: Option<String>,
 }
 
-/// The settings in use. Those that are not set are absent.
+/// Settings in use, without those that are not set.
 #[derive(Debug)]
 pub(crate) struct Settings {
     all: Vec<Setting>,
@@ -101,7 +101,7 @@ pub(crate) struct Setting {
     pub(crate) source: Source,
 }
 
-/// The place of a setting, the strongest first.
+/// Place of a setting, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     Flag,
@@ -249,12 +249,12 @@ pub(crate) fn strangers() -> Vec<String> {
         .collect()
 }
 
-/// Reads an environment variable. An empty one counts as not set.
+/// Reads an environment variable, which counts as not set if it is empty.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) => Ok((!value.trim().is_empty()).then_some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
-        // The value is in no message: it may be the secret.
+        // No message has the value, which may be the secret.
         Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not text"))),
     }
 }

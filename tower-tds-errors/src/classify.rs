@@ -22,7 +22,7 @@ use crate::kind::{Kind, Sent};
 mod message;
 pub(crate) mod service;
 
-/// What in a request changes the meaning of its response.
+/// Properties of a request that change the meaning of its response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expected {
     /// Whether the request has a `Range`, which can be the reason for a 416.
@@ -33,17 +33,17 @@ pub(crate) struct Expected {
     authorization: u32,
 }
 
-/// What an error needs from the headers of its request.
+/// Headers of a request that its error needs.
 #[derive(Clone, Default)]
 pub(crate) struct RequestFacts {
     pub(crate) expected: Expected,
     redaction: Option<Redaction>,
 }
 
-/// What no text of the service or of the HTTP client may show.
+/// Secrets that no text of the service or of the HTTP client may show.
 #[derive(Clone)]
 enum Redaction {
-    /// Those that the layer was given.
+    /// Given to the layer.
     Shared(Secrets),
     /// The request's own `Authorization`.
     Own(HeaderValue),
@@ -51,16 +51,15 @@ enum Redaction {
 
 /// Classifies a response that you read without [`Classify`](crate::Classify).
 ///
-/// Returns `Ok` for a success: a 304, or a 2xx that is neither an HTML page in place of the JSON or
-/// XML that the request accepts, nor the head of a gRPC response that refuses the token (status 16
-/// or 7).
+/// Returns `Ok` for a 304, and for a 2xx, unless that is an HTML page in place of the JSON or XML
+/// that the request accepts, or the head of a gRPC response that refuses the token (16 or 7).
 ///
 /// If the head of the request was too large (431, or a 400 with such a text), the advice names the
 /// size of your token.
 ///
 /// Pass the headers of the request, because `Range` and `Accept` change the meaning of a response,
-/// and no text may show the value of `Authorization`; and as much of the body as you have read,
-/// decompressed, because the message is in it.
+/// and no text may show the value of `Authorization`. Decompress the body before you pass what you
+/// have read of it, because the message is there.
 ///
 /// # Errors
 ///

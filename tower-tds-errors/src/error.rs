@@ -1,4 +1,4 @@
-//! What a failed call returns: one pointer to its facts.
+//! The error of a failed call: one pointer to its facts.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -16,7 +16,7 @@ mod display;
 pub(crate) mod redact;
 mod transport;
 
-/// Tells you what went wrong, whether to try again, and when.
+/// A failed request: what went wrong, whether to try again, and when.
 ///
 /// [`Display`](std::fmt::Display) is one line of at most 300 characters: the URL that failed, what
 /// happened, why, and what to do next. With `{:#}` you get the chain of causes as well, and with
@@ -46,11 +46,11 @@ pub struct Error {
 
 struct Inner {
     facts: Facts,
-    /// Tells the layers above what the failure means for the token and the limits.
+    /// Meaning of the failure for the token and the limits, for the layers above.
     cause: Cause,
 }
 
-/// What is known of a failure, besides its cause.
+/// Facts of a failure, besides its cause.
 #[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
@@ -83,7 +83,7 @@ pub(crate) struct Facts {
     pub(crate) advice: Option<Advice>,
     /// Whether a retry costs no budget.
     pub(crate) is_free: bool,
-    /// What no text shows.
+    /// Never shown in a text.
     pub(crate) secrets: Option<Secrets>,
 }
 
@@ -126,7 +126,7 @@ impl Error {
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
         let facts = self.facts_mut();
         facts.method = None;
-        // Those of another request say nothing about the caller's.
+        // Dropped, because a response to another request is none to the caller's.
         facts.headers = None;
         facts.note_request(&method, uri);
         self
@@ -314,8 +314,8 @@ impl Error {
         self.facts().sent
     }
 
-    /// What the failure means for the token and the limits, as the layers above read it from the
-    /// chain of sources.
+    /// Returns the meaning of the failure for the token and the limits, as the layers above read it
+    /// from the chain of sources.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.inner.cause.outcome()

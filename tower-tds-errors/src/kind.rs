@@ -65,7 +65,7 @@ pub enum GiveUp {
     Forbidden,
 }
 
-/// What follows from a kind.
+/// Properties of a kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,

@@ -1,4 +1,4 @@
-//! How a client is built.
+//! The builder of a client.
 
 use std::{
     convert,

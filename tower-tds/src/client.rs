@@ -1,4 +1,4 @@
-//! What you can do with a client: calls, its status, and its end.
+//! A client from its calls and its status to its end.
 
 use std::{
     fmt::{self, Display},

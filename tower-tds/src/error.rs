@@ -59,7 +59,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// That line, as `main` prints it.
+/// As `main` prints it: the line.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,6 +1,6 @@
 //! Messages in an error body or in `WWW-Authenticate`, and the known ones that refine a status.
 //!
-//! Those come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc, kong-oidc,
+//! They come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc, kong-oidc,
 //! kong-plugin-jwt-keycloak and Kong's own `jwt`.
 
 use std::str;

@@ -133,7 +133,7 @@ pin_project! {
     }
 }
 
-/// What an error needs from its request.
+/// Parts of a request that its error needs.
 struct Noted {
     request: RequestFacts,
     method: Method,

@@ -34,7 +34,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// That line with kind, status and attempts, as `main` prints it.
+/// As `main` prints it: the line with kind, status and attempts.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();

@@ -33,7 +33,7 @@ pub struct RetryBudget(Arc<Shared>);
 struct Shared {
     /// Calls that have not been turned into retries yet. A call only adds to it; the retry counts.
     calls: AtomicU64,
-    /// What a call, a second, and a retry are worth.
+    /// Worth of a call, a second, and a retry.
     per_call: u64,
     per_second: u64,
     balance: Mutex<Balance>,
@@ -122,7 +122,7 @@ fn earned(elapsed: Duration, per_second: u64) -> u64 {
     u64::try_from(earned.checked_div(1_000_000_000).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// What a retry costs. Fine enough for the time between two retries to count.
+/// Cost of a retry. Fine enough for the time between two retries to count.
 const RETRY: u32 = 1_000_000;
 
 /// How long unspent retries are kept: five seconds, in which the service takes 250 calls (contract). With more, a job

@@ -243,8 +243,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         self.ended(error.with_waited_for(waited_for))
     }
 
-    /// Returns the final error of a call whose last attempt ended with `error` at the deadline. An
-    /// earlier failure takes its place if it says more.
+    /// Returns the final error of a call whose last attempt ended with `error` at the deadline. If
+    /// an earlier failure has more to say, it takes its place.
     fn ended(&mut self, mut error: Error) -> Error {
         let sent = error.sent();
         let waited_for = error.facts_mut().waited_for.take();
@@ -334,5 +334,5 @@ async fn within<F: Future>(
     .await
 }
 
-/// What a call waits for once its request was handed on, if no layer below has recorded it.
+/// Waited for once a request was handed on, if no layer below has recorded anything else.
 const A_RESPONSE: &str = "a response";

@@ -173,8 +173,8 @@ impl RetryState {
         self.failure.take()
     }
 
-    /// Returns the failure that says more than the last one, which ended at the deadline without a
-    /// status: one with a status, or, if the last attempt only waited, any.
+    /// Returns a better failure than the last one, which ended at the deadline without a status:
+    /// one with a status, or, if the last attempt only waited, any.
     pub(super) fn better(&mut self, sent: Sent) -> Option<Error> {
         match self.failure.take() {
             Some(failure) if failure.status().is_some() => Some(failure),

@@ -20,7 +20,7 @@ use crate::client::{
 /// Call from [`Client::get`](crate::Client::get) or [`Client::request`](crate::Client::request),
 /// sent when you await it.
 ///
-/// Errors about an invalid target or header come only then, too.
+/// So an invalid target or header is an error only then.
 ///
 /// # Examples
 /// ```no_run

@@ -1,4 +1,4 @@
-//! What you give with a request: its body and its deadline.
+//! The body and the deadline that you give with a request.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! What a call returns: a success with its body.
+//! A success with its body, as a call returns it.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl Response {
     /// See [`ResponseBody`], and [`Kind::TooLarge`](crate::Kind::TooLarge) if the body is larger.
     ///
     /// # Cancel safety
-    /// What was read so far is lost.
+    /// The data read so far is lost.
     pub async fn bytes(self) -> Result<Bytes, Error> {
         let body = self.0.into_body();
         // If the announced length is larger, nothing is read at all.

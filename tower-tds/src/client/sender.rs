@@ -36,7 +36,7 @@ use crate::{
     stack::layer::TdsLayer,
 };
 
-/// What the clones of a client share.
+/// Shared by the clones of a client.
 pub(crate) struct Sender {
     pub(crate) stack: Stack,
     pub(crate) name: Option<Arc<str>>,

@@ -25,7 +25,7 @@ pub(crate) struct Calls {
     last: AtomicU64,
     /// Last one that ended without a response.
     silent: AtomicU64,
-    /// Those without a response head yet, and their deadlines.
+    /// Without a response head yet, and their deadlines.
     waiting: Mutex<Vec<(u64, Option<Instant>)>>,
 }
 
@@ -42,8 +42,7 @@ pub(crate) struct Pooled<T> {
     state: ConnectionState,
 }
 
-/// What a connection and its response know about each other. hyper-util puts it into the extensions
-/// of each response.
+/// Joins a connection with its response: hyper-util puts it into the extensions of each response.
 #[derive(Clone)]
 pub(crate) struct ConnectionState {
     calls: Arc<Calls>,

@@ -34,7 +34,7 @@ pub(crate) enum Proxies {
     None,
     /// One for all addresses.
     One(Arc<Matcher>),
-    /// Those of the environment.
+    /// From the environment.
     Named(Arc<Matcher>),
 }
 

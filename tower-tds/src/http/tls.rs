@@ -110,8 +110,7 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
     ))
 }
 
-/// What is wrong with a file, in words that do not quote it, as the error's own text does: it may
-/// hold a private key.
+/// Names the fault of a file without a quotation, because the file may hold a private key.
 fn fault(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a block has no END line of its own",

@@ -1,4 +1,4 @@
-//! All of the stack as one layer, for any client.
+//! The whole stack as one layer, for any client.
 
 use std::time::Duration;
 
