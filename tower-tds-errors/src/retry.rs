@@ -220,7 +220,7 @@ impl<P> RetryLayer<P> {
     }
 
     /// Sets the time from `call` to the response head, with all attempts and waits: a token, a
-    /// permit, a backoff, the read of an error's body. No attempt begins after it.
+    /// permit, a backoff, the read of an error's body. Nothing is sent after it.
     ///
     /// If the request has a [`DeadlineAt`](crate::DeadlineAt), the earlier of the two counts; with
     /// neither it has two minutes. As with tower's timeout, the body of a success has no deadline.

@@ -23,14 +23,16 @@ use crate::stack::translate::IntoError;
 /// With exactly one origin, a request may have only a path, as crates send it that add the address
 /// in a layer of their own: it goes to that origin.
 ///
-/// Until its response head a call has the deadline; the body has none. At the deadline it returns,
-/// and no attempt begins after it. Under overload, a call that cannot be answered in time is
-/// rejected at once. Each attempt has a minute from its sending to its response head.
+/// Until its response head a call has the deadline; the body has none. Nothing is sent after it,
+/// with one exception: over HTTP/2 with [`over_hyper_http1`](Self::over_hyper_http1), a call that
+/// waits for the connection of another may be sent up to ten seconds later. Under overload, a call
+/// that cannot be answered in time is rejected at once. Each attempt has a minute from its sending
+/// to its response head.
 ///
-/// If you drop a call that has its permit, or its deadline passes, it is completed in the
-/// background for up to ten seconds, because it counts as sent. So its request may still be written
-/// then. Over hyper's HTTP/1 client, set [`over_hyper_http1`](Self::over_hyper_http1): a call that
-/// was not sent yet is dropped instead.
+/// If you drop a call that has its permit, it is completed in the background for up to ten seconds,
+/// because it counts as sent; so its request may still be written then. Over hyper's HTTP/1 client,
+/// set [`over_hyper_http1`](Self::over_hyper_http1): a call that was not sent yet ends instead, and
+/// costs nothing.
 ///
 /// Token requests are counted by the service as well: build the [`TokenSource`] over a client with
 /// a `RequestLimitLayer` of [`Limiter::first_in_line`].
