@@ -5,16 +5,16 @@ use std::time::Duration;
 
 /// Whether a failed request can have reached the service.
 ///
-/// Use it before you repeat a request that is not idempotent, as the retry layer does. Limiters
-/// return unused permits at once by it.
+/// Use it before you repeat a request that is not idempotent, as the retry layer does. Limiters use
+/// it to return unused permits at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sent {
-    /// Received and counted by the service, which responded.
+    /// The service responded, so it has received and counted the request.
     Answered,
-    /// Not received, or reported by the server as not processed.
+    /// The request was not received, or the server reported that it did not process it.
     Never,
-    /// Perhaps received: there is no response.
+    /// There is no response, and the request may have arrived.
     #[default]
     Unknown,
 }
@@ -49,12 +49,12 @@ pub enum GiveUp {
     Attempts,
     /// No time is left for the next wait, or the deadline has passed.
     Deadline,
-    /// Longer than the layer waits is what the service requests; see
+    /// The service requests a longer wait than the layer allows; see
     /// [`Error::retry_after`](crate::Error::retry_after).
     HintTooLong,
-    /// No retry is left in the budget.
+    /// The budget of retries is used up.
     Budget,
-    /// Without a copy of its body, the request cannot be sent twice.
+    /// Its body cannot be sent twice.
     NotReplayable,
     /// Perhaps it was carried out, and its method is not idempotent; see [`Repeat`](crate::Repeat).
     NotIdempotent,
@@ -110,7 +110,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Kind of a failure. Two failures differ in kind if your program reacts differently to them.
+    /// The kind of a failure. Two failures differ in kind if your program reacts differently to
+    /// them.
     ///
     /// Decided by the status alone, or by the type of a transport error; texts only refine it. For
     /// the retry rule of each kind, see the table on the [front page](crate).
@@ -124,8 +125,8 @@ kinds! {
     /// assert_eq!(Kind::RateExceeded.to_string(), "rate_exceeded");
     /// ```
     pub enum Kind {
-        /// No token in the request that arrived: something on the way strips the header. The token
-        /// layer keeps the token.
+        /// The request arrived without its token, because something on the way strips the header.
+        /// The token layer keeps the token.
         MissingCredentials: "missing_credentials", Never, Answered,
             "request arrived without a token",
             "check whether a proxy removes the Authorization header; if none was sent, send a token";
@@ -133,7 +134,7 @@ kinds! {
         InvalidToken: "invalid_token", Once, Answered,
             "token refused as invalid or expired",
             "get a new token; if that fails too, check realm and clock";
-        /// Any 401 without a known reason. The token layer treats it like an invalid token.
+        /// A 401 without a known reason. The token layer treats it like an invalid token.
         Unauthorized: "unauthorized", Once, Answered,
             "token refused without a reason",
             "get a new token; if that fails too, check the key on the service's site";
@@ -154,7 +155,7 @@ kinds! {
         Throttled: "throttled", Quota, Answered,
             "quota used up",
             "wait until the quota resets";
-        /// Quota used up for longer than a minute (429). It [ends a
+        /// The quota is used up for longer than a minute (429). It [ends a
         /// job](crate::Error::ends_the_job).
         QuotaExhausted: "quota_exhausted", Quota, Answered,
             "quota used up for more than a minute",
@@ -173,17 +174,17 @@ kinds! {
         RangeUnclear: "range_unclear", OnceLater, Answered,
             "range outside the resource, or too many connections",
             "check the range, or share one client";
-        /// No permit in time from a limit of this process, or the request was shed: your program
+        /// No limit of this process gave a permit in time, or one shed the request: your program
         /// sends too many.
         LimitTimeout: "limit_timeout", Backoff, Never,
             "no permit in time",
             "send fewer requests at once, or allow a longer wait";
-        /// Transient failure of the service or its gateway, or one that took too long (most 5xx,
-        /// 408, 425), or the gateway could not check the token.
+        /// The service or its gateway failed or took too long (most 5xx, 408, 425), or the gateway
+        /// could not check the token. The failure is transient.
         Unavailable: "unavailable", Backoff, Answered,
             "service unavailable",
             "retry later";
-        /// Wrong connection: its server does not serve this origin (421).
+        /// The connection led to a server that does not serve this origin (421).
         Misdirected: "misdirected", Once, Answered,
             "connection led to the wrong server",
             "retry on a new connection";
@@ -207,8 +208,8 @@ kinds! {
         Connect: "connect", Backoff, Never,
             "connection failed",
             "check host and network, then retry";
-        /// TLS handshake failed, for example by a wrong certificate, version or host name. Retries
-        /// cannot help.
+        /// The TLS handshake failed, for example by a wrong certificate, version or host name.
+        /// Retries cannot help.
         Tls: "tls", Never, Never,
             "TLS handshake failed",
             "check certificates, clock and host name, and that the server speaks https";
@@ -216,24 +217,24 @@ kinds! {
         Timeout: "timeout", Backoff, Unknown,
             "no response in time",
             "retry, request less, or allow more time";
-        /// Connection ended before the response. For a safe method the first one is retried at
+        /// The connection ended before the response. For a safe method the first one is retried at
         /// once, because the connection may have been idle in a pool.
         Reset: "reset", Backoff, Unknown,
             "connection closed before the response",
             "retry if the request may run twice";
-        /// Body of the response ended early or stalled. You have a part of it.
+        /// The body of the response ended early or stalled. You have a part of it.
         Truncated: "truncated", Backoff, Unknown,
             "response ended early",
             "discard the partial body and fetch it again";
-        /// Not valid HTTP, or a body that is not in the declared content coding.
+        /// The response is not valid HTTP, or its body is not in the declared content coding.
         Malformed: "malformed", Never, Unknown,
             "malformed response",
             "check scheme, host, port and coding";
-        /// Larger than what is read at once.
+        /// The response is larger than what is read at once.
         TooLarge: "too_large", Never, Answered,
             "response is too large",
             "read it in parts, with `chunk`";
-        /// Error of a type that this crate does not know.
+        /// An error of a type that this crate does not know.
         #[default]
         Unrecognized: "unrecognized", Never, Unknown,
             "the request failed",

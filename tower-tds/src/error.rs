@@ -4,7 +4,7 @@ use std::{borrow::Cow, error, fmt};
 
 use tower_tds_outcome::Secrets;
 
-/// Invalid setting of a client, by its name and what is wrong with it.
+/// An invalid setting of a client: its name, and what is wrong with it.
 ///
 /// Its text is one line: the setting, why it is not usable, and what to write. `Debug` prints the
 /// same line, so that a `main` that returns the error shows it.

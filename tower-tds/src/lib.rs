@@ -1,4 +1,4 @@
-//! Call a public transport data service, over hyper and rustls.
+//! A client for a public transport data service, over hyper and rustls.
 //!
 //! ```text
 //! request -> Retry -> RequestLimit -> BearerAuth -> Classify -> hyper client -> TLS -> ConnectionLimit -> TCP
@@ -54,8 +54,8 @@
 //! custom stack.
 //!
 //! # Non-goals
-//! - Turning certificate checks off.
-//! - Types for the service's data: the caller defines paths, queries and payloads.
+//! - A mode without certificate checks.
+//! - Types for the service's data: you define paths, queries and payloads.
 //! - Proxies of the environment by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
 //! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
 //! - New connections after a 421: the retry may use the same one of the pool again.

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tower_tds_limits::{Limiter, Limits, Quota};
 
-/// Limits of one IP address: give them to all of your clients behind it.
+/// The limits of one IP address: give them to all of your clients behind it.
 ///
 /// Requests and connections are counted per IP address, for all API keys together. But the quota of
 /// a 429 belongs to one key, so each client has its own pause after it, and its own connection

@@ -103,7 +103,7 @@ pub enum Repeat {
     Never,
 }
 
-/// Number of an attempt, in the extensions of its request and its response.
+/// The number of an attempt, in the extensions of its request and its response.
 ///
 /// Read it from the request inside the retry layer, and from the response outside.
 ///

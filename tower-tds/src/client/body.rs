@@ -26,7 +26,7 @@ use {futures_util::stream::once, http_body_util::StreamBody, std::future::ready 
 /// Body of any http client. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
 
-/// Decoded body of a response.
+/// The decoded body of a response.
 ///
 /// Until you have read it to its end or dropped it, the request counts as in flight.
 ///

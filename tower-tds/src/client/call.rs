@@ -17,10 +17,10 @@ use crate::client::{
     sender::{ResponseFuture, Sender},
 };
 
-/// Call from [`Client::get`](crate::Client::get) or [`Client::request`](crate::Client::request),
-/// sent when you await it.
+/// A call of [`Client::get`](crate::Client::get) or [`Client::request`](crate::Client::request),
+/// which is sent when you await it.
 ///
-/// So an invalid target or header is an error only then.
+/// If a target or a header is invalid, the error comes then, too.
 ///
 /// # Examples
 /// ```no_run

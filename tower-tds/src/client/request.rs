@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Either, Empty, Full, combinators::UnsyncBoxBody};
 use tower::BoxError;
 use tower_tds_errors::Replay;
 
-/// Body of a request.
+/// The body of a request.
 ///
 /// `()`, `&'static str`, `String`, `Bytes`, `Vec<u8>`, `Full<Bytes>` and `Empty<Bytes>` convert
 /// into a body that a retry can send again. Use a [stream](Self::stream) for what can be sent only
@@ -32,7 +32,7 @@ use tower_tds_errors::Replay;
 #[derive(Default)]
 pub struct RequestBody(Option<Box<Either<Full<Bytes>, Stream>>>);
 
-/// Deadline of a call: for [`Call::deadline`](crate::Call::deadline) and
+/// The deadline of a call: for [`Call::deadline`](crate::Call::deadline) and
 /// [`Builder::deadline`](crate::Builder::deadline), or as an extension of a request.
 ///
 /// It counts from the start of the call, and covers the waits for a token, a permit and a

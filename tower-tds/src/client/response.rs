@@ -10,7 +10,7 @@ use tower_tds_errors::{Error, Kind, Sent};
 
 use crate::client::body::ResponseBody;
 
-/// Response of a [`Call`](crate::Call): a success (2xx or 304).
+/// The response of a [`Call`](crate::Call): a success (2xx or 304).
 ///
 /// Its request counts as in flight until the body has been read or dropped.
 ///

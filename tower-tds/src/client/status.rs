@@ -11,7 +11,8 @@ use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
 use crate::client::sender::CallTracker;
 
-/// Condition of a client at one instant: print it in a log, or serve it from your health endpoint.
+/// The condition of a client at one instant: print it in a log, or serve it from your health
+/// endpoint.
 ///
 /// `Display` prints one line. [`Client::status`](crate::Client::status) takes some locks: call it
 /// once a second, and not for each call.
