@@ -106,23 +106,33 @@ fn main() {
 
 fn overload_table(rows: &[overload::Row]) -> String {
     let mut table = String::from(OVERLOAD);
-    for row in rows {
-        let overload::Row {
-            name,
-            load,
-            sent,
-            refused,
-            answered,
-        } = row;
-        let share = *answered as f64 / (*sent).max(1) as f64;
-        writeln!(
+    let names: Vec<_> = rows.iter().take(3).map(|row| row.name).collect();
+    writeln!(
+        table,
+        "| response, deadline, load | {} |\n|---|---|---|---|",
+        names.join(" | ")
+    )
+    .expect("a string");
+    for limiters in rows.chunks(3) {
+        let load = limiters[0].load;
+        write!(
             table,
-            "| {:?}, {} s, {}/s | {name} | {sent} | {refused} | {answered} | {share:.2} |",
+            "| {:?}, {} s, {}/s |",
             load.takes,
             load.deadline.as_secs(),
             load.rate,
         )
         .expect("a string");
+        for row in limiters {
+            let overload::Row {
+                sent,
+                refused,
+                answered,
+                ..
+            } = row;
+            write!(table, " {answered} of {sent} ({refused}) |").expect("a string");
+        }
+        table.push('\n');
     }
     table
 }
@@ -179,11 +189,9 @@ the other limiters have no retry. The minimum is 30 s.
 const OVERLOAD: &str = "
 ## A minute of overload
 
-Calls at random times, each with a deadline, against the same service without delays of arrivals. A call is answered if its caller has the data
-by its deadline. tower and governor have a `timeout` around the call.
+Calls at random times, each with a deadline, against the same service without delays of arrivals. Each cell has the calls whose caller had the data by
+its deadline, those that were sent, and in brackets those that were refused. tower and governor have a `timeout` around the call.
 
-| response, deadline, load | limiter | sent | refused | answered | of what was sent |
-|---|---|---|---|---|---|
 ";
 
 const REST: &str = "

@@ -1,4 +1,4 @@
-//! The connections of users: HTTP/1.1, and an end for half-sent requests.
+//! Connections of users: HTTP/1.1, and an end for half-sent requests.
 
 use std::{
     convert::Infallible,
@@ -18,19 +18,19 @@ use tokio::{
 };
 use tokio_util::io::InspectReader;
 
-/// What a connection is about to do.
+/// What a connection does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// It may be idle for as long as the user likes.
     Idle,
-    /// A part of a request has come, since then.
+    /// Since then a part of a request has come.
     Head(Instant),
-    /// A request is answered. What follows waits for its turn.
+    /// While a request is answered, what follows waits for its turn.
     Busy,
 }
 
-/// The stage of one connection. It wakes no task: with a channel that does, a response of the cache
-/// took 33,000 instructions in place of 29,000 (callgrind).
+/// Stage of one connection. Wakes no task: with a channel that does, a response of the cache took
+/// 33,000 instructions in place of 29,000 (callgrind).
 #[derive(Debug, Clone)]
 struct Shared(Arc<Mutex<Stage>>);
 
@@ -106,7 +106,7 @@ async fn half_sent(stage: Shared) {
     loop {
         sleep_until(look).await;
         let now = Instant::now();
-        // A head that began meanwhile has all of its time.
+        // If a head began meanwhile, it has all of its time.
         let stage = *stage.lock();
         look = match stage {
             Stage::Head(begun) if begun + HEAD <= now => return,

@@ -1,4 +1,4 @@
-//! The access log and the metrics of users: one line and one count for each request.
+//! Access log and metrics of users: one line and one count for each request.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use tokio::{
 };
 use tower::{Service, ServiceExt as _};
 
-/// The access log.
+/// Form of the access log.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Access {
     /// Print a line for each request
@@ -41,7 +41,7 @@ enum Format {
     Json,
 }
 
-/// The origin of a response.
+/// Where a response came from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Served {
     /// `hit`, `stale`, `miss` or `join`, and `none` for what is no resource.
@@ -50,7 +50,7 @@ pub(crate) struct Served {
     pub(crate) upstream: Option<Duration>,
 }
 
-/// The access log, and its lines on their way to the standard output.
+/// Access log, and its lines on their way to the standard output.
 #[derive(Debug)]
 pub(crate) struct Log {
     access: Access,
@@ -61,7 +61,7 @@ pub(crate) struct Log {
     requests: Mutex<HashMap<(u16, &'static str), Counter>>,
 }
 
-/// A request without a response.
+/// Request without a response.
 struct Waits(Gauge);
 
 impl Drop for Waits {
@@ -75,7 +75,7 @@ impl Drop for Waits {
 impl Log {
     /// Starts the task that prints. It ends with the log.
     pub(crate) fn start(access: Access) -> (Arc<Self>, JoinHandle<()>) {
-        // A reader that stalls delays no user: lines that do not fit are lost.
+        // If the reader stalls, lines are lost and no user waits.
         let (lines, mut waiting) = mpsc::channel::<String>(1_024);
         let printed = tokio::task::spawn_blocking(move || {
             let mut out = std::io::stdout();
@@ -104,7 +104,7 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
         .set_buckets_for_metric(seconds("tds_wait_seconds"), &BUCKETS)?
         .install_recorder()?;
     for (name, help) in DESCRIPTIONS.lines().filter_map(|line| line.split_once(' ')) {
-        // The exporter knows the type by the first value.
+        // Set once, because the exporter learns the type by the first value.
         metrics::describe_gauge!(name, help);
     }
     // Each time is kept until the next look: without one, 36,000 requests a second would add a
@@ -132,7 +132,7 @@ where
     let begun = Instant::now();
     let format = log.access.access_log;
     let line = format.map(|format| (format, request.method().clone(), request.uri().clone()));
-    // A user who disconnects drops this future.
+    // Dropped with this future if the user disconnects.
     let waits = Waits(log.waiting.clone());
     waits.0.increment(1.0);
     let Ok(mut response) = service.oneshot(request).await;
@@ -189,7 +189,7 @@ where
     response
 }
 
-/// A line for each metric of the family: its name and what it counts.
+/// One line for each metric of the family: its name and what it counts.
 const DESCRIPTIONS: &str = include_str!("metrics.txt");
 
 /// How often the times of requests are added up.

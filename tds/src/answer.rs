@@ -12,11 +12,11 @@ use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
 
 use crate::ending::Trouble;
 
-/// The media types that a job accepts. Pages are not among them unless they are named.
+/// Media types that a job accepts, and pages only if they are named.
 #[derive(Debug, Clone)]
 pub(crate) struct Accept(HeaderValue);
 
-/// A response that is no page, with the begin of its body.
+/// Response that is no page, with the begin of its body.
 #[derive(Debug)]
 pub(crate) struct Data {
     begin: Bytes,
@@ -46,14 +46,15 @@ impl Accept {
         call.header(ACCEPT, self.0.clone())
     }
 
-    /// Requests data without a content coding. A request without the header allows any (RFC 9110,
-    /// section 12.5.3).
+    /// Requests data without a content coding. Without the header any is allowed (RFC 9110, section
+    /// 12.5.3).
     pub(crate) fn plain(&self, call: Call) -> Call {
         let identity = HeaderValue::from_static("identity");
         self.on(call).header(ACCEPT_ENCODING, identity)
     }
 
-    /// Gets one response of data. A page is requested again, as the client does after a 503.
+    /// Gets one response of data. If it is a page, requests it again, as the client does after a
+    /// 503.
     pub(crate) async fn get(
         &self,
         client: &Client,
@@ -201,10 +202,10 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
     (!starts.any(agrees)).then_some(false)
 }
 
-/// The title of a page, in one line.
+/// Returns the title of a page, in one line.
 pub(crate) fn title(begin: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(begin);
-    // The same length: only the case of ASCII differs.
+    // Of the same length: only the case of ASCII differs.
     let lower = text.to_ascii_lowercase();
     let at = lower.find("<title")?;
     let from = at + lower.get(at..)?.find('>')? + 1;
@@ -214,7 +215,7 @@ pub(crate) fn title(begin: &[u8]) -> Option<String> {
     Some(words.join(" ").chars().take(80).collect())
 }
 
-/// An error about an answered request.
+/// Returns an error about an answered request.
 pub(crate) fn refused(kind: Kind, what: &str, target: &str) -> Error {
     named(Error::new(kind, what).with_sent(Sent::Answered), target)
 }
@@ -242,7 +243,7 @@ const PAGES: [&str; 2] = ["text/html", "application/xhtml+xml"];
 
 const SKIPPED: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
 
-/// The byte-order mark of UTF-8.
+/// Byte-order mark of UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// How much of a body is searched for the begin of a page.

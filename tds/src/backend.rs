@@ -66,13 +66,13 @@ pub(crate) struct Backend {
     status: Option<SocketAddr>,
 }
 
-/// The state that all users share.
+/// State that all users share.
 #[derive(Debug)]
 struct Shared {
     condition: Condition,
     /// `None` serves every resource.
     list: Option<HashSet<String>>,
-    /// The origins whose pages may read.
+    /// Origins whose pages may read.
     origins: Vec<HeaderValue>,
     stop: Arc<Stop>,
 }
@@ -98,7 +98,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         let why = "--allow-origin *: any page could read with this key; name origins, or the resources with --list";
         return Err(Failure::usage(why));
     }
-    // The addresses are bound first, so that a used one fails before any request.
+    // Bound first, so that a used address fails before any request.
     let users = bind("--listen", job.listen).await?;
     let board = match job.status {
         Some(status) => {
@@ -150,7 +150,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         move |user, request| access::record(Arc::clone(&log), user, request, service.clone());
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
-    // Only where the service manager has asked for it.
+    // Only where the service manager wants it.
     drop(sd_notify::notify(&[NotifyState::Ready]));
     let stopped = async move {
         stop.requested().await;
@@ -165,7 +165,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         () = accept::serve(users, answer, stopped) => {}
         () = grace => {}
     }
-    // The last lines of the access log are printed meanwhile.
+    // Meanwhile the last lines of the access log are printed.
     client.shutdown(Duration::from_secs(1)).await;
     drop(timeout(Duration::from_secs(1), printed).await);
     Ok(Exit::Whole)
@@ -269,7 +269,7 @@ fn listens(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
 }
 
-/// The paths of this server itself.
+/// Paths of this server itself.
 const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];
 
 const ANY: &str = "*";

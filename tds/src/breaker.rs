@@ -1,4 +1,4 @@
-//! The circuit breaker of a bulk download: while the service fails, one file probes and the others
+//! Circuit breaker of a bulk download: while the service fails, one file probes and the others
 //! wait.
 
 use std::{
@@ -28,7 +28,7 @@ pub(crate) struct Breaker {
     closed: Notify,
 }
 
-/// The failures since the last success.
+/// Failures since the last success.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     has_success: bool,
@@ -42,13 +42,13 @@ struct Open {
     begun: Instant,
     probe_at: Instant,
     pause: Duration,
-    /// The last failure.
+    /// Last failure.
     line: String,
     /// When the next line about the outage is due.
     line_at: Instant,
 }
 
-/// The right to make an attempt. A probe has its turn in it.
+/// Right to make an attempt, with the turn of a probe in it.
 #[derive(Debug)]
 pub(crate) struct Pass<'a>(Option<sync::MutexGuard<'a, ()>>);
 
@@ -192,7 +192,7 @@ const ROW: u32 = 3;
 
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest time between two probes.
+/// Longest time between two probes.
 const LONGEST: Duration = Duration::from_secs(30);
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `tds bulk`: a list of files, each whole or not at all. A second run downloads the rest.
+//! `tds bulk`: a list of files, each whole or not at all. Run it again for the rest.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -82,19 +82,19 @@ pub(crate) struct Bulk {
     wait_outage: Duration,
 }
 
-/// The state of a run.
+/// State of a run.
 struct Run {
     downloads: Arc<Downloads>,
     items: Arc<[Item]>,
     begun: Instant,
     report: Report,
     is_json: bool,
-    /// The first failure of each kind: its exit and its line.
+    /// First failure of each kind: its exit and its line.
     causes: BTreeMap<&'static str, (Exit, String)>,
     ending: Ending,
-    /// The items to download.
+    /// Items to download.
     queue: VecDeque<usize>,
-    /// The items that failed since the last success. An outage puts them back into the queue.
+    /// Items that failed since the last success, which go back into the queue at an outage.
     held: Vec<(usize, Trouble)>,
     /// Whether each item is missing.
     missing: Vec<bool>,
@@ -167,7 +167,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     client.shutdown(Duration::from_secs(1)).await;
     let exit = run.exit(ended);
     match run.end(exit, job.rerun.as_deref()).await {
-        // The exit of the run takes precedence over that of its report.
+        // Before the exit of its report comes that of the run.
         Err(mut failure) if exit != Exit::Whole => {
             failure.exit = exit;
             Err(failure)
@@ -306,7 +306,7 @@ impl Run {
             }
         }
         if self.is_json {
-            // A failed print, such as to a closed pipe or a full disk, costs no file.
+            // If the print fails, as to a closed pipe or a full disk, that costs no file.
             drop(output::print(format!("{event}\n")));
         }
         ended
@@ -314,12 +314,12 @@ impl Run {
 
     /// Returns the exit by cause: first what has to be corrected, then what a later run repairs.
     fn exit(&self, ended: Option<Exit>) -> Exit {
-        // The job was interrupted, or its disk is full.
+        // Interrupted, or the disk is full.
         if ended == Some(Exit::SomeFailed) {
             return Exit::SomeFailed;
         }
         let causes = || self.causes.iter().map(|(kind, (exit, _))| (*kind, *exit));
-        // A missing role concerns its files alone.
+        // Only its own files are concerned by a missing role.
         let has = |exit: &Exit| {
             let role = Kind::MissingRole.as_str();
             ended == Some(*exit) || causes().any(|(kind, of)| of == *exit && kind != role)

@@ -36,18 +36,18 @@ use crate::{
     settings::duration,
 };
 
-/// The resources, their responses, and the last failures.
+/// Resources, their responses, and the last failures.
 #[derive(Debug)]
 pub(crate) struct Cache {
     client: Client,
     accept: Accept,
     secrets: Secrets,
     terms: Terms,
-    /// The lock guards all of the book. It is held for a few statements and never over an await.
+    /// Guards all of the book. Held for a few statements and never across an await.
     book: Mutex<Book>,
 }
 
-/// The bounds of a user's wait, and of the use of a response.
+/// Bounds of a user's wait, and of the use of a response.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Terms {
     /// Longest wait of a user
@@ -64,7 +64,7 @@ pub(crate) struct Terms {
 #[derive(Debug, Default)]
 struct Book {
     resources: HashMap<Arc<str>, Resource>,
-    /// The last call, if it failed for a reason that concerns all resources.
+    /// Last call, if it failed for a reason that concerns all resources.
     outage: Option<(Arc<str>, Instant, String)>,
     failing: Option<Failing>,
 }
@@ -81,22 +81,22 @@ struct Failing {
 #[derive(Debug, Default)]
 struct Resource {
     last: Option<Answer>,
-    /// The last failure, and the time until which it is served. Without it each waiting user would
+    /// Last failure, and the time until which it is served. Without it each waiting user would
     /// cause a call.
     failed: Option<(Instant, Refusal)>,
     failing: Option<Failing>,
-    /// The last failure, for the page. A success does not clear it.
+    /// Last failure, for the page; not cleared by a success.
     trouble: Option<(Instant, String)>,
-    /// The start of the call in flight, and a channel that closes at its end.
+    /// Start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
     used: Option<Instant>,
 }
 
-/// A resource on the page.
+/// Resource on the page.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) target: Arc<str>,
-    /// The age and the size of the last response.
+    /// Age and the size of the last response.
     pub(crate) last: Option<(Duration, u64)>,
     /// `fails` if the last call failed, within ten minutes, or `fresh` or `expired`.
     pub(crate) state: &'static str,
@@ -104,7 +104,7 @@ pub(crate) struct Shown {
     used: Option<Instant>,
 }
 
-/// A whole response.
+/// Whole response.
 #[derive(Debug, Clone)]
 struct Answer {
     stored: Stored,
@@ -156,7 +156,8 @@ impl Cache {
         served(response, cache, upstream)
     }
 
-    /// The number of calls that have taken longer than a user waits, and the age of the oldest.
+    /// Returns the number of calls that have taken longer than a user waits, and the age of the
+    /// oldest.
     pub(crate) fn unanswered(&self) -> (u64, Duration) {
         let book = self.book();
         let calls = book.resources.values().filter_map(|resource| {
@@ -196,7 +197,7 @@ impl Cache {
         shown.sort_by_key(|it| Reverse((it.state == "fails", it.used)));
         let further = shown.len().saturating_sub(most);
         shown.truncate(most);
-        // A row that is used stays in its place.
+        // Rows in use stay in their places.
         shown.sort_by(|a, b| (b.state == "fails", &a.target).cmp(&(a.state == "fails", &b.target)));
         (shown, further)
     }
@@ -309,12 +310,12 @@ impl Book {
             }
             Err(trouble) => {
                 let kind = trouble.kind();
-                // The response was too large, and the next one will be as well.
+                // If it was too large, the next one will be as well.
                 let is_too_large = kind == Kind::TooLarge.as_str();
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
                 resource.failed = Some((failed, Refusal::of(&trouble, secrets, FAILED)));
-                // A missing role concerns this resource alone.
+                // Only this resource is concerned by a missing role.
                 let is_of_one =
                     trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
                 let line = trouble.line(Path::new(&*target));
@@ -390,7 +391,7 @@ impl Resource {
                 .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    /// The call in flight, and its start. The channel of a call that was aborted is closed.
+    /// Returns the call in flight, and its start. If it was aborted, its channel is closed.
     fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
         self.call
             .clone()
@@ -405,7 +406,8 @@ impl Resource {
         }
     }
 
-    /// The last response, if it may be served while the service fails. Returns whether it is.
+    /// Serves the last response, if that is allowed while the service fails, and returns whether it
+    /// did.
     fn stale(&self, terms: Terms, asked: &HeaderMap, refusal: &Refusal) -> (Response, bool) {
         let stale = terms.stale.unwrap_or_default();
         let last = self.last.as_ref();
@@ -456,7 +458,7 @@ pub(crate) fn freshness(
             number(Some(value.trim_matches('"')))
         })
     };
-    // A user may need another response (RFC 9110, section 12.5.5).
+    // Another user may need another response (RFC 9110, section 12.5.5).
     let varies = headers
         .get_all(VARY)
         .iter()
@@ -468,7 +470,7 @@ pub(crate) fn freshness(
         return (Duration::ZERO, true);
     }
     let expires = || {
-        // A malformed time is in the past (RFC 9111, section 5.3).
+        // Malformed times are in the past (RFC 9111, section 5.3).
         let expires = headers
             .get(EXPIRES)
             .map(|_| headers.typed_get::<Expires>())?;
@@ -483,13 +485,13 @@ pub(crate) fn freshness(
     (fresh, !has("must-revalidate") && !has("proxy-revalidate"))
 }
 
-/// Parses a number of seconds. A longer time than a month is read as a month.
+/// Parses a number of seconds, a month at most.
 fn number(text: Option<&str>) -> Option<Duration> {
     let seconds = text?.trim().parse::<u64>().ok()?;
     Some(Duration::from_secs(seconds).min(MONTH))
 }
 
-/// The headers that users get.
+/// Headers that users get.
 const PASSED: [HeaderName; 9] = [
     CONTENT_TYPE,
     ETAG,
@@ -517,5 +519,5 @@ const LATE: Refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout");
 /// Four of the largest responses.
 const MOST: usize = 256 << 20;
 
-/// The approximate memory of a resource without its body.
+/// Approximate memory of a resource without its body.
 const OVERHEAD: usize = 1024;

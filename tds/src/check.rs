@@ -82,7 +82,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
                 text,
             )?;
         }
-        // The token was accepted. The default path need not exist.
+        // Accepted: the default path need not exist.
         Err(Trouble::Service(error)) if error.kind() == Kind::NotFound && job.path == "/" => {
             let text = "data:  the service accepts the token; name a path to read data\n";
             tell(

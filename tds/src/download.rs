@@ -30,7 +30,7 @@ use crate::{
     save::{self, Part},
 };
 
-/// The downloads into a folder.
+/// Downloads into a folder.
 #[derive(Debug)]
 pub(crate) struct Downloads {
     pub(crate) client: Client,
@@ -45,7 +45,7 @@ pub(crate) struct Downloads {
     pub(crate) breaker: Breaker,
     /// Wakes files that sleep for as long as is allowed.
     pub(crate) success: Notify,
-    /// The number of files in a backoff.
+    /// Number of files in a backoff.
     pub(crate) asleep: AtomicU64,
     pub(crate) progress: Progress,
 }
@@ -61,10 +61,10 @@ pub(crate) enum Downloaded {
     },
 }
 
-/// What is there of an item before its download.
+/// State of an item before its download.
 pub(crate) enum Found {
     Whole,
-    /// A file that has to be replaced, and why.
+    /// File that has to be replaced, and why.
     Outdated(&'static str),
     Missing,
 }
@@ -95,7 +95,7 @@ impl Downloads {
                 }
                 Err(trouble) => trouble,
             };
-            // An attempt that made progress is not counted.
+            // Not counted if the attempt made progress.
             tries = if length > had { 1 } else { tries + 1 };
             had = had.max(length);
             if trouble.is_answer() {
@@ -127,7 +127,7 @@ impl Downloads {
             self.progress.warn_once(trouble.kind(), &line);
             // Relaxed: the count is only shown.
             self.asleep.fetch_add(1, Ordering::Relaxed);
-            // A success shows that a wait whose end is a guess is over.
+            // Any success ends a wait whose end is a guess.
             let success = self.success.notified();
             tokio::select! {
                 () = sleep(wait) => {}
@@ -213,7 +213,7 @@ impl Downloads {
         if answer::is_coded(response.headers()) {
             return Err(Trouble::Answer(answer::CODED));
         }
-        // A page costs no part of an earlier run.
+        // Parts of an earlier run survive a page.
         let begin = match response.status() {
             StatusCode::OK => self.accept.begin(&mut response, &item.target).await?,
             _ => Bytes::new(),
@@ -243,19 +243,19 @@ impl Downloads {
         let expected = whole.or_else(|| length(response.headers()));
         let mut next = Some(begin);
         let mut has_data = false;
-        // A body longer than announced is an error, and its rest is not read.
+        // Longer than announced is an error, and the rest is not read.
         while whole.is_none_or(|whole| part.length() <= whole) {
             let data = match next.take() {
                 Some(begin) => begin,
                 None => {
-                    // The decoder's error does not name the request.
+                    // Errors of a decoder do not name the request.
                     let chunk = response.chunk().await;
                     let chunk = chunk.map_err(|error| answer::named(error, &item.target));
                     let Some(data) = chunk? else { break };
                     data
                 }
             };
-            // The end of a long body would be late news for the files that wait.
+            // Not at the end, which for a long body would be late news to the files that wait.
             if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
                 self.succeeded();
             }
@@ -298,7 +298,8 @@ impl Downloads {
                     if let Some(whole) = rest(response.headers(), length, &known) {
                         return Ok((response, Some(whole)));
                     }
-                    // The range belongs to other bytes, or is not the whole rest.
+                    // Begins anew, because the range belongs to other bytes, or is not the whole
+                    // rest.
                 }
                 // Nothing follows the part: it belongs to another file, or is whole.
                 Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
@@ -314,7 +315,7 @@ impl Downloads {
     }
 }
 
-/// Returns the wait before another attempt, if one can help. The client has retried before.
+/// Returns the wait before another attempt, if one can help after those of the client.
 pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Duration> {
     let error = match trouble {
         Trouble::Service(error) => error,
@@ -323,14 +324,14 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     };
     let hint = error.retry_after();
     match Exit::of(error) {
-        // A hint may be wrong, and a quota may be raised early.
+        // Hints may be wrong, and a quota may be raised early.
         Exit::Quota if wait_quota => Some(hint.unwrap_or(LONGEST).min(LONGEST)),
-        // A quota with windows of a minute works like a rate: it is free again soon. The job
-        // ends by `Ending::paused` if no success follows.
+        // With windows of a minute a quota works like a rate: it is free again soon. If no success
+        // follows, the job ends by `Ending::paused`.
         Exit::Quota if error.kind() == Kind::Throttled => hint,
         Exit::Unreachable if error.is_retryable() && tries < TRIES => {
-            // A worker does not sleep for a day. After a longer hint it makes its attempts
-            // early, and then gives up.
+            // No worker sleeps for a day. After a longer hint it makes its attempts early, and then
+            // gives up.
             let wait = hint.unwrap_or(PAUSE * tries);
             Some(wait.min(LONGEST))
         }
@@ -338,7 +339,7 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     }
 }
 
-/// A strong tag, which identifies the bytes of parts (RFC 9110, section 13.1.5).
+/// Returns a strong tag, which identifies the bytes of parts (RFC 9110, section 13.1.5).
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
     etag.starts_with('"').then_some(etag)
@@ -348,7 +349,7 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The length of the whole, if a response is the whole rest of the same bytes.
+/// Returns the length of the whole, if a response is the whole rest of the same bytes.
 ///
 /// Some servers ignore `If-Range`, and a server may send less than requested (RFC 9110, section
 /// 14.2).
@@ -367,12 +368,12 @@ pub(crate) fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<
 /// Attempts of a file, each with the client's own attempts in it.
 const TRIES: u32 = 4;
 
-/// The longest wait for a newer token: one request to an endpoint after a short outage.
+/// Longest wait for a newer token: one request to an endpoint after a short outage.
 const SUCCESSOR: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(100);
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest time between two attempts: one a minute costs little.
+/// Longest time between two attempts: one a minute costs little.
 const LONGEST: Duration = Duration::from_secs(60);

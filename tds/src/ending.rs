@@ -1,4 +1,4 @@
-//! The end of a job whose remaining calls would all fail.
+//! When to end a job whose remaining calls would all fail.
 
 use std::{io, path::Path, time::Duration};
 
@@ -10,14 +10,14 @@ use crate::{
     save::{self, TOO_MANY_FILES},
 };
 
-/// The reason why there is no file.
+/// Why there is no file.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     Service(Error),
     Disk(io::Error),
-    /// A success that is not a file.
+    /// Success that is not a file.
     Answer(&'static str),
-    /// A page in place of data, with its title if it has one.
+    /// Page in place of data, with its title if it has one.
     Page(Option<String>),
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct Ending {
     credentials: u32,
-    /// The generation of the token at the last success; zero before the first.
+    /// Generation of the token at the last success; zero before the first.
     worked: u64,
     unreachable: u32,
     /// How many unreachable failures end the job; `None` for jobs that outlast an outage.
@@ -62,8 +62,8 @@ impl Ending {
     }
 
     /// Returns the exit if the key is still paused after the job's patience: the length of the
-    /// first pause and two seconds, and at least eight seconds. A success or received bytes begin
-    /// anew.
+    /// first pause and two seconds, and at least eight seconds. Any success, and any received byte,
+    /// begins anew.
     ///
     /// `pause` is `None` after an accepted response. It is zero when the pause is over and no
     /// response has come yet, so the outcome is unknown.
@@ -91,9 +91,9 @@ impl Ending {
         let over = match exit {
             // `paused` decides about windows of a minute.
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
-            // The role may be missing for this data alone.
+            // Perhaps the role is missing for this data alone.
             Exit::Credentials if error.kind() != Kind::MissingRole => {
-                // A call that began before the newest token is no evidence about that token.
+                // Only a call that began after the newest token is evidence about that token.
                 let began = error.elapsed().unwrap_or_default();
                 let is_of_the_newest = token.last_success.is_none_or(|came| began < came);
                 self.credentials += u32::from(is_of_the_newest);
@@ -166,14 +166,14 @@ impl Trouble {
         }
     }
 
-    /// The failure of a job with one request.
+    /// Returns the failure of a job with one request.
     pub(crate) fn failure(&self, target: &str) -> Failure {
         let mut failure = Failure::new(self.exit(), self.line(Path::new(target)));
         failure.kind = Some(self.kind());
         failure
     }
 
-    /// The text for people, with the name of the file.
+    /// Returns the text for people, with the name of the file.
     pub(crate) fn line(&self, name: &Path) -> String {
         let name = name.display();
         match self {
@@ -198,7 +198,7 @@ impl Trouble {
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        // The network and the service are not to blame for a socket that cannot be opened here.
+        // Neither network nor service is to blame if a socket cannot be opened here.
         match causes(&error).contains("(os error 24)") {
             true => Self::Disk(io::Error::from_raw_os_error(TOO_MANY_FILES)),
             false => Self::Service(error),
@@ -224,8 +224,8 @@ pub(crate) const QUOTA_GONE: &str = "quota used up, and still so after a wait; \
 /// Refusals of tokens that never worked, after which a further token does not help.
 const REFUSED: u32 = 3;
 
-/// The shortest patience: a job that waits a second at its start ends within ten.
+/// Shortest patience: a job that waits a second at its start ends within ten.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The time allowed for the first response after a pause.
+/// Time allowed for the first response after a pause.
 const TRY: Duration = Duration::from_secs(2);

@@ -1,10 +1,10 @@
-//! The exit codes of all jobs, and the failure that ends a job with one.
+//! Exit codes of all jobs, and the failure that ends a job with one.
 
 use std::{fmt, process::ExitCode};
 
 use tower_tds::{BuildError, Error, Kind};
 
-/// The exit of a job.
+/// Exit of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Whole,
@@ -13,15 +13,15 @@ pub(crate) enum Exit {
     Quota,
     Credentials,
     Unreachable,
-    /// The signal with this number ended the job.
+    /// Ended by the signal with this number.
     Signal(u8),
 }
 
-/// The reason why a job ends early.
+/// Why a job ends early.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// The kind of the error, if there is one.
+    /// Kind of the error, if there is one.
     pub(crate) kind: Option<&'static str>,
     why: String,
 }
@@ -32,7 +32,7 @@ impl Exit {
     /// Returns the exit for an error. It shows what can help: time, the owner of the key, or the
     /// operator of the network.
     pub(crate) fn of(error: &Error) -> Self {
-        // A call that waits for the quota may meet its deadline first.
+        // While it waits for the quota, a call may meet its deadline first.
         if error
             .waited_for()
             .is_some_and(|cause| cause.ends_with("after a 429"))
@@ -100,7 +100,7 @@ impl Failure {
         Self { exit, kind, why }
     }
 
-    /// A usage error.
+    /// Returns a usage error.
     pub(crate) fn usage(why: impl Into<String>) -> Self {
         Self::new(Exit::Usage, why)
     }
@@ -130,7 +130,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     line
 }
 
-/// Shown by `--help`. A test compares it with the README.
+/// Shown by `--help`, and compared with the README by a test.
 pub(crate) const TABLE: &str = "Exit codes:
   0  everything requested is there
   1  some failed, or the job was interrupted

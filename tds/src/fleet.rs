@@ -38,7 +38,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
 // === impl Settings ===
 
 impl Settings {
-    /// Returns the store and the name of the fleet. The simulated service has no fleet.
+    /// Returns the store and the name of the fleet, and none for the simulated service.
     pub(crate) fn store(&self) -> Result<Option<(Client, &str)>, Failure> {
         let Some(store) = self.find(FLEET_STORE).filter(|_| !self.simulate) else {
             return Ok(None);
@@ -48,7 +48,7 @@ impl Settings {
                 "--fleet: every user of this machine can read its password; set {FLEET_STORE} instead"
             )));
         }
-        // The address is in no message, because it may contain a password.
+        // No message has the address, because it may contain a password.
         let client = Client::open(&*store.value).map_err(|_| {
             let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";
             Failure::usage(format!(
@@ -66,7 +66,7 @@ impl Settings {
         };
         let fleet = tower_tds_fleet::Fleet::join(store, name, limiter);
         let fleet = fleet.map_err(|error| failure(&error))?;
-        // A job joins once.
+        // Joined once for a job.
         drop(self.fleet.set(fleet.clone()));
         let mut ready = pin!(fleet.ready());
         if let Ok(ready) = timeout(SOON, &mut ready).await {
@@ -104,7 +104,7 @@ fn failure(error: &FleetError) -> Failure {
         | StoreFault::ReadOnly
         | StoreFault::OutOfMemory
         | StoreFault::Other => Exit::Unreachable,
-        // An operator has to act.
+        // Here an operator has to act.
         _ => Exit::Usage,
     };
     Failure::new(exit, error.to_string())
@@ -157,10 +157,10 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     table + &format!("the store has known this fleet for {} s\n", known / 1_000)
 }
 
-/// The life of a share.
+/// Life of a share.
 const SILENT: u64 = 5_000;
 
-/// The time after that in which a server may keep a silent member's sockets open.
+/// Time after that in which a server may keep a silent member's sockets open.
 const SOCKETS: u64 = 75_000;
 
 /// Longer than the answer of a store that has a record of the fleet.

@@ -56,8 +56,8 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     };
     let client = timeout(left(), settings.client(builder)).await;
     let client = client.map_err(|_| late("a share of the fleet's limits".to_owned()))??;
-    // The token comes first: processes that wait for the same token begin together, and their turns
-    // spread them.
+    // First the token: processes that wait for the same one begin together, and their turns spread
+    // them.
     let token = timeout(left(), client.tokens().ready()).await;
     let token = token.map_err(|_| late(token_of(&client)))?;
     if let (Some(state), Ok(_)) = (&state, token) {
@@ -99,7 +99,7 @@ fn token_of(client: &Client) -> String {
     format!("a token from {}{last}", health.endpoint)
 }
 
-/// The most bytes that wait for their end without a file.
+/// Most bytes that wait for their end without a file.
 const IN_MEMORY: usize = 8 << 20;
 
 /// Longer than a token request, which takes ten seconds at most.

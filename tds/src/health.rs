@@ -60,7 +60,7 @@ impl Health {
     }
 }
 
-/// Parses the address. A backend speaks no TLS.
+/// Parses the address, without TLS, which no backend speaks.
 fn url(text: &str) -> Result<Uri, String> {
     let uri = text.parse::<Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http"));

@@ -1,4 +1,4 @@
-//! The last ten minutes for the page: the rate of requests, and how users were served.
+//! Last ten minutes for the page: the rate of requests, and how users were served.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ pub(crate) struct Sample {
     within: Vec<(f64, f64)>,
 }
 
-/// A sample for each [`STEP`], the newest last. The lock is held for a few statements.
+/// One sample for each [`STEP`], the newest last, in a lock that is held for a few statements.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<VecDeque<Sample>>);
 
@@ -81,8 +81,8 @@ impl History {
         shown.map(rate).collect()
     }
 
-    /// How users were served in the last ten minutes: the part that did not wait for the service, and
-    /// the seconds within which half of the requests had a response, and all but one of a hundred.
+    /// Service of users in the last ten minutes: the part that did not wait, and the seconds within
+    /// which half of the requests had a response, and all but one of a hundred.
     pub(crate) fn users(&self) -> [Option<f64>; 3] {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = samples.back().cloned().unwrap_or_default();
@@ -101,8 +101,8 @@ impl History {
     }
 }
 
-/// The seconds within which this part of the requests had a response, as `histogram_quantile`
-/// computes it.
+/// Returns the seconds within which this part of the requests had a response, as
+/// `histogram_quantile` computes it.
 fn quantile(within: &[(f64, f64)], part: f64) -> Option<f64> {
     let all = within
         .last()
@@ -120,10 +120,10 @@ fn quantile(within: &[(f64, f64)], part: f64) -> Option<f64> {
     None
 }
 
-/// The time between two samples.
+/// Time between two samples.
 pub(crate) const STEP: Duration = Duration::from_secs(5);
 
-/// The samples of ten minutes.
+/// Samples of ten minutes.
 pub(crate) const SHOWN: usize = 120;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Lists: one target per line, with an optional file name after a TAB. A line with a range stands
-//! for several.
+//! Lists: one target per line, with an optional file name after a TAB. Ranges make several out of
+//! one line.
 
 use std::{
     collections::HashMap,
@@ -20,16 +20,16 @@ use crate::{
 /// One resource of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// The line, without ranges.
+    /// Line, without ranges.
     pub(crate) line: String,
     pub(crate) target: String,
-    /// A relative path that does not leave its folder.
+    /// Relative path that does not leave its folder.
     pub(crate) name: PathBuf,
 }
 
 /// Reads the list from a file, or from the standard input if that is `-`.
 ///
-/// The whole list is checked before anything is sent.
+/// Checks the whole list before anything is sent.
 pub(crate) fn read(source: &str) -> Result<Vec<Item>, Failure> {
     let mut text = String::new();
     let read = if source == "-" {
@@ -189,7 +189,7 @@ fn day(text: &str) -> Option<Date> {
 /// Checks a target, a path with its query, before anything is sent. It is sent byte for byte.
 ///
 /// # Errors
-/// If the target is not valid. The error names the correction.
+/// If the target is not valid: the error names the correction.
 fn check(target: &str) -> Result<(), String> {
     let unusable = |why| Err(format!("{target:?} is not a path: {why}"));
     if target.contains("://") {
@@ -217,7 +217,7 @@ fn named(name: &str) -> Result<PathBuf, String> {
     let refused = |why| Err(format!("{name:?} is not a file name: {why}"));
     let path = Path::new(name);
     let down = |part| matches!(part, Component::Normal(_));
-    // The text is compared as well, because `a//b` and `a/.` have the same components as `a/b` and
+    // Compared as texts as well, because `a//b` and `a/.` have the same components as `a/b` and
     // `a`.
     let plain: PathBuf = path.components().collect();
     if name.is_empty() || !path.components().all(down) || plain.as_os_str() != path.as_os_str() {
@@ -245,7 +245,7 @@ fn derived(target: &str) -> String {
         _ => '_',
     };
     let name: String = target.trim_start_matches('/').chars().map(plain).collect();
-    // The end of a target is kept, because targets differ there; duplicate names are refused.
+    // Keeps the end of a target, because targets differ there; duplicate names are refused.
     let cut = name.len().saturating_sub(LONGEST_STEP - 2);
     let cut = (cut..=name.len()).find(|at| name.is_char_boundary(*at));
     let name = name.get(cut.unwrap_or_default()..).unwrap_or_default();
@@ -255,11 +255,11 @@ fn derived(target: &str) -> String {
     name.to_owned()
 }
 
-/// The most files of one list, a third of a gigabyte of memory.
+/// Most files of one list, a third of a gigabyte of memory.
 const MOST: usize = 1_000_000;
 
-/// The longest request line that common servers accept.
+/// Longest request line that common servers accept.
 const LONGEST_LINE: usize = 8 * 1024;
 
-/// A name has at most 255 bytes, and a part needs its suffix.
+/// Of a name's 255 bytes a part needs some for its suffix.
 const LONGEST_STEP: usize = 255 - PART.len();

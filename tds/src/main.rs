@@ -1,4 +1,4 @@
-//! The jobs that users of the service have, in one program: `tds --help` lists them.
+//! Jobs with the service, in one program: `tds --help` lists them.
 //!
 //! With `--simulate` each job calls a simulated service that it starts itself.
 
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().map_err(no_runtime);
     let ended = runtime.and_then(|runtime| {
         let ended = runtime.block_on(run());
-        // A pending host lookup does not delay the end.
+        // Not delayed by a pending host lookup.
         runtime.shutdown_timeout(AT_THE_END);
         ended
     });
@@ -148,7 +148,7 @@ async fn run() -> Result<Exit, Failure> {
         Err(failure) => (failure.exit, failure.kind, Some(failure.to_string())),
     };
     let end = json!({ "event": "end", "exit": exit.code(), "kind": kind, "error": error });
-    // The standard output of `get` is for data.
+    // For `get`, the standard output is for data.
     match is_data {
         true => drop(writeln!(stderr(), "{end}")),
         false => drop(output::print(format!("{end}\n"))?),
@@ -156,7 +156,7 @@ async fn run() -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The manual pages of the program and of its jobs, one after the other.
+/// Returns the manual pages of the program and of its jobs, one after the other.
 fn manual() -> io::Result<Vec<u8>> {
     let mut command = Cli::command();
     command.build();
@@ -205,8 +205,8 @@ async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
         job,
         Job::Get(_) | Job::Check(_) | Job::Health(_) | Job::Fleet(_)
     );
-    // The signal itself ends a short job, except the first process of a container and a member of a
-    // fleet.
+    // Short jobs are ended by the signal itself, except the first process of a container and a
+    // member of a fleet.
     let has_handler = !is_short || process::id() == 1 || settings.find(FLEET_STORE).is_some();
     let mut job = pin!(run_job(job, settings));
     tokio::select! {
@@ -217,7 +217,7 @@ async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
             }
         }
     }
-    // The long jobs shut down in order.
+    // Long jobs shut down in order.
     job.await
 }
 
@@ -241,10 +241,10 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     }
 }
 
-/// The options that few set.
+/// Options that few set.
 const IN_THE_MANUAL: [&str; 4] = ["fleet_name", "state", "help", "version"];
 
-/// The time for work that cannot be stopped, such as the sync of a file.
+/// Time for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The manifest of an output folder: where each file and each part came from.
+//! Manifest of an output folder: where each file and each part came from.
 //!
-//! A file of JSON lines. A later line about a file replaces an earlier one. Unknown fields and
+//! JSON lines, of which a later one about a file replaces an earlier one. Unknown fields and
 //! incomplete lines are ignored.
 
 use std::{
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{list::Item, save::MANIFEST};
 
-/// Appends entries, and compares files with the entries of earlier runs. The caller holds the lock
-/// of the folder.
+/// Appends entries, and compares files with the entries of earlier runs. Hold the lock of the
+/// folder meanwhile.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     base_url: String,
     accept: String,
-    /// The id of the machine's last start, if the system has one.
+    /// Id of the machine's last start, if the system has one.
     boot: Option<String>,
-    /// The lock keeps lines apart. It is never held over an await.
+    /// Locked to keep lines apart, and never across an await.
     book: Mutex<Book>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Manifest {
 struct Book {
     /// `None` for a job that only looks.
     file: Option<fs::File>,
-    /// The entries by file name.
+    /// Entries by file name.
     whole: HashMap<String, Entry>,
     parts: HashMap<String, Entry>,
 }
@@ -45,19 +45,19 @@ struct Entry {
     /// As in the list.
     url: String,
     base_url: String,
-    /// The media types that were requested; absent before they could be chosen.
+    /// Media types that were requested; absent before they could be chosen.
     accept: Option<String>,
     #[serde(flatten)]
     version: Version,
     /// Seconds since 1970.
     time: u64,
-    /// The machine's start in which a part was written. Bytes of an earlier one may never have
-    /// reached the disk.
+    /// Machine's start in which a part was written. Bytes of an earlier one may never have reached
+    /// the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     part: Option<String>,
 }
 
-/// The version of a file's bytes.
+/// Version of a file's bytes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Version {

@@ -9,20 +9,20 @@ use crate::{
     output::{counted, rough},
 };
 
-/// The current outages, and the time of each feed's last successful request.
+/// Current outages, and the time of each feed's last successful request.
 #[derive(Debug)]
 pub(crate) struct Outages {
     last: Vec<Outage>,
     came: Vec<Option<Instant>>,
 }
 
-/// An outage: feeds that fail for the same reason.
+/// Feeds that fail for the same reason.
 #[derive(Debug)]
 struct Outage {
     exit: Exit,
     begun: Instant,
     failures: u64,
-    /// The feeds that have not succeeded since their failure.
+    /// Feeds that have not succeeded since their failure.
     feeds: BTreeSet<usize>,
     /// When the last feed joined.
     joined: Instant,

@@ -68,7 +68,7 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// A setting of the process, as the standard error itself is.
+/// Global, as the standard error itself is.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Starts the log. `spec` is `text` or `json`, with an optional level after a colon.

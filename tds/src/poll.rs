@@ -60,7 +60,7 @@ pub(crate) struct Poll {
     wait_quota: bool,
 }
 
-/// A feed, and its last whole response.
+/// Feed, and its last whole response.
 struct Feed {
     item: Item,
     client: Client,
@@ -70,18 +70,18 @@ struct Feed {
     /// Bounds the feeds that have a request; the other feeds wait in order.
     turns: Arc<Semaphore>,
     etag: Option<HeaderValue>,
-    /// The hash of the bytes, because some services send no tags.
+    /// Hash of the bytes, because some services send no tags.
     hash: Option<u64>,
 }
 
-/// The result of a feed's request, and when that was sent.
+/// Result of a feed's request, and when that was sent.
 struct Round {
     feed: usize,
     sent_at: Instant,
     outcome: Outcome,
 }
 
-/// The number of bytes of a changed response; `None` without a change.
+/// Number of bytes of a changed response; `None` without a change.
 type Outcome = Result<Option<u64>, Trouble>;
 
 pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure> {
@@ -130,7 +130,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
                     break exit;
                 }
             }
-            // A stop is the regular end of this job.
+            // Stopping is the regular end of this job.
             () = &mut stop => break Exit::Whole,
         }
     };
@@ -172,7 +172,7 @@ fn report(
     };
     let event = json!({ "event": "change", "url": name, "bytes": bytes });
     let has_reader = output::tell(is_json, &event, format!("{name}\t{bytes}\n"))?;
-    // The reader has closed the pipe, as `head` does, so the job is done.
+    // Done, because the reader has closed the pipe, as `head` does.
     Ok((!has_reader).then_some(Exit::Whole))
 }
 
@@ -194,7 +194,7 @@ impl Feed {
         let mut begun = None;
         loop {
             due.tick().await;
-            // The deadline begins after the turn. Otherwise the last feeds of a long list would
+            // After the turn the deadline begins. Otherwise the last feeds of a long list would
             // miss it.
             let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
                 return;
@@ -214,7 +214,8 @@ impl Feed {
                 return;
             }
             round = round.saturating_add(1);
-            // The first request may have waited for a token and a permit.
+            // Counted from here, because the first request may have waited for a token and a
+            // permit.
             let begun = *begun.get_or_insert_with(Instant::now);
             if failures == 0 {
                 continue;
@@ -240,7 +241,7 @@ impl Feed {
         };
         let call = self.accept.plain(self.client.get(&self.item.target));
         let mut call = call.deadline(self.deadline);
-        // A file that was removed is requested without conditions.
+        // Removed files are requested without conditions.
         if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
             call = call.header(IF_NONE_MATCH, etag.clone());
         }
@@ -266,16 +267,16 @@ impl Feed {
     }
 }
 
-/// The most feeds with a request: more than can be in flight, and few enough for one deadline.
+/// Most feeds with a request: more than can be in flight, and few enough for one deadline.
 const AT_ONCE: usize = 100;
 
 const TICK: Duration = Duration::from_millis(250);
 
-/// The longest time between two requests of a feed that fails.
+/// Longest time between two requests of a feed that fails.
 const BACKOFF: Duration = Duration::from_secs(60);
 
-/// The shortest deadline: enough for a token and a permit.
+/// Shortest deadline: enough for a token and a permit.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-/// The longest deadline: after it the data would be old.
+/// Longest deadline: after it the data would be old.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The progress of a bulk download: a bar on a terminal, and lines elsewhere.
+//! Progress of a bulk download: a bar on a terminal, and lines elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,22 +23,22 @@ pub(crate) struct Progress {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of bytes received.
+    /// Number of bytes received.
     received: u64,
-    /// The bytes that are there of each file in flight, and its length.
+    /// Bytes that are there of each file in flight, and its length.
     flight: HashMap<String, (u64, Option<u64>)>,
-    /// The kinds of messages that were printed.
+    /// Kinds of messages that were printed.
     printed: BTreeSet<&'static str>,
 }
 
-/// The sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
+/// Sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
 /// `unfinished`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) event: &'static str,
     pub(crate) total: u64,
     pub(crate) ok: u64,
-    /// The part of `ok` that replaced an existing file.
+    /// Part of `ok` that replaced an existing file.
     pub(crate) replaced: u64,
     pub(crate) skipped: u64,
     /// By kind.
@@ -59,7 +59,7 @@ impl Progress {
             true => ProgressBar::hidden(),
             false => ProgressBar::new(PARTS),
         };
-        // A narrow terminal wraps the text.
+        // Narrow terminals wrap the text.
         if let Ok(style) = ProgressStyle::with_template("{bar:10.green} {msg}") {
             bar.set_style(style);
         }
@@ -184,7 +184,7 @@ impl State {
 // === impl Report ===
 
 impl Report {
-    /// The summary line.
+    /// Returns the summary line.
     pub(crate) fn line(&self) -> String {
         let failed: u64 = self.failed.values().sum();
         let Self {
@@ -203,5 +203,5 @@ impl Report {
     }
 }
 
-/// The steps of the bar.
+/// Steps of the bar.
 const PARTS: u64 = 1_000;

@@ -1,4 +1,4 @@
-//! The proxies on the way to the service: of `--proxy`, or of the environment.
+//! Proxies on the way to the service: of `--proxy`, or of the environment.
 
 use std::net::IpAddr;
 
@@ -8,20 +8,20 @@ use tower_tds::Builder;
 
 use crate::settings::{PROXY, Settings};
 
-/// The proxy of each address, if it has one.
+/// Proxy of each address, if it has one.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     /// Of the setting, for all addresses.
     one: Option<String>,
-    /// The setting that names an address, and the proxy of that address.
+    /// Setting that names an address, and the proxy of that address.
     all: Vec<(&'static str, Option<Uri>)>,
 }
 
 // === impl Routes ===
 
 impl Routes {
-    /// Finds the routes to these addresses, named by their settings. The environment's proxy is not
-    /// for this machine.
+    /// Finds the routes to these addresses, named by their settings. By the environment, none is
+    /// used for this machine.
     pub(crate) fn of(settings: &Settings, addresses: [(&'static str, &str); 2]) -> Self {
         let one = settings.value(PROXY).map(str::to_owned);
         let proxies = match &one {
@@ -29,7 +29,7 @@ impl Routes {
             None => Matcher::from_env(),
         };
         let proxy = |address: &str| {
-            // The client refuses what is no address, and sends plain http to this machine alone.
+            // The client refuses anything else, and sends plain http to this machine alone.
             let uri = address.parse::<Uri>().ok()?;
             let is_here = uri.host().is_some_and(is_this_machine);
             if uri.scheme() != Some(&Scheme::HTTPS) || (one.is_none() && is_here) {
@@ -51,7 +51,8 @@ impl Routes {
         }
     }
 
-    /// The setting that names an address, and the proxy of that address without credentials.
+    /// Returns the setting that names an address, and the proxy of that address without
+    /// credentials.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, String)> {
         let source = self.one.as_ref().map_or("environment", |_| PROXY);
         self.all.iter().map(move |(name, proxy)| {

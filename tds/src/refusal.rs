@@ -20,13 +20,13 @@ use tower_tds_outcome::Secrets;
 
 use crate::{answer, ending::Trouble, exit::Exit};
 
-/// A response without data: a status, a kind, and a `Retry-After`.
+/// Response without data: a status, a kind, and a `Retry-After`.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     status: StatusCode,
     kind: &'static str,
     retry_after: Option<Duration>,
-    /// The message and the body of the service, for the developer of the request.
+    /// Message and the body of the service, for the developer of the request.
     said: Option<Arc<(String, Value)>>,
 }
 
@@ -66,7 +66,7 @@ impl Refusal {
             _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        // A longer hint may be wrong, and users would not come back.
+        // Longer hints may be wrong, and users would not come back.
         let wait = error.retry_after().unwrap_or(soon).min(HOUR);
         Self {
             status,
@@ -100,8 +100,8 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The message of the service and its body, as JSON or text, without secrets and addresses. Of a
-/// page there is the title alone.
+/// Returns the message of the service and its body, as JSON or text, without secrets and addresses.
+/// Of a page there is the title alone.
 fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
     let plain = |text: &str| without_addresses(&secrets.redact(text));
     if answer::is_page(&HeaderMap::new(), error.body()) == Some(true) {
@@ -132,7 +132,7 @@ fn without_addresses(text: &str) -> String {
     words.collect()
 }
 
-/// The statuses that are about the request of the user. 401, 416, 423 and 429 are about ours.
+/// Statuses that are about the request of the user. 401, 416, 423 and 429 are about ours.
 const KEPT: [u16; 13] = [
     400, 403, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 422,
 ];

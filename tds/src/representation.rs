@@ -1,5 +1,5 @@
-//! A stored response in the form that a request asks for: not modified, one range, or coded (RFC
-//! 9110, sections 8, 13 and 14).
+//! Stored responses in the form that a request wants: not modified, one range, or coded (RFC 9110,
+//! sections 8, 13 and 14).
 
 use std::{
     io::{self, Write as _},
@@ -22,7 +22,7 @@ use http::{
     },
 };
 
-/// The bytes of a response, and their codings.
+/// Bytes of a response, and their codings.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     identity: Bytes,
@@ -60,7 +60,7 @@ impl Stored {
         }
     }
 
-    /// The bytes in memory.
+    /// Returns the bytes in memory.
     pub(crate) fn len(&self) -> usize {
         let coded = self.coded.get().into_iter().flatten();
         self.identity.len() + coded.map(|(_, coded)| coded.len()).sum::<usize>()

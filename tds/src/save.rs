@@ -16,9 +16,9 @@ use tokio::{
 
 use crate::exit::{Exit, Failure};
 
-/// A file in progress, under another name until it is whole.
+/// File in progress, under another name until it is whole.
 ///
-/// It is locked, because two writers would mix their bytes. The drop removes it, unless it is
+/// Locked, because two writers would mix their bytes. Dropping it removes the file, unless it is
 /// [kept](Self::keep) for a later run.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -37,8 +37,8 @@ impl Part {
     /// Opens the part of `path`. Bytes that an earlier run left stay until they are
     /// [cleared](Self::clear).
     ///
-    /// The file is created, locked and owned by a `Part` in one step that cannot be cancelled, so a
-    /// job that ends meanwhile leaves no empty part.
+    /// Creates and locks the file in one step that cannot be cancelled, so a job that ends
+    /// meanwhile leaves no empty part.
     pub(crate) async fn open(path: &Path) -> io::Result<Self> {
         let whole = path.to_owned();
         spawn_blocking(|| {
@@ -74,7 +74,7 @@ impl Part {
     pub(crate) async fn clear(&mut self) -> io::Result<()> {
         self.is_kept = false;
         self.sum = Sha256::new();
-        // A device has no length to set.
+        // Devices have no length to set.
         if self.length > 0 {
             self.file.set_len(0).await?;
             self.length = self.file.seek(SeekFrom::Start(0)).await?;
@@ -95,7 +95,7 @@ impl Part {
         Ok(())
     }
 
-    /// Ends the writes. An unfinished write keeps the file open and locked.
+    /// Ends the writes, because an unfinished one keeps the file open and locked.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let flushed = self.file.flush().await;
         self.is_kept &= flushed.is_ok();
@@ -116,7 +116,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_kept {
-            // The lock is still held, so the removed part is not another writer's.
+            // Still locked, so the removed part is not another writer's.
             drop(std::fs::remove_file(&self.part));
         }
     }
@@ -139,7 +139,7 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
     part.finish().await.map(drop)
 }
 
-/// The SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 pub(crate) async fn sum(path: &Path) -> io::Result<Sha256> {
     let path = path.to_owned();
     spawn_blocking(|| {
@@ -178,7 +178,7 @@ pub(crate) async fn own(path: &Path) -> io::Result<Part> {
             "a name that ends with a slash is a folder",
         ));
     }
-    // A link stays, and its target gets the data. A link such as /dev/stdout leads to an open file,
+    // Links stay, and their targets get the data. One such as /dev/stdout leads to an open file,
     // which a rename would replace.
     let link = fs::symlink_metadata(path).await;
     let path = match link.is_ok_and(|link| link.is_symlink()) {
@@ -205,7 +205,7 @@ pub(crate) async fn own(path: &Path) -> io::Result<Part> {
 
 /// Opens a file for one writer, and locks it.
 fn locked(path: &Path) -> io::Result<std::fs::File> {
-    // A link may lead to a file of another user, or create one. A device, such as /dev/full, cannot
+    // Links may lead to a file of another user, or create one. Devices, such as /dev/full, cannot
     // lose data.
     let link = std::fs::symlink_metadata(path);
     if link.is_ok_and(|link| link.is_symlink())
@@ -247,7 +247,7 @@ fn lock(file: &std::fs::File) -> io::Result<bool> {
 pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     let locked = || {
         std::fs::create_dir_all(out)?;
-        // A file with this name may be a user's data, so it is not truncated.
+        // Not truncated, because a file with this name may be a user's data.
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
         let file = options.open(out.join(LOCK))?;
@@ -263,8 +263,8 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     })
 }
 
-/// Whether all other files will fail with the same error. A single unwritable folder is not such an
-/// error.
+/// Whether all other files will fail with the same error. It is not if only a single folder is
+/// unwritable.
 pub(crate) fn is_the_disk(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
@@ -284,7 +284,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     names.any(|name| name.ends_with(PART) || name == LOCK || name == MANIFEST)
 }
 
-/// One or two chunks of a body. The default of two megabytes is too much for many files at once.
+/// One or two chunks of a body: the default of two megabytes is too much for many files at once.
 const BUFFER: usize = 64 * 1024;
 
 const MOMENT: Duration = Duration::from_millis(10);
@@ -294,8 +294,8 @@ pub(crate) const PART: &str = ".part";
 /// EMFILE, which has no `ErrorKind`.
 pub(crate) const TOO_MANY_FILES: i32 = 24;
 
-/// The lock of the process that writes into a folder.
+/// Lock of the process that writes into a folder.
 const LOCK: &str = ".tds.lock";
 
-/// The record of the files in a folder.
+/// Record of the files in a folder.
 pub(crate) const MANIFEST: &str = ".tds-manifest.jsonl";

@@ -1,4 +1,4 @@
-//! The service of a job: its limits, its key, and the builder of its client.
+//! Service of a job: its limits, its key, and the builder of its client.
 
 use std::{error::Error, num::NonZeroU32, path::Path, time::Duration};
 
@@ -20,24 +20,24 @@ use crate::{
     state::State,
 };
 
-/// A service, and the builder of its client.
+/// Service, and the builder of its client.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) builder: Builder,
-    /// The base URL, or [`SIMULATED`].
+    /// Base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
     pub(crate) routes: Routes,
-    /// The secret of the key, which no text shows.
+    /// Secret of the key, which no text shows.
     pub(crate) secrets: Secrets,
-    /// The state that processes with the same key share on this machine. `None` in a fleet, without
-    /// a folder, and with the simulated service, which ends with this process.
+    /// State that processes with the same key share on this machine. `None` in a fleet, without a
+    /// folder, and with the simulated service, which ends with this process.
     pub(crate) state: Option<State>,
-    /// The simulated service, which lives as long as the job.
+    /// Simulated service, which lives as long as the job.
     pub(crate) simulated: Option<Server>,
 }
 
 impl Settings {
-    /// The limits of this process: its share of the rates and of the connections.
+    /// Returns the limits of this process: its share of the rates and of the connections.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
         let usage = |name, why| Failure::usage(format!("{name}: {why}"));
         let share = self.value(SHARE).unwrap_or_default();
@@ -73,10 +73,10 @@ impl Settings {
         Ok(limits.connections(connections).in_flight(connections))
     }
 
-    /// The service of a job that sends many requests.
+    /// Returns the service of a job that sends many requests.
     ///
-    /// An earlier run may have used up the limits, so the job first waits for one interval, if that
-    /// is at most a minute. In a fleet the store has the use of the limits.
+    /// Because an earlier run may have used up the limits, the job first waits for one interval, if
+    /// that is at most a minute. In a fleet the store knows their use.
     pub(crate) async fn service(&self) -> Result<Service, Failure> {
         let limits = self.limits()?;
         let longest = limits.quotas().iter().map(Quota::per).max();
@@ -87,12 +87,12 @@ impl Settings {
         self.open(limits).await
     }
 
-    /// The service of a job that sends one request.
+    /// Returns the service of a job that sends one request.
     pub(crate) async fn service_for_one(&self) -> Result<Service, Failure> {
         self.open(self.limits()?).await
     }
 
-    /// Builds the client, and joins the fleet if there is one. The job begins here.
+    /// Builds the client, and joins the fleet if there is one: here the job begins.
     pub(crate) async fn client(&self, builder: Builder) -> Result<Client, Failure> {
         let client = builder.build()?;
         self.stop.arm();
@@ -100,7 +100,7 @@ impl Settings {
         Ok(client)
     }
 
-    /// The setting that says where tokens come from, if there is one: the strongest of three.
+    /// Returns the setting with the source of tokens, if there is one: the strongest of three.
     fn auth(&self) -> Result<Option<&Setting>, Failure> {
         let mut all: Vec<_> = [AUTH_URL, TOKEN_URL, DISCOVER]
             .iter()
@@ -190,7 +190,7 @@ impl Settings {
         }
         let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)]);
         builder = routes.on(builder);
-        // The members of a fleet share a token in their store, and their shares replace turns.
+        // In a fleet members share a token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
                 let store = RedisTokens::new(store, name, &secret);
@@ -200,7 +200,7 @@ impl Settings {
             None if auth_name == AUTH_URL => {
                 State::open(self.value(STATE_DIR), &[auth, id], &limits)
             }
-            // The same address may be that of a server and of an issuer.
+            // By name as well, because one address may be that of a server and of an issuer.
             None => State::open(self.value(STATE_DIR), &[auth_name, auth, id], &limits),
         };
         if let Some(state) = &state {

@@ -16,7 +16,7 @@ use tower_tds_fleet::Fleet;
 
 use crate::{answer::Accept, exit::Failure, output, state, stop::Stop};
 
-/// The options that all jobs have.
+/// Options of all jobs.
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "the texts of --help")]
 #[command(next_help_heading = "Service (the setting's name in brackets)")]
@@ -83,7 +83,7 @@ pub(crate) struct Options {
     log: Option<String>,
 }
 
-/// The settings in use. Those that are not set are absent.
+/// Settings in use, without those that are not set.
 #[derive(Debug)]
 pub(crate) struct Settings {
     all: Vec<Setting>,
@@ -101,7 +101,7 @@ pub(crate) struct Setting {
     pub(crate) source: Source,
 }
 
-/// The place of a setting, the strongest first.
+/// Place of a setting, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     Flag,
@@ -204,7 +204,7 @@ impl Settings {
         Some(&*self.find(name)?.value)
     }
 
-    /// The name, the value and the source of each setting, without a secret.
+    /// Returns the name, the value and the source of each setting, without a secret.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.all.iter().map(|setting| {
             let value = match (setting.name, setting.value.rsplit_once('@')) {
@@ -226,7 +226,7 @@ impl Settings {
     }
 }
 
-/// The setting that is nearest to an unknown one, and how many letters differ.
+/// Returns the setting that is nearest to an unknown one, and how many letters differ.
 pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     if !name.starts_with("TDS_") || NAMES.contains(&name) {
         return None;
@@ -235,8 +235,8 @@ pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     distances.into_iter().min_by_key(|(_, distance)| *distance)
 }
 
-/// The names in the environment that look like settings. Kubernetes injects some for a service of
-/// the name `tds`, and these are not returned.
+/// Returns the names in the environment that look like settings. Kubernetes injects some for a
+/// service of the name `tds`, and these are not returned.
 pub(crate) fn strangers() -> Vec<String> {
     let is_injected = |name: &str| {
         let end = name.ends_with("_PORT");
@@ -249,12 +249,12 @@ pub(crate) fn strangers() -> Vec<String> {
         .collect()
 }
 
-/// Reads an environment variable. An empty one counts as not set.
+/// Reads an environment variable, which counts as not set if it is empty.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) => Ok((!value.trim().is_empty()).then_some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
-        // The value is in no message: it may be the secret.
+        // No message has the value, which may be the secret.
         Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not text"))),
     }
 }

@@ -12,12 +12,12 @@ use tower_tds::{Limits, Quota, layers::token::FileStore};
 
 use crate::output::warn;
 
-/// The files of one key: its token, and the turn of its last start.
+/// Files of one key: its token, and the turn of its last start.
 #[derive(Debug)]
 pub(crate) struct State {
     token: PathBuf,
     stamp: PathBuf,
-    /// The time between two starts that keeps the limits.
+    /// Time between two starts that keeps the limits.
     spacing: Duration,
 }
 
@@ -37,12 +37,12 @@ impl State {
             ));
             return None;
         }
-        // One file per token. The name is a hash, because a key may contain characters that a file
+        // One file per token, named by a hash, because a key may contain characters that a file
         // name cannot.
         let mut hash = DefaultHasher::new();
         key.hash(&mut hash);
         let name = format!("{:016x}", hash.finish());
-        // Four fifths of the rate. The rest is for retries.
+        // Four fifths of the rate, because the rest is for retries.
         let spacing = |quota: &Quota| quota.per() * 5 / 4 / quota.requests().get();
         let spacings = limits.quotas().iter().map(spacing);
         Some(Self {
@@ -58,7 +58,7 @@ impl State {
 
     /// Takes the next turn to send one request. Returns the wait until then.
     ///
-    /// The requests of processes that start at once are spread within the service's rate.
+    /// Spreads the requests of processes that start at once within the service's rate.
     pub(crate) async fn turn(&self) -> Duration {
         let (path, spacing) = (self.stamp.clone(), self.spacing);
         let turn = tokio::task::spawn_blocking(move || turn(&path, spacing)).await;
@@ -71,18 +71,18 @@ impl State {
         }
     }
 
-    /// Describes the file of the turns. A job without a turn sends nothing, because other processes
+    /// Describes the file of the turns. Without a turn a job sends nothing, because other processes
     /// may be about to send.
     pub(crate) fn held(&self) -> String {
         format!("{}, which another process holds", self.stamp.display())
     }
 }
 
-/// Takes the next turn. The modification time of the file is the turn of the last start.
+/// Takes the next turn after that of the last start, which is the modification time of the file.
 fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.append(true).create(true).open(path)?;
-    // The lock is held for a moment. It ends with the process at the latest.
+    // Locked for a moment, and at most until the process ends.
     file.lock()?;
     let about = file.metadata()?;
     let is_new = about.len() == 0;
@@ -95,7 +95,7 @@ fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     )]
     let now = SystemTime::now();
     let next = about.modified()?.checked_add(spacing);
-    // A turn beyond the end of the longest queue is from before the clock was set back.
+    // Beyond the end of the longest queue, a turn is from before the clock was set back.
     let farthest = now + FARTHEST.max(spacing * QUEUE);
     let next = next.filter(|next| !is_new && (now..=farthest).contains(next));
     let next = next.unwrap_or(now);
@@ -119,8 +119,8 @@ fn private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// The most processes that can wait for their turns.
+/// Most processes that can wait for their turns.
 const QUEUE: u32 = 2_400;
 
-/// The turns of that queue, at 25 ms each.
+/// Turns of that queue, at 25 ms each.
 const FARTHEST: Duration = Duration::from_secs(60);

@@ -33,7 +33,7 @@ use crate::{
     refusal::Refusal,
 };
 
-/// What the page and the health checks show.
+/// State for the page and the health checks.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
     pub(crate) client: Client,
@@ -42,7 +42,7 @@ pub(crate) struct Condition {
     pub(crate) begun: Instant,
 }
 
-/// The condition, and what the page remembers.
+/// Condition, and what the page remembers.
 #[derive(Debug, Clone)]
 struct Board {
     condition: Condition,
@@ -151,7 +151,7 @@ async fn page(State(board): State<Board>) -> Response {
     (headers, board.filled(PAGE)).into_response()
 }
 
-/// The part of the page that changes, again each second.
+/// Returns the part of the page that changes, again each second.
 async fn events(State(board): State<Board>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let part = PAGE.split_once("<main").map_or("", |(_, part)| part);
     let part = part.split_once("</main>").map_or("", |(part, _)| part);
@@ -170,8 +170,8 @@ async fn events(State(board): State<Board>) -> Sse<impl Stream<Item = Result<Eve
 /// Whether a request is from a program of this machine, and not from a page of another site, unless
 /// that may read.
 ///
-/// A page may reach this address by another host name (DNS rebinding) and read data with this key,
-/// or use up the quota without reading.
+/// Without this check, a page could reach this address by another host name (DNS rebinding) and
+/// read data with this key, or use up the quota without reading.
 pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let site = text("sec-fetch-site").unwrap_or("none");
@@ -212,7 +212,7 @@ impl Board {
         let limit = f64::from(quota) / per.as_secs_f64();
         let rates = self.history.rates(per);
         let highest = rates.iter().copied().fold(0.0, f64::max);
-        // The limit has one place on every page, unless bursts go beyond it.
+        // Keeps the limit in one place on every page, unless bursts go beyond it.
         let top = (limit * 1.25).max(highest * 1.05);
         let height = |rate: f64| 100.0 - 100.0 * rate / top;
         let points = (SHOWN - rates.len()..).zip(&rates);
@@ -269,7 +269,7 @@ impl Board {
     }
 }
 
-/// A row of the table of resources.
+/// Returns a row of the table of resources.
 fn row(shown: &Shown) -> String {
     let (target, state) = (escaped(&shown.target), shown.state);
     let (age, size) = shown.last.unzip();
@@ -320,5 +320,5 @@ pub(crate) fn escaped(text: &str) -> String {
 
 const PAGE: &str = include_str!("status.html");
 
-/// The resources in the table.
+/// Resources in the table.
 const ROWS: usize = 100;

@@ -1,11 +1,11 @@
-//! The signals that stop a program.
+//! Signals that stop a program.
 
 #[cfg(unix)]
 use std::task::Poll;
 
 use tokio::{signal, sync::SetOnce};
 
-/// The stop of a job by Ctrl-C, a service manager's signal, or the end of the terminal.
+/// Stop of a job by Ctrl-C, a service manager's signal, or the end of the terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     armed: SetOnce<()>,
@@ -17,7 +17,7 @@ pub(crate) struct Stop {
 impl Stop {
     /// Replaces the default action of the signals, which ends the program at once.
     pub(crate) fn arm(&self) {
-        // A second call changes nothing.
+        // Set again, it changes nothing.
         drop(self.armed.set(()));
     }
 
@@ -46,7 +46,7 @@ async fn signalled() -> u8 {
         use signal::unix::SignalKind;
 
         let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
-        // A program under nohup outlives its terminal. A handler for the signal would end it.
+        // Under nohup a program outlives its terminal, and a handler for the signal would end it.
         if !hangup_is_ignored() {
             kinds.push(SignalKind::hangup());
         }

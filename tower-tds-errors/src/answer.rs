@@ -73,7 +73,7 @@ pub struct IntoResponse<S> {
 }
 
 pin_project! {
-    /// The future of [`IntoResponse`].
+    /// Future of [`IntoResponse`].
     #[derive(Debug)]
     pub struct IntoResponseFuture<F> {
         #[pin]
@@ -82,7 +82,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// The body of a success, or the part of an error's body that was read.
+    /// Body of a success, or the part of an error's body that was read.
     pub struct AnswerBody<B> {
         // Of a success.
         #[pin]
@@ -116,12 +116,12 @@ impl Error {
     /// its body that was read, at most 16 KiB.
     ///
     /// `Content-Length` is that of the part, and headers of the connection are gone. If bytes are
-    /// missing, the response has the extension [`BodyCut`].
+    /// missing, you find the extension [`BodyCut`] in the response.
     ///
     /// # Errors
     ///
-    /// The error itself if there was no response to the caller's request: if nothing was received,
-    /// if the response was one to a token request, or if it was an upgrade (101).
+    /// Returns the error itself if there was no response to the caller's request: if nothing was
+    /// received, if the response was one to a token request, or if it was an upgrade (101).
     pub fn into_response(mut self) -> Result<Response<Bytes>, Self> {
         let facts = self.facts_mut();
         let status = facts.status.filter(|status| !status.is_informational());
@@ -258,7 +258,7 @@ impl<B> Default for AnswerBody<B> {
 
 impl<B> fmt::Debug for AnswerBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A service may echo secrets in the body of an error.
+        // Services may echo secrets in the body of an error.
         f.debug_struct("AnswerBody").finish_non_exhaustive()
     }
 }

@@ -22,49 +22,48 @@ use crate::kind::{Kind, Sent};
 mod message;
 pub(crate) mod service;
 
-/// The properties of a request that change the meaning of its response.
+/// Properties of a request that change the meaning of its response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expected {
     /// Whether the request has a `Range`, which can be the reason for a 416.
     has_range: bool,
     /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
     is_data_only: bool,
-    /// The size of the request's `Authorization`, which can make its head too large; 0 without one.
+    /// Size of the request's `Authorization`, which can make its head too large; 0 without one.
     authorization: u32,
 }
 
-/// What an error needs from the headers of its request.
+/// Headers of a request that its error needs.
 #[derive(Clone, Default)]
 pub(crate) struct RequestFacts {
     pub(crate) expected: Expected,
     redaction: Option<Redaction>,
 }
 
-/// What no text of the service or of the HTTP client may show.
+/// Secrets that no text of the service or of the HTTP client may show.
 #[derive(Clone)]
 enum Redaction {
-    /// The secrets that the layer was given.
+    /// Given to the layer.
     Shared(Secrets),
     /// The request's own `Authorization`.
     Own(HeaderValue),
 }
 
-/// Classifies a response that was read without [`Classify`](crate::Classify).
+/// Classifies a response that you read without [`Classify`](crate::Classify).
 ///
-/// A success is `Ok`: a 304, or a 2xx that is neither an HTML page in place of the JSON or XML that the
-/// request accepts, nor the head of a gRPC response that refuses the token (status 16 or 7).
+/// Returns `Ok` for a 304, and for a 2xx, unless that is an HTML page in place of the JSON or XML
+/// that the request accepts, or the head of a gRPC response that refuses the token (16 or 7).
 ///
-/// If the head of the request was too large (431, or a 400 with such a text), the advice names the size
-/// of the token.
+/// If the head of the request was too large (431, or a 400 with such a text), the advice names the
+/// size of your token.
 ///
-/// `request` holds the headers of the request: `Range` and `Accept` change the meaning of a response, and no text shows
-/// the value of `Authorization`.
-/// `body` is the part of the body that was read. A compressed body yields no message: decompress it
-/// first.
+/// Pass the headers of the request, because `Range` and `Accept` change the meaning of a response,
+/// and no text may show the value of `Authorization`. Decompress the body before you pass what you
+/// have read of it, because the message is there.
 ///
 /// # Errors
 ///
-/// The [`Error`] of the response. It has no method, URI or source.
+/// Returns the [`Error`] of the response, which has no method, URI or source.
 ///
 /// # Examples
 ///
@@ -109,7 +108,7 @@ pub(crate) fn error_of(
     };
     let text = message::text(body);
     let said = text.map_or_else(Vec::new, message::candidates);
-    // The header is complete, and the body may be cut, generic or translated.
+    // Unlike the header, the body may be cut, generic or translated.
     let challenges = message::challenges(headers);
     let meant = match kind {
         // A gRPC refusal has the status of a success.
@@ -129,7 +128,7 @@ pub(crate) fn error_of(
         StatusCode::SWITCHING_PROTOCOLS => Some(NO_UPGRADE.into()),
         _ => too_large(status, message.as_deref(), request),
     };
-    // A 407 counts as answered, because a service may send one. The 407 of a proxy's tunnel is a
+    // Counts as answered, because a service may send a 407 itself. That of a proxy's tunnel is a
     // connect error and does not reach this code.
     facts.sent = Sent::Answered;
     facts.status = Some(status);
@@ -150,7 +149,8 @@ pub(crate) fn error_of(
     Some(Error::build(facts, None))
 }
 
-/// The kind of a response head, or `None` for a success: the [`Outcome`], refined where it is `Other`.
+/// Returns the kind of a response head, or `None` for a success: the [`Outcome`], refined where it
+/// is `Other`.
 ///
 /// An unregistered status is read as the first of its class (RFC 9110, section 15).
 fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Option<Kind> {
@@ -173,7 +173,7 @@ fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Optio
             // A hint means that the condition is temporary (RFC 9110, section 15.5.14).
             413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
             421 => Kind::Misdirected,
-            // The server cannot process the request, and a retry does not change that.
+            // A retry does not change what the server can process.
             501 | 505..=508 | 510 => Kind::Rejected,
             // Section 15 of RFC 9110: an invalid status is a server's error.
             500..=999 => Kind::Unavailable,
@@ -201,7 +201,7 @@ pub(crate) fn is_grpc_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
     matches!(outcome, Outcome::TokenRefused | Outcome::RoleMissing)
 }
 
-/// The advice if the head of the request was too large. The token is its largest part.
+/// Returns the advice if the head of the request was too large. The token is its largest part.
 fn too_large(
     status: StatusCode,
     message: Option<&str>,
@@ -237,7 +237,8 @@ fn is_html(headers: &HeaderMap) -> bool {
         && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
 }
 
-/// The least wait before another attempt: `Retry-After`, or for a 429 the reset of Kong's limit.
+/// Returns the least wait before another attempt: `Retry-After`, or for a 429 the reset of Kong's
+/// limit.
 ///
 /// Kong sends `RateLimit-Remaining`, `RateLimit-Reset` and `X-RateLimit-Remaining-Day` with every
 /// status. They are a reason to wait only if the limit caused the response.
@@ -300,7 +301,7 @@ impl RequestFacts {
         request
     }
 
-    /// The secrets that are known.
+    /// Returns the secrets that are known.
     #[cold]
     pub(crate) fn secrets(&self) -> Option<Secrets> {
         match self.redaction.as_ref()? {
@@ -331,11 +332,11 @@ fn is_data(accepted: &[u8]) -> bool {
 const NO_UPGRADE: &str =
     "send it with another client: these layers do not pass on an upgrade, such as a WebSocket";
 
-/// The most bytes of an error body that are read. The largest known error page of a gateway has
-/// 4 KiB. Reading more costs more than a new connection.
+/// Most bytes of an error body that are read. The largest known error page of a gateway has 4 KiB.
+/// Reading more costs more than a new connection.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// The longest window that is worth a wait. Kong's next longer window is an hour.
+/// Longest window that is worth a wait. Kong's next longer window is an hour.
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The crate's clock, and its timer.
+//! Clock and timer of this crate.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer that is created when a wait begins, so an immediate response needs none.
+/// Timer that is created when a wait begins, because an immediate response needs none.
 ///
 /// Outside a runtime no timer is created, and each poll compares the deadline with the clock.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Timer {
         let Some(at) = at else {
             return Poll::Pending;
         };
-        // The clock decides, because the timer of a layer above may fire before this one.
+        // By the clock, because the timer of a layer above may fire before this one.
         if at <= now() {
             return Poll::Ready(());
         }
@@ -58,13 +58,13 @@ impl Timer {
     }
 }
 
-/// The monotonic clock, which a test can pause.
+/// Returns the monotonic clock, which a test can pause.
 #[inline]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The wall clock, for dates without a `Date` header.
+/// Returns the wall clock, for dates without a `Date` header.
 pub(crate) fn wall() -> SystemTime {
     #[cfg(test)]
     if let Some(set) = tests::set() {

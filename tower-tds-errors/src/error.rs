@@ -1,4 +1,4 @@
-//! The crate's error: a pointer to the facts of a failed call.
+//! The error of a failed call: one pointer to its facts.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -16,14 +16,15 @@ mod display;
 pub(crate) mod redact;
 mod transport;
 
-/// The failure of a request: what went wrong, whether to try again, and when.
+/// A failed request: what went wrong, whether to try again, and when.
 ///
 /// [`Display`](std::fmt::Display) is one line of at most 300 characters: the URL that failed, what
-/// happened, why, and what to do next. `{:#}` adds the chain of causes. `Debug` is that line with
-/// kind, status and attempts. None of them contains a token, a secret or the query of the call's URL.
+/// happened, why, and what to do next. With `{:#}` you get the chain of causes as well, and with
+/// `Debug` kind, status and attempts. None of them contains a token, a secret or the query of the
+/// call's URL.
 ///
-/// Wrap the errors of other layers with [`new`](Self::new): the retry layer treats them like its
-/// own. The facts of an error of this type inside `source` are kept.
+/// Wrap the errors of your own layers with [`new`](Self::new), so that the retry layer treats them
+/// like its own.
 ///
 /// # Examples
 ///
@@ -45,23 +46,23 @@ pub struct Error {
 
 struct Inner {
     facts: Facts,
-    /// Tells the layers above what the failure means for the token and the limits.
+    /// Meaning of the failure for the token and the limits, for the layers above.
     cause: Cause,
 }
 
-/// The facts of a failure, besides its cause.
+/// Facts of a failure, besides its cause.
 #[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
     /// [`set_kind`](Self::set_kind) does not change it.
     pub(crate) sent: Sent,
     pub(crate) status: Option<StatusCode>,
-    /// The message of the service, without possible secrets.
+    /// Message of the service, without possible secrets.
     pub(crate) message: Option<Box<str>>,
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
-    /// The headers of the response that this error stands for, and as much of its body as was read.
+    /// Headers of the response that this error stands for, and as much of its body as was read.
     pub(crate) headers: Option<HeaderMap>,
     pub(crate) body: Bytes,
     pub(crate) is_cut: bool,
@@ -71,18 +72,18 @@ pub(crate) struct Facts {
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
     pub(crate) gave_up: Option<GiveUp>,
-    /// The cause of the wait at the deadline.
+    /// Cause of the wait at the deadline.
     pub(crate) waited_for: Option<Cow<'static, str>>,
-    /// The received and the announced bytes of a success that ended early.
+    /// Received and the announced bytes of a success that ended early.
     pub(crate) received: Option<u64>,
     pub(crate) expected: Option<u64>,
     /// Advice in place of the kind's own.
     pub(crate) next: Option<Cow<'static, str>>,
-    /// The retry rule in place of the kind's own.
+    /// Retry rule in place of the kind's own.
     pub(crate) advice: Option<Advice>,
     /// Whether a retry costs no budget.
     pub(crate) is_free: bool,
-    /// What no text shows.
+    /// Never shown in a text.
     pub(crate) secrets: Option<Secrets>,
 }
 
@@ -91,9 +92,9 @@ pub(crate) struct Facts {
 impl Error {
     /// Creates an error of `kind`, caused by `source`.
     ///
-    /// If `source` wraps an error of this type, the new error keeps its status, hint and attempts.
-    /// It also keeps [`sent`](Self::sent), if that is [`Sent::Answered`] or [`Sent::Unknown`].
-    /// Otherwise `kind` decides: with [`Kind::Connect`], for example, nothing was sent.
+    /// If `source` wraps an error of this type, the new error keeps its status, hint and attempts,
+    /// and [`sent`](Self::sent) where that is [`Sent::Answered`] or [`Sent::Unknown`]. Otherwise
+    /// `kind` decides: with [`Kind::Connect`], for example, nothing was sent.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
@@ -120,13 +121,12 @@ impl Error {
         self
     }
 
-    /// Sets the request that failed, if it is not the request of the caller, for example a token
-    /// request.
+    /// Sets the request that failed, if it is not the caller's, for example a token request.
     #[must_use]
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
         let facts = self.facts_mut();
         facts.method = None;
-        // The response to another request is none to the caller's.
+        // Dropped, because a response to another request is none to the caller's.
         facts.headers = None;
         facts.note_request(&method, uri);
         self
@@ -180,7 +180,7 @@ impl Error {
 
     /// Marks a refused call that may succeed with a newer token.
     ///
-    /// A retry layer sends it once more, at once and without a charge to its budget.
+    /// Retry layers send it once more, at once and without a charge to their budget.
     #[must_use]
     pub fn with_one_resend(mut self) -> Self {
         let facts = self.facts_mut();
@@ -190,7 +190,7 @@ impl Error {
 
     /// Marks a refused call that may succeed with the same token after this wait.
     ///
-    /// A retry layer treats it as an outage: it waits at least that long, and charges its budget.
+    /// Retry layers treat it as an outage: they wait at least that long, and charge their budget.
     #[must_use]
     pub fn with_retries_after(mut self, wait: Duration) -> Self {
         self.facts_mut().advice = Some(Advice::Backoff);
@@ -199,7 +199,7 @@ impl Error {
 
     /// Marks a call whose retries are delayed by a layer below, such as a limiter.
     ///
-    /// A retry layer does not charge them to its budget. Its attempts and the deadline bound them.
+    /// Such retries are bounded by attempts and the deadline, and cost no budget.
     #[must_use]
     pub fn with_paced_retries(mut self) -> Self {
         self.facts_mut().is_free = true;
@@ -250,7 +250,7 @@ impl Error {
         self.settle();
     }
 
-    /// The kind of the failure.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.facts().kind
@@ -258,17 +258,17 @@ impl Error {
 
     /// Whether a retry of the same request may succeed.
     ///
-    /// It stays true when the attempts are used up: see [`gave_up`](Self::gave_up). It is false if
-    /// a layer forbids a retry.
+    /// Stays true when the attempts are used up (see [`gave_up`](Self::gave_up)), and is false if a
+    /// layer forbids a retry.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
     }
 
-    /// Whether all other calls of the same job will fail for the same reason.
+    /// Whether all other calls of your job will fail for the same reason, so that you can stop it.
     ///
-    /// The reasons are a quota that is used up for longer than a minute, wrong credentials, and a
-    /// failed TLS handshake.
+    /// True for a quota that is used up for longer than a minute, wrong credentials, and a failed
+    /// TLS handshake.
     ///
     /// # Examples
     ///
@@ -289,7 +289,7 @@ impl Error {
     /// Whether the server's certificate has an unknown issuer: add its CA to the root certificates.
     #[must_use]
     pub fn is_unknown_issuer(&self) -> bool {
-        // The text of rustls.
+        // As rustls prints it.
         let unknown = |error: &(dyn StdError + 'static)| {
             let text = error.to_string();
             text.contains("UnknownIssuer") || text.contains("unknown issuer")
@@ -314,29 +314,30 @@ impl Error {
         self.facts().sent
     }
 
-    /// What the failure means for the token and the limits. The layers above read it from the chain
-    /// of sources.
+    /// Returns the meaning of the failure for the token and the limits, as the layers above read it
+    /// from the chain of sources.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.inner.cause.outcome()
     }
 
-    /// The status, if the service responded.
+    /// Returns the status, if the service responded.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         self.facts().status
     }
 
-    /// The message of the service: at most 200 characters, control characters escaped, and possible
-    /// secrets removed.
+    /// Returns the message of the service: at most 200 characters, control characters escaped, and
+    /// possible secrets removed.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.facts().message.as_deref()
     }
 
-    /// The part of the response body that was read, unchanged: at most 16 KiB.
+    /// Returns the part of the response body that was read, unchanged: at most 16 KiB.
     ///
-    /// The service may echo parts of the request in it, so no text of this error contains it.
+    /// Mind what you do with it: the service may echo parts of the request, so no text of this
+    /// error contains it.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.facts().body
@@ -348,7 +349,7 @@ impl Error {
         self.facts().is_cut
     }
 
-    /// The headers of the response, if the service responded to the request of the caller.
+    /// Returns the headers of the response, if the service responded to the request of the caller.
     ///
     /// Mind what you log of them: a `Set-Cookie` is secret. Texts of this error show no more than a
     /// challenge, the request id and the target of a redirect, all redacted.
@@ -357,7 +358,7 @@ impl Error {
         self.facts().headers.as_ref()
     }
 
-    /// The minimum wait before another attempt, counted from the error.
+    /// Returns the minimum wait before another attempt, counted from the error.
     ///
     /// It is the wait that the service requests, and at least one second after
     /// [`Kind::RateExceeded`](crate::Kind::RateExceeded).
@@ -366,19 +367,20 @@ impl Error {
         self.facts().retry_after
     }
 
-    /// The request id for the service's owner, if it consists of hexadecimal digits and hyphens.
+    /// Returns the request id for the service's owner, if it consists of hexadecimal digits and
+    /// hyphens.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.facts().request_id.as_deref()
     }
 
-    /// The URI of the request that failed: scheme, host, port and path, redacted.
+    /// Returns the URI of the request that failed: scheme, host, port and path, redacted.
     #[must_use]
     pub fn uri(&self) -> Option<&str> {
         self.facts().uri.as_deref()
     }
 
-    /// The number of attempts; zero if none began.
+    /// Returns the number of attempts; zero if none began.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.facts().attempts
@@ -392,26 +394,26 @@ impl Error {
 
     /// Why the retry layer gave up, if there was one.
     ///
-    /// An outer retry layer does not retry an error that has a reason, so nested retry layers do
-    /// not multiply requests.
+    /// If you nest retry layers, the outer one does not retry an error that has a reason, so
+    /// requests do not multiply.
     #[must_use]
     pub fn gave_up(&self) -> Option<GiveUp> {
         self.facts().gave_up
     }
 
-    /// The cause of the wait at the deadline.
+    /// Returns the cause of the wait at the deadline.
     #[must_use]
     pub fn waited_for(&self) -> Option<&str> {
         self.facts().waited_for.as_deref()
     }
 
-    /// The number of body bytes received from a success that ended early.
+    /// Returns the number of body bytes received from a success that ended early.
     #[must_use]
     pub fn received(&self) -> Option<u64> {
         self.facts().received
     }
 
-    /// The retry rule: the kind's own, unless a newer token may help.
+    /// Returns the retry rule: the kind's own, unless a newer token may help.
     pub(crate) fn advice(&self) -> Advice {
         self.facts().advice.unwrap_or(self.kind().row().advice)
     }
@@ -461,9 +463,9 @@ impl Facts {
             Kind::InvalidToken | Kind::Unauthorized => Outcome::TokenRefused,
             Kind::RateExceeded => Outcome::RateExceeded,
             Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.retry_after),
-            // A `RangeUnclear` may be about connections, so the limits count it.
+            // Counted by the limits, because a `RangeUnclear` may be about connections.
             Kind::ConnectionLimit | Kind::RangeUnclear => Outcome::ConnectionsExceeded,
-            // A 401 refuses the token, whatever its text.
+            // Whatever its text, a 401 refuses the token.
             _ if self.status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
             _ if self.status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,
             _ => match self.sent {
@@ -482,7 +484,8 @@ impl Facts {
         }
     }
 
-    /// A text of a service or of a cause on one line, without secrets; `None` if there is nothing.
+    /// Returns a text of a service or of a cause on one line, without secrets; `None` if there is
+    /// nothing.
     pub(crate) fn shown(&self, text: &str) -> Option<Box<str>> {
         let line = match &self.secrets {
             Some(secrets) => secrets.line(text),
@@ -500,7 +503,7 @@ impl Facts {
     }
 }
 
-/// The first error of a type in the chain.
+/// Returns the first error of a type in the chain.
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     chain(error).find_map(|error| error.downcast_ref())
 }

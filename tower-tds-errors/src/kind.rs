@@ -1,26 +1,25 @@
-//! The kinds of failures, in one table with their consequences, and the reasons to give up.
+//! Kinds of failures, in one table with their consequences, and the reasons to give up.
 
 use std::fmt;
 use std::time::Duration;
 
 /// Whether a failed request can have reached the service.
 ///
-/// A limiter uses it to return unused permits at once. The retry layer uses it to decide whether to
-/// resend a request that is not idempotent. [`Error::new`](crate::Error::new) describes the value
-/// of an error that wraps another.
+/// Use it before you repeat a request that is not idempotent, as the retry layer does. Limiters use
+/// it to return unused permits at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sent {
     /// The service responded, so it has received and counted the request.
     Answered,
-    /// The request did not reach the service, or the server reported that it did not process it.
+    /// The request was not received, or the server reported that it did not process it.
     Never,
-    /// The request may have arrived, and there is no response.
+    /// There is no response, and the request may have arrived.
     #[default]
     Unknown,
 }
 
-/// The retry rule of a kind.
+/// Retry rule of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// A retry cannot help.
@@ -37,7 +36,7 @@ pub(crate) enum Advice {
     Quota,
 }
 
-/// The reason why the retry layer made no further attempt.
+/// Why the retry layer made no further attempt.
 ///
 /// Its text is a stable name, for logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,34 +45,34 @@ pub enum GiveUp {
     /// Another attempt cannot help, or the only allowed retry failed, for example with a second
     /// refused token.
     Fatal,
-    /// The attempts are used up.
+    /// All attempts are used up.
     Attempts,
-    /// The deadline has passed, or leaves no time for the next wait.
+    /// No time is left for the next wait, or the deadline has passed.
     Deadline,
     /// The service requests a longer wait than the layer allows; see
     /// [`Error::retry_after`](crate::Error::retry_after).
     HintTooLong,
     /// The budget of retries is used up.
     Budget,
-    /// The body cannot be sent twice.
+    /// Its body cannot be sent twice.
     NotReplayable,
-    /// The request may have arrived, and its method is not idempotent; see
-    /// [`Repeat`](crate::Repeat).
+    /// Perhaps it was carried out, and its method is not idempotent; see [`Repeat`](crate::Repeat).
     NotIdempotent,
-    /// The service below failed to become ready again, or there is no runtime to wait in.
+    /// No attempt could begin: the service below failed to become ready, or there is no runtime to
+    /// wait in.
     NotReady,
-    /// A layer below or the request itself forbids a retry.
+    /// Some layer below, or the request itself, forbids a retry.
     Forbidden,
 }
 
-/// The properties of a kind.
+/// Properties of a kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) advice: Advice,
     /// Whether the request can have reached the service, if there is no response.
     pub(crate) sent: Sent,
-    /// The message: what happened, and what to do next.
+    /// Message: what happened, and what to do next.
     pub(crate) what: &'static str,
     pub(crate) next: &'static str,
 }
@@ -111,10 +110,11 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The kind of a failure. Two failures differ in kind if a program reacts differently to them.
+    /// The kind of a failure. Two failures differ in kind if your program reacts differently to
+    /// them.
     ///
-    /// The status alone, or the type of a transport error, decides it; texts only refine it. The
-    /// crate's front page has a table with the retry rule of each kind.
+    /// Decided by the status alone, or by the type of a transport error; texts only refine it. For
+    /// the retry rule of each kind, see the table on the [front page](crate).
     ///
     /// # Examples
     ///
@@ -125,11 +125,12 @@ kinds! {
     /// assert_eq!(Kind::RateExceeded.to_string(), "rate_exceeded");
     /// ```
     pub enum Kind {
-        /// The request arrived without its token. The token layer keeps the token.
+        /// The request arrived without its token, because something on the way strips the header.
+        /// The token layer keeps the token.
         MissingCredentials: "missing_credentials", Never, Answered,
             "request arrived without a token",
             "check whether a proxy removes the Authorization header; if none was sent, send a token";
-        /// The token is invalid, revoked or expired. The token layer gets a new one.
+        /// Invalid, revoked or expired token. The token layer gets a new one.
         InvalidToken: "invalid_token", Once, Answered,
             "token refused as invalid or expired",
             "get a new token; if that fails too, check realm and clock";
@@ -137,12 +138,11 @@ kinds! {
         Unauthorized: "unauthorized", Once, Answered,
             "token refused without a reason",
             "get a new token; if that fails too, check the key on the service's site";
-        /// The token is valid, but lacks the role for this kind of data. A person has to grant it.
+        /// Valid token without the role for this kind of data. Have your administrator grant it.
         MissingRole: "missing_role", Never, Answered,
             "token lacks the role for this data",
             "request the role for the member that owns the key";
-        /// No token is available at the moment. The failure is at the token endpoint, not at the
-        /// service.
+        /// No token is available at the moment: the token endpoint fails, not the service.
         TokenUnavailable: "token_unavailable", Backoff, Never,
             "no token available",
             "retry later";
@@ -151,31 +151,31 @@ kinds! {
         TokenRefused: "token_refused", Never, Never,
             "token request refused",
             "check client id and secret";
-        /// More calls than the quota of the API key allows (429). The limiter pauses the key.
+        /// More calls than the quota of your API key allows (429). The limiter pauses the key.
         Throttled: "throttled", Quota, Answered,
             "quota used up",
             "wait until the quota resets";
-        /// The quota of the key is used up for longer than a minute (429). It
-        /// [ends a job](crate::Error::ends_the_job).
+        /// The quota is used up for longer than a minute (429). It [ends a
+        /// job](crate::Error::ends_the_job).
         QuotaExhausted: "quota_exhausted", Quota, Answered,
             "quota used up for more than a minute",
             "retry when the quota resets";
-        /// More requests per second than the IP address may send (423). The limiter slows down.
+        /// More requests per second than your IP address may send (423). The limiter slows down.
         RateExceeded: "rate_exceeded", Silence, Answered,
             "too many requests per second from this IP address",
             "send nothing for a second, then fewer requests; share one limiter";
-        /// More connections than the IP address may hold (416 without `Range`). The limiter opens
+        /// More connections than your IP address may hold (416 without `Range`). The limiter opens
         /// fewer for a while.
         ConnectionLimit: "connection_limit", Backoff, Answered,
             "too many connections from this IP address",
             "close connections, or share one client; another key does not help";
-        /// A range outside the resource, or too many connections: a 416 without `Content-Range` to
-        /// a request with `Range`. It is retried once, because the cause is unknown.
+        /// Range outside the resource, or too many connections: a 416 without `Content-Range` to a
+        /// request with `Range`. It is retried once, because the cause is unknown.
         RangeUnclear: "range_unclear", OnceLater, Answered,
             "range outside the resource, or too many connections",
             "check the range, or share one client";
-        /// A limit of this process gave no permit in time, or shed the request. The program sends
-        /// too many requests.
+        /// No limit of this process gave a permit in time, or one shed the request: your program
+        /// sends too many.
         LimitTimeout: "limit_timeout", Backoff, Never,
             "no permit in time",
             "send fewer requests at once, or allow a longer wait";
@@ -188,7 +188,7 @@ kinds! {
         Misdirected: "misdirected", Once, Answered,
             "connection led to the wrong server",
             "retry on a new connection";
-        /// A redirect, an upgrade, an HTML page or the login page of a captive portal in place of data.
+        /// Redirect, upgrade, HTML page or the login page of a captive portal in place of data.
         UnexpectedAnswer: "unexpected_answer", Never, Answered,
             "redirect, upgrade or HTML page instead of data",
             "check the base URL; a login page means a missing token or a captive portal";
@@ -200,30 +200,29 @@ kinds! {
         Rejected: "rejected", Never, Answered,
             "request rejected",
             "change the request";
-        /// The request is invalid and cannot be sent. The caller is at fault.
+        /// Invalid request, which cannot be sent: correct the call.
         InvalidRequest: "invalid_request", Never, Never,
             "request cannot be sent",
             "use an absolute URI, a scheme that the client supports, and a body that does not fail";
-        /// There was no connection, or it closed before it took the request. The request was not
-        /// sent.
+        /// No connection, or one that closed before it took the request. Nothing was sent.
         Connect: "connect", Backoff, Never,
             "connection failed",
             "check host and network, then retry";
-        /// The TLS handshake failed, for example by a wrong certificate, version or host name. A
-        /// retry cannot help.
+        /// The TLS handshake failed, for example by a wrong certificate, version or host name.
+        /// Retries cannot help.
         Tls: "tls", Never, Never,
             "TLS handshake failed",
             "check certificates, clock and host name, and that the server speaks https";
-        /// No response in time. The service may have received the request.
+        /// No response in time. Perhaps the service has received the request.
         Timeout: "timeout", Backoff, Unknown,
             "no response in time",
             "retry, request less, or allow more time";
-        /// The connection ended before the response. The first one of a safe method is retried at
+        /// The connection ended before the response. For a safe method the first one is retried at
         /// once, because the connection may have been idle in a pool.
         Reset: "reset", Backoff, Unknown,
             "connection closed before the response",
             "retry if the request may run twice";
-        /// The body of the response ended early or stalled. The caller has a part of it.
+        /// The body of the response ended early or stalled. You have a part of it.
         Truncated: "truncated", Backoff, Unknown,
             "response ended early",
             "discard the partial body and fetch it again";
@@ -246,7 +245,7 @@ kinds! {
 // === impl Kind ===
 
 impl Kind {
-    /// The stable name, for logs and metrics.
+    /// Returns the stable name, for logs and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.row().name
@@ -271,7 +270,7 @@ impl Advice {
 // === impl GiveUp ===
 
 impl GiveUp {
-    /// The end of an error's text. It is empty for a fatal failure.
+    /// Returns the end of an error's text. It is empty for a fatal failure.
     pub(crate) const fn phrase(self) -> &'static str {
         self.row().1
     }
@@ -312,8 +311,8 @@ impl fmt::Display for GiveUp {
     }
 }
 
-/// The minimum wait after a 423: the interval of the service's limit. A request within it may
-/// count, even if it is refused.
+/// Minimum wait after a 423: the interval of the service's limit. Within it, even a refused request
+/// may count.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod error;
 mod kind;
 mod retry;
 
-/// The futures of the services.
+/// Futures of the services.
 pub mod future {
     pub use crate::answer::IntoResponseFuture;
     pub use crate::classify::service::ClassifyFuture;

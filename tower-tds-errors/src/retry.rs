@@ -1,4 +1,4 @@
-//! The retry layer, which holds the settings, and its service.
+//! Retry layer with its settings, and its service.
 
 use std::fmt;
 use std::future::Future;
@@ -30,13 +30,13 @@ mod trace;
 
 /// Retries failed requests within one deadline.
 ///
-/// The wait before a retry is the one that the service requests, or a random one.
+/// Waits as long as the service requests, or else for a random time.
 ///
 /// Put it outermost, so that each attempt takes the current token, a new permit and, if necessary,
-/// a new connection. The [crate's front page](crate) has the table of retried failures.
+/// a new connection. For what is retried, see the table on the [front page](crate).
 ///
-/// The error of the service below must convert into [`Error`]: put a
-/// [`ClassifyLayer`](crate::ClassifyLayer) below, and convert the errors of layers in between with
+/// You need a service below whose error converts into [`Error`]: put a
+/// [`ClassifyLayer`](crate::ClassifyLayer) there, and convert the errors of layers in between with
 /// `map_err` and [`Error::new`].
 ///
 /// # What bounds a call
@@ -52,25 +52,24 @@ mod trace;
 ///
 /// `tds.call` and `tds.attempt` are spans at `info`, with OpenTelemetry's fields for HTTP clients:
 /// `http.request.method`, `server.address`, `server.port` and `url.path`, and at the end
-/// `http.response.status_code`, and for an error `error.type`, which is the [kind](Error::kind). A
-/// call with retries, and each attempt after the first, have `http.request.resend_count`, the
-/// number of attempts before. If the caller drops a call, or a deadline ends an attempt,
-/// `error.type` is `cancelled`. No span has a query, a header or a body. `url.path` is the
-/// unredacted path: filter it if a path contains a secret.
+/// `http.response.status_code`, and for an error `error.type`, which is the [kind](Error::kind).
+/// Calls with retries, and each attempt after the first, have `http.request.resend_count`, the
+/// number of attempts before. If you drop a call, or a deadline ends an attempt, `error.type` is
+/// `cancelled`. No span has a query, a header or a body. `url.path` is the unredacted path: filter
+/// it if your paths contain secrets.
 ///
-/// The feature `metrics` counts calls and attempts for the `metrics` facade: `tds_calls_total` and
-/// `tds_attempts_total` by `kind`, and `tds_call_seconds`.
+/// With the feature `metrics` you get `tds_calls_total` and `tds_attempts_total` by `kind`, and
+/// `tds_call_seconds`, for the `metrics` facade.
 ///
 /// # Allocations
 ///
-/// A call allocates its future. A first attempt that succeeds also allocates a copy of the request's
-/// head and an extension for its deadline, and a pending one a timer, unless the deadline is
-/// [kept below](Self::deadline_kept_below).
+/// Each call allocates its future, a copy of the request's head and an extension for its deadline;
+/// one that has to wait, a timer, unless the deadline is [kept below](Self::deadline_kept_below).
 ///
 /// # Bounds
 ///
-/// A call is one async function in a box. So the service below is `Send` and `'static`, its futures
-/// and the request body are `Send`, and so is the [`Replay`].
+/// As a call is one async function in a box, the service below has to be `Send` and `'static`, and
+/// its futures, the request body and the [`Replay`] `Send`.
 ///
 /// # Examples
 ///
@@ -105,8 +104,8 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
 /// of the call, and counts towards its deadline. Bound the waiting calls with a `ConcurrencyLimit`
-/// above it. A `LoadShed` belongs below this layer, where a shed call is retried within the
-/// deadline. A `Buffer` belongs below it too, because above this layer it never fills.
+/// above. Put a `LoadShed` below, where a shed call is retried within the deadline, and a `Buffer`
+/// below as well, because above this layer it never fills.
 ///
 /// `call` adds the request to the budget. Nothing is sent before the first poll of the future. Each
 /// call clones the inner service, and polls the clone ready for each attempt.
@@ -114,8 +113,8 @@ pub struct RetryLayer<P = CloneBody> {
 /// # Cancel safety
 ///
 /// Dropping the future drops the wait or the attempt in flight, and nothing is sent after it.
-/// During a wait the future holds a copy of the request and the last error. It holds no response,
-/// and no permit of a layer below.
+/// During a wait the future holds a copy of the request and the last error, but no response, and no
+/// permit of a layer below.
 ///
 /// # Clone
 ///
@@ -123,14 +122,14 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// # Errors
 ///
-/// The last attempt's error, with [`attempts`](Error::attempts), [`elapsed`](Error::elapsed) and
-/// [`gave_up`](Error::gave_up). The error of a call that reached its deadline has
+/// You get the last attempt's error, with [`attempts`](Error::attempts),
+/// [`elapsed`](Error::elapsed) and [`gave_up`](Error::gave_up). At the deadline it has
 /// [`waited_for`](Error::waited_for), and the kind of the last response, if there was one. Without
 /// a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
 ///
 /// # Under layers of tower
 ///
-/// An [`Error`] is a `std::error::Error`, so tower's layers box it, and `Error::from` finds it again:
+/// As [`Error`] is a `std::error::Error`, tower's layers box it, and `Error::from` finds it again:
 ///
 /// ```
 /// use std::time::Duration;
@@ -160,7 +159,7 @@ pub struct Retry<S, P = CloneBody> {
     shared: Arc<Shared<P>>,
 }
 
-/// The future of [`Retry`].
+/// Future of [`Retry`].
 ///
 /// # Cancel safety
 ///
@@ -189,8 +188,8 @@ impl<T> RetryLayer<CloneBody<T>> {
 impl RetryLayer {
     /// Sets how request bodies are copied for a retry; see [`Replay`](crate::Replay).
     ///
-    /// A closure needs an explicit body type, for example `|body: &Full<Bytes>| ..`, or
-    /// `|_: &Incoming| None` for a body that is sent once.
+    /// Give a closure an explicit body type, for example `|body: &Full<Bytes>| ..`, or `|_:
+    /// &Incoming| None` for a body that is sent once.
     #[must_use]
     pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
         let shared = Shared {
@@ -220,12 +219,11 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets the time from `call` to the response head. It covers all attempts and waits: a token, a
+    /// Sets the time from `call` to the response head, with all attempts and waits: a token, a
     /// permit, a backoff, the read of an error's body. Nothing is sent after it.
     ///
-    /// If the request has a [`DeadlineAt`](crate::DeadlineAt), the earlier of the two counts.
-    /// Without this setting, a request without a `DeadlineAt` has two minutes. The body of a
-    /// success has no deadline, as with tower's timeout.
+    /// If the request has a [`DeadlineAt`](crate::DeadlineAt), the earlier of the two counts; with
+    /// neither it has two minutes. As with tower's timeout, the body of a success has no deadline.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.shared.policy.deadline = Some(deadline);
@@ -247,10 +245,9 @@ impl<P> RetryLayer<P> {
     /// Sets the backoff: its `base`, 100 ms by default, and its longest wait `cap`, 10 s by
     /// default.
     ///
-    /// The wait before retry `n`, counted from 0, is uniformly random between zero and
-    /// `base * 2^n`, and never above `cap`. This full jitter spreads the retries of requests that
-    /// failed together. The waits come from the thread's [`fastrand`] generator: a test that calls
-    /// `fastrand::seed` gets the same waits each time.
+    /// Retry `n`, counted from 0, waits a uniformly random time between zero and `base * 2^n`, and
+    /// never above `cap`. This full jitter spreads the retries of requests that failed together. If
+    /// your test calls `fastrand::seed`, it gets the same waits each time.
     #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         self.shared.policy.backoff = Backoff::new(base, cap);
@@ -274,8 +271,8 @@ impl<P> RetryLayer<P> {
     /// All services of this layer and of its clones share the budget, for all hosts: one failing
     /// host may use up the retries of another. Several layers can share one budget.
     ///
-    /// `None` sets no bound on the load of retries. Use it for a service that has only this client,
-    /// or in tests.
+    /// `None` sets no bound on the load of retries. Use that for a service that has only this
+    /// client, or in tests.
     #[must_use]
     pub fn budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
         self.shared.policy.budget = budget.into();
@@ -325,7 +322,7 @@ where
     }
 }
 
-/// A call clones only the service below, so a shared reference can be called.
+/// Calls clone only the service below, so a shared reference can be called.
 impl<S, P, B, R> Service<Request<B>> for &Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -348,7 +345,7 @@ where
         if let Some(budget) = &shared.policy.budget {
             budget.deposit();
         }
-        // The deadline counts from here, not from the first poll.
+        // From here the deadline counts, not from the first poll.
         let began = clock::now();
         let record = Record::call(&request, &shared.name, began);
         let mut call = Call::new(self.inner.clone(), Arc::clone(shared), began, request);

@@ -138,11 +138,11 @@ impl Builder {
 
     /// Reads the required settings from the environment.
     ///
-    /// The variables are `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID`, and `TDS_CLIENT_SECRET`
-    /// or `TDS_CLIENT_SECRET_FILE`, the path of a file with the secret.
+    /// Reads `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID`, and `TDS_CLIENT_SECRET` or
+    /// `TDS_CLIENT_SECRET_FILE`, the path of a file with the secret.
     ///
     /// # Errors
-    /// If a variable is missing, is not text, or is not usable. The error names it.
+    /// If a variable is missing, is not text, or is not usable: the error names it.
     pub fn from_env() -> Result<Self, BuildError> {
         let auth_url = required("TDS_AUTH_URL")?;
         let base_url = required("TDS_BASE_URL")?;
@@ -170,11 +170,11 @@ impl Builder {
         Ok(Self::new((&auth_url).into(), &base_url, credentials))
     }
 
-    /// Sets the limits. The default is 50 requests per second and 60 connections.
+    /// Sets the limits: by default 50 requests per second and 60 connections.
     ///
-    /// With two or more connections, one is reserved for the token endpoint. The number of the
-    /// others bounds the data calls in flight: further calls wait before they are sent. A token
-    /// call waits only for the quotas.
+    /// With two or more connections, one is reserved for the token endpoint, so that a token call
+    /// waits only for the quotas. As many data calls as there are others are in flight; further
+    /// calls wait before they are sent.
     ///
     /// Give several clients behind one IP address the same [`SharedLimits`].
     #[must_use]
@@ -205,7 +205,7 @@ impl Builder {
         self
     }
 
-    /// Sets a deadline for each call with its body. A call can have an earlier one:
+    /// Sets a deadline for each call with its body. Give a single call an earlier one with
     /// [`Call::deadline`](crate::Call::deadline).
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
@@ -220,10 +220,10 @@ impl Builder {
         self
     }
 
-    /// Bounds the time from the sending of a request to its response head, for each attempt. The
-    /// default is 60 s. The waits for a token, a permit and a connection do not count.
+    /// Bounds the time from the sending of a request to its response head, for each attempt: 60 s
+    /// by default, without the waits for a token, a permit and a connection.
     ///
-    /// The wait of a refused call for a new token does count. Set a longer time than the token
+    /// As the wait of a refused call for a new token does count, set a longer time than your token
     /// endpoint needs for a response.
     #[must_use]
     pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
@@ -231,8 +231,8 @@ impl Builder {
         self
     }
 
-    /// Bounds each wait for the next bytes of a body. The default is 30 s. The time between two
-    /// reads of the program does not count.
+    /// Bounds each wait for the next bytes of a body: 30 s by default. What your program does
+    /// between two reads does not count.
     #[must_use]
     pub const fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = timeout;
@@ -287,7 +287,7 @@ impl Builder {
 
     /// Sets the whole TLS configuration, for example with a client certificate or another verifier.
     ///
-    /// The feature is named after the release of rustls whose type this is, so that a later one can
+    /// Its feature is named after the release of rustls whose type this is, so that a later one can
     /// stand beside it.
     #[cfg(feature = "rustls-0-23")]
     #[cfg_attr(docsrs, doc(cfg(feature = "rustls-0-23")))]
@@ -299,8 +299,8 @@ impl Builder {
 
     /// Connects to all https addresses through a tunnel of this proxy.
     ///
-    /// The URL is `http://host:port`, or `http://user:password@host:port` if the proxy requires
-    /// credentials. Connections to the proxy count toward the connection limit.
+    /// Write the URL as `http://host:port`, or `http://user:password@host:port` if the proxy
+    /// requires credentials. Connections to it count toward the connection limit.
     #[must_use]
     pub fn proxy(mut self, url: &str) -> Self {
         self.proxies = Proxies::one(url);
@@ -311,7 +311,7 @@ impl Builder {
     /// the hosts in `NO_PROXY` and for this machine.
     ///
     /// hyper-util's matcher reads these variables as curl does. By default the client ignores them.
-    /// A proxy that is not usable is an error of [`build`](Self::build).
+    /// If a proxy is not usable, [`build`](Self::build) fails.
     #[must_use]
     pub fn env_proxies(mut self) -> Self {
         self.proxies = Proxies::from_env();
@@ -320,10 +320,10 @@ impl Builder {
 
     /// Sets the connector: for a Unix socket, another TLS library, a tunnel, or a pipe in a test.
     ///
-    /// hyper-util calls the connector with an address of the service or of the token endpoint. The
-    /// connector does TLS and proxies, so `build` rejects settings for these. Its connections speak
-    /// HTTP/1.1. The connection limit counts the calls of the connector: each call should open one
-    /// socket, within 20 s. The wait for its readiness has no timeout.
+    /// hyper-util calls the connector with an address of the service or of the token endpoint. TLS
+    /// and proxies are its business, so `build` rejects settings for these. Its connections speak
+    /// HTTP/1.1. As the connection limit counts the calls of the connector, open one socket in
+    /// each, within 20 s. Waiting for its readiness has no timeout.
     ///
     /// On TCP set `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most, as the client's own
     /// connector does. Otherwise the kernel resends abandoned requests when a cut of the network
@@ -442,7 +442,7 @@ impl Builder {
         })
     }
 
-    /// The origin of an address, if the token may go there.
+    /// Returns the origin of an address, if the token may go there.
     fn origin(&self, uri: &Uri) -> Result<Origin, BoxError> {
         Ok(match self.schemes {
             Schemes::HttpsOnly if uri.scheme() == Some(&Scheme::HTTP) => {
@@ -481,7 +481,7 @@ fn required(name: &'static str) -> Result<String, BuildError> {
     variable(name)?.ok_or_else(missing)
 }
 
-/// Reads an environment variable. An empty one counts as not set.
+/// Reads an environment variable. If it is empty, it counts as not set.
 fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
     match env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
@@ -502,5 +502,5 @@ const TOKEN_ANSWER: Duration = Duration::from_secs(10);
 const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address, or \
     Builder::loopback_http for a server on this machine";
 
-/// The realm in the path of the token endpoint, as the service documents it.
+/// Realm in the path of the token endpoint, as the service documents it.
 const REALM: &str = "ServiceConnect";

@@ -1,4 +1,4 @@
-//! The assembled client: its calls, its status and its end.
+//! A client from its calls and its status to its end.
 
 use std::{
     fmt::{self, Display},
@@ -40,25 +40,24 @@ pub(crate) mod response;
 pub(crate) mod sender;
 pub(crate) mod status;
 
-/// A client of the service. It adds a valid token, keeps within the limits, and returns typed
-/// errors.
+/// Calls the service with a valid token, within its limits, and returns typed errors.
 ///
 /// # Backpressure
 /// `poll_ready` is always ready: the future of a call waits for its token and its permits, within
 /// its deadline. To reject calls instead, put a `LoadShed` over a `ConcurrencyLimit` around it.
 ///
 /// # Cancel safety
-/// A dropped call that was sent is completed in the background. So its response frees its permit,
-/// and its connection stays open. A token request continues as well.
+/// If you drop a call that was sent, it is completed in the background, so that its response frees
+/// its permit and its connection stays open. Token requests continue as well.
 ///
 /// # Clone
 /// Clones share the token, the limits and the sockets.
 ///
 /// # Runtimes
-/// A connection belongs to the runtime of the call that opened it. If that runtime has ended, a
-/// call on the connection is retried. A current-thread runtime runs its connections only inside
-/// `block_on`. Outside of it, a call from another runtime on such a connection waits until the
-/// attempt times out. Give each current-thread runtime its own client, with the same
+/// Connections belong to the runtime of the call that opened them. If that runtime has ended, a
+/// call on such a connection is retried. But a current-thread runtime runs its connections only
+/// inside `block_on`: outside of it, a call from another runtime waits until the attempt times out.
+/// So give each current-thread runtime its own client, with the same
 /// [`SharedLimits`](crate::SharedLimits).
 ///
 /// # Errors
@@ -83,9 +82,9 @@ impl Client {
     /// Creates a builder for the service at `base_url`, with tokens from `auth`.
     ///
     /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any
-    /// [`TokenEndpoint`](tower_oidc_cc::TokenEndpoint).
-    /// `credentials` are fixed [`Credentials`](tower_oidc_cc::Credentials), or a [`Provider`] that reads them again for each
-    /// token request. The token is sent only to the origin of `base_url`.
+    /// [`TokenEndpoint`](tower_oidc_cc::TokenEndpoint). `credentials` are fixed
+    /// [`Credentials`](tower_oidc_cc::Credentials), or a [`Provider`] that reads them again for
+    /// each token request. Only the origin of `base_url` gets the token.
     #[must_use]
     pub fn builder(
         auth: impl Into<AuthServer>,
@@ -179,8 +178,8 @@ impl Client {
         Call::new(&self.sender, request)
     }
 
-    /// Creates a call with any request. The URI of the request is a path, which is appended to the
-    /// base URL, or an absolute URI of the service.
+    /// Creates a call with any request, whose URI is a path, which is appended to the base URL, or
+    /// an absolute URI of the service.
     ///
     /// # Examples
     /// ```no_run
@@ -198,19 +197,19 @@ impl Client {
     /// Closes the client and all its clones, and waits for calls and token requests in flight.
     /// Returns whether all of them ended in time.
     ///
-    /// Cancelled calls that run in the background are in flight as well. A response is in flight
-    /// until its body has been read or dropped. If several clients share
-    /// [limits](crate::SharedLimits), the method waits for the requests of all of them.
+    /// Cancelled calls that run in the background are in flight as well. Responses are in flight
+    /// until you have read or dropped their bodies. If several clients share
+    /// [limits](crate::SharedLimits), this waits for the requests of all of them.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client stays closed.
     pub async fn shutdown(&self, within: Duration) -> bool {
         self.sender.calls.close();
         let ended = async {
-            // A call in a backoff or in the queue is not in flight for the limiter.
+            // In a backoff or in the queue, a call is not in flight for the limiter.
             self.sender.calls.ended().await;
             self.sender.limiter.idle().await;
-            // The save of a token may also be in progress.
+            // Saving a token may also be in progress.
             self.sender.tokens.idle().await;
         };
         timeout(within, ended).await.is_ok()
@@ -264,14 +263,15 @@ impl Client {
         Status::new(&sender.name, &sender.calls, &sender.tokens, &sender.limiter)
     }
 
-    /// The token source. [`TokenSource::ready`] checks the credentials at start-up, without a data
-    /// call.
+    /// Returns the token source. [`TokenSource::ready`] checks the credentials at start-up, without
+    /// a data call.
     #[must_use]
     pub fn tokens(&self) -> &TokenSource {
         &self.sender.tokens
     }
 
-    /// The limiter of the data calls, for its snapshot, and for the connections of another client.
+    /// Returns the limiter of the data calls, for its snapshot, and for the connections of another
+    /// client.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
         &self.sender.limiter
@@ -284,7 +284,7 @@ impl<B: Into<RequestBody>> Service<Request<B>> for Client {
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        // The retry layer is always ready.
+        // As the retry layer is.
         Poll::Ready(Ok(()))
     }
 

@@ -1,10 +1,10 @@
-//! The errors of building a client.
+//! Errors of building a client.
 
 use std::{borrow::Cow, error, fmt};
 
 use tower_tds_outcome::Secrets;
 
-/// The error of an invalid setting of a client.
+/// An invalid setting of a client: its name, and what is wrong with it.
 ///
 /// Its text is one line: the setting, why it is not usable, and what to write. `Debug` prints the
 /// same line, so that a `main` that returns the error shows it.
@@ -51,7 +51,7 @@ impl fmt::Display for BuildError {
         f.write_str(&self.what)?;
         match &self.source {
             Some(source) => {
-                // A foreign text may be long, and may quote the setting.
+                // Foreign texts may be long, and may quote the setting.
                 write!(f, ": {}", Secrets::default().line(&source.to_string()))
             }
             None => Ok(()),
@@ -59,7 +59,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// The line, as `main` prints it.
+/// As `main` prints it: the line.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -68,7 +68,7 @@ impl fmt::Debug for BuildError {
 
 impl error::Error for BuildError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        // The line has the cause, so the chain begins below it.
+        // Below the cause, which the line already has.
         self.source.as_ref()?.source()
     }
 }

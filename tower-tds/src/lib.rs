@@ -5,11 +5,10 @@
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`] that keeps a valid token and stays within the
-//! service's limits on any network. This is proven for a service that counts by windows or
-//! counters. For one that counts by leaky buckets, the default relies on measurements. A call
-//! returns a success, or one typed error with the next step. The layers come from
-//! [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which also work alone. This
-//! crate puts them in order.
+//! service's limits on any network. The proof covers windows and counters; for leaky buckets the
+//! default rests on measurements, unless you give the burst. You get a success, or one typed error
+//! with the next step. Its layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and
+//! [`tower_tds_errors`], which also work alone; this crate puts them in order.
 //!
 //! ```no_run
 //! use tower_tds::Client;
@@ -23,20 +22,22 @@
 //! # }
 //! ```
 //!
-//! A path is appended to the base URL, and [`Call::query`] encodes parameters. [`Client::request`] sends any request with any
-//! [`RequestBody`]. A [`Response`] returns its body as bytes, text or JSON, or in chunks.
-//! [`Call::deadline`] sets the deadline of one call and its body, and [`Builder::deadline`] of all.
-//! [`Client::from_service`] creates a client without sockets, for unit tests.
+//! Your path is appended to the base URL, and [`Call::query`] encodes parameters. Use
+//! [`Client::request`] for any other request with any [`RequestBody`]. Read a [`Response`] as
+//! bytes, text or JSON, or in chunks. Set the deadline of one call and its body with
+//! [`Call::deadline`], and of all with [`Builder::deadline`]. For unit tests,
+//! [`Client::from_service`] creates a client without sockets.
 //!
 //! # Guarantees
-//! - One token request serves all clones. The token is renewed before it expires, without a delay
-//!   of calls.
-//! - The service counts at most 50 requests in any second and 60 open sockets. Retries, token calls
-//!   and all clients with the same [`SharedLimits`] are included. The front page of
-//!   [`tower_tds_limits`] has the argument.
-//! - A response is a success (2xx or 304). Any other outcome is an [`Error`]. A body that ends
-//!   early or stalls returns an error with the bytes received and expected. A body with neither a
-//!   length nor chunks nor TLS may be incomplete: see [`ResponseBody::is_verifiable`].
+//! - One token request serves all clones. Renewal comes before the token expires, and delays no
+//!   call.
+//! - At most 50 requests in any second and 60 open sockets are counted, with retries, token calls
+//!   and all clients of the same [`SharedLimits`]. For the argument, see the front page of
+//!   [`tower_tds_limits`].
+//! - If you have a response, it is a success (2xx or 304); any other outcome is an [`Error`]. When
+//!   a body ends early or stalls, you get an error with the bytes received and expected. Only a
+//!   body with neither a length nor chunks nor TLS may be incomplete unseen: check
+//!   [`ResponseBody::is_verifiable`].
 //!
 //! # Features
 //! | feature | default | adds |
@@ -54,10 +55,10 @@
 //!
 //! # Non-goals
 //! - A mode without certificate checks.
-//! - Types for the service's data: the caller defines paths, queries and payloads.
-//! - The environment's proxies by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
+//! - Types for the service's data: you define paths, queries and payloads.
+//! - Proxies of the environment by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
 //! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
-//! - A new connection after a 421: the retry may use the same connection of the pool again.
+//! - New connections after a 421: the retry may use the same one of the pool again.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -70,13 +71,14 @@ mod stack;
 mod testing;
 
 pub mod layers {
-    //! The layers, for a custom stack, and the conversion that joins them.
+    //! Build a stack of your own from the layers, and the conversion that joins them.
     //!
     //! Each layer works alone. Where they stand over each other, token layer and limits read the
     //! [`Outcome`](outcome::Outcome) that a typed error carries, so you only convert the errors of
-    //! these two for the retry layer, with [`into_error`]. A stack without it does not compile. A
-    //! wrong order does: with the token layer outside of the retry layer, each attempt has the token
-    //! of the first one, and with the limits outside of it, retries take no permit.
+    //! these two for the retry layer, with [`into_error`]. Without it, your stack does not compile.
+    //! In a wrong order it does, so mind this: with the token layer outside of the retry layer,
+    //! each attempt has the token of the first one, and with the limits outside of it, retries take
+    //! no permit.
     //!
     //! ```
     //! use bytes::Bytes;

@@ -1,14 +1,14 @@
-//! The limits of one address, for its data and token calls.
+//! Limits of one address, for its data and token calls.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use tower_tds_limits::{Limiter, Limits, Quota};
 
-/// The limits of one IP address, for several clients behind it.
+/// The limits of one IP address: give them to all of your clients behind it.
 ///
-/// The service counts requests and connections per IP address, for all API keys together. The
-/// quota of a 429 belongs to one key, so each client has its own pause after it. Each client also
-/// has its own connection pool.
+/// Requests and connections are counted per IP address, for all API keys together. But the quota of
+/// a 429 belongs to one key, so each client has its own pause after it, and its own connection
+/// pool.
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ pub struct SharedLimits(Limiter);
 // === impl SharedLimits ===
 
 impl SharedLimits {
-    /// The limiter of one more client, which has a credential of its own.
+    /// Returns the limiter of one more client, which has a credential of its own.
     pub(crate) fn limiter(&self) -> Limiter {
         self.0.another_credential()
     }
@@ -41,7 +41,7 @@ impl SharedLimits {
 /// call opens a new one and closes it, so that a token call gets its turn.
 impl From<Limits> for SharedLimits {
     fn from(limits: Limits) -> Self {
-        // A call without a free data connection would wait for one after its timeouts have begun.
+        // More calls would wait for a data connection after their timeouts have begun.
         let data = limits.most_connections().get().saturating_sub(1);
         let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
         let in_flight = limits.most_in_flight().min(data);
@@ -55,14 +55,14 @@ impl From<&Self> for SharedLimits {
     }
 }
 
-/// The longest wait of a token call for its permit. It is first in the queue. So it waits only for
-/// permits that are already live: for one interval, or two with some rules, after the slowest
-/// response.
+/// Returns the longest wait of a token call for its permit. It is first in the queue. So it waits
+/// only for permits that are already live: for one interval, or two with some rules, after the
+/// slowest response.
 pub(crate) fn longest_turn(limits: &Limits) -> Duration {
     let intervals = limits.quotas().iter().map(Quota::per);
     let longest = intervals.max().unwrap_or_default();
     longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
 }
 
-/// The default of `Limits::lost_after`, the time for which a lost request counts.
+/// Default of `Limits::lost_after`, the time for which a lost request counts.
 const SLOW_ANSWER: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The layers in their order, and the conversions that join them.
+//! Layers in their order, and the conversions that join them.
 
 pub(crate) mod layer;
 pub(crate) mod translate;

@@ -1,4 +1,4 @@
-//! A client over a service in place of the network, for unit tests.
+//! Client over a service in place of the network, for your unit tests.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -69,5 +69,5 @@ where
     })
 }
 
-/// The reply of the token endpoint of a fake.
+/// Reply of the token endpoint of a fake.
 const FAKE_TOKEN: &str = r#"{"access_token":"fake","token_type":"Bearer","expires_in":86400}"#;

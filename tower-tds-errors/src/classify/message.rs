@@ -1,8 +1,7 @@
-//! The message in an error body or in `WWW-Authenticate`, and the known messages that refine a
-//! status.
+//! Messages in an error body or in `WWW-Authenticate`, and the known ones that refine a status.
 //!
-//! The known messages come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc,
-//! kong-oidc, kong-plugin-jwt-keycloak and Kong's own `jwt`.
+//! They come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc, kong-oidc,
+//! kong-plugin-jwt-keycloak and Kong's own `jwt`.
 
 use std::str;
 
@@ -13,12 +12,12 @@ use tower_tds_outcome::Outcome;
 
 use crate::kind::Kind;
 
-/// The text of a body, or `None` if it is not UTF-8. If the byte bound cut the last character, it
-/// is left out.
+/// Returns the text of a body, or `None` if it is not UTF-8. If the byte bound cut the last
+/// character, it is left out.
 pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
-        // An error in the middle means that the body is not UTF-8.
+        // In the middle, an error means that the body is not UTF-8.
         Err(error) if error.error_len().is_some() => return None,
         Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?,
     };
@@ -27,9 +26,9 @@ pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     (!text.contains(is_control)).then_some(text)
 }
 
-/// The candidate messages of a body, best first.
+/// Returns the candidate messages of a body, best first.
 ///
-/// The first character decides the format, because gateways declare it wrongly or not at all.
+/// Decided by the first character, because gateways declare the format wrongly or not at all.
 pub(super) fn candidates(text: &str) -> Vec<String> {
     let text = text.trim_start_matches('\u{feff}').trim();
     let found = match text.as_bytes().first() {
@@ -62,7 +61,7 @@ fn strings(value: &Value) -> Vec<String> {
     fields.map(str::to_owned).collect()
 }
 
-/// The message of Kong's template, which does not escape quotes, or of JSON that was cut.
+/// Returns the message of Kong's template, which does not escape quotes, or of JSON that was cut.
 fn unescaped(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("\"message\"")?;
     let rest = rest
@@ -81,7 +80,8 @@ fn unescaped(text: &str) -> Option<String> {
     Some(message.replace("\\/", "/"))
 }
 
-/// The first element with a message: Kong writes `<message>` and `<p>`, nginx only a `<title>`.
+/// Returns the first element with a message: Kong writes `<message>` and `<p>`, nginx only a
+/// `<title>`.
 fn sentence(text: &str) -> Option<String> {
     let found = ["message", "p", "title"];
     let found = found.iter().find_map(|name| element(text, name));
@@ -108,7 +108,7 @@ fn element(text: &str, name: &str) -> Option<String> {
     (!sentence.is_empty()).then_some(sentence)
 }
 
-/// The text between the tags, with single spaces.
+/// Returns the text between the tags, with single spaces.
 fn stripped(text: &str) -> String {
     let mut kept = String::new();
     for (n, piece) in text.split('<').enumerate() {
@@ -123,16 +123,16 @@ fn stripped(text: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The values of `error` and `error_description`, in order.
+/// Returns the values of `error` and `error_description`, in order.
 ///
-/// The parser is lenient, because gateways separate parameters by comma or by space and do not
-/// escape quotes. A value ends at a quote before the end of the header, before a comma, or before a
-/// space and the next parameter.
+/// Lenient, because gateways separate parameters by comma or by space and do not escape quotes: a
+/// value ends at a quote before the end of the header, before a comma, or before a space and the
+/// next parameter.
 pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
     // Lossy, because a realm may have any encoding. It is not read.
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    // The reason of a gRPC refusal.
+    // Reason of a gRPC refusal.
     let reason = headers.get("grpc-message");
     let reason = reason.map(|reason| decoded(reason.as_bytes()));
     let mut found: Vec<_> = reason.into_iter().filter(|it| !it.is_empty()).collect();
@@ -144,7 +144,7 @@ pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
     found
 }
 
-/// A percent-encoded text. What is no code stays as it is.
+/// Decodes a percent-encoded text. What is no code stays as it is.
 fn decoded(text: &[u8]) -> String {
     let mut parts = text.split(|byte| *byte == b'%');
     let mut bytes = parts.next().unwrap_or_default().to_vec();
@@ -194,7 +194,7 @@ fn names(text: &str) -> bool {
     name.starts_with('=') && name.len() < text.len()
 }
 
-/// The kind that `text` refines `status` to, if it is known.
+/// Returns the kind that `text` refines `status` to, if it is known.
 pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
     let outcome = Outcome::of_text(text);
     let text = normal(text);
@@ -203,13 +203,13 @@ pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
         let is_refused = is_unauthorized || status == StatusCode::BAD_REQUEST;
         return is_refused.then_some(Kind::TokenRefused);
     }
-    // The gateway could not check the token. A new token would not help, and would put load on
+    // Here the gateway could not check the token. A new one would not help, and would put load on
     // an identity server that is down.
     if IDENTITY.iter().any(|known| text.starts_with(known)) || is_unreachable(&text) {
         return is_unauthorized.then_some(Kind::Unavailable);
     }
     match outcome? {
-        // The role plugin's default status is 403; this service configures 401.
+        // By default the role plugin responds 403; this service configures 401.
         Outcome::RoleMissing if is_unauthorized || status == StatusCode::FORBIDDEN => {
             Some(Kind::MissingRole)
         }

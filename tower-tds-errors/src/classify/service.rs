@@ -1,4 +1,4 @@
-//! The layer, its service, and the future: a call, and a bounded read of an error's body.
+//! Classification as a layer: a call, and a bounded read of an error's body.
 
 use std::fmt;
 use std::future::Future;
@@ -53,16 +53,15 @@ pub struct ClassifyLayer {
 
 /// Turns every response that is not a success into a typed [`Error`].
 ///
-/// A 2xx or a 304 passes unchanged, and its body is not polled. The exceptions are an HTML page, if
-/// the request accepts only JSON or XML, and a gRPC refusal of the token in the head.
+/// Passes a 2xx or a 304 unchanged, and does not poll its body, unless it is an HTML page and the
+/// request accepts only JSON or XML, or a gRPC refusal of the token in the head.
 ///
-/// The body of every other response is read, up to 16 KiB and for at most a second, so that the
-/// connection can be reused. The read also ends 10 ms before the call's
-/// [`DeadlineAt`], so that the layers above still return the error.
-/// The error is then made from the head and the bytes read so far.
+/// Of every other response the body is read, up to 16 KiB and for at most a second, so that the
+/// connection can be reused. This also ends 10 ms before the call's [`DeadlineAt`], so that the
+/// layers above still return the error, made from the head and the bytes read so far.
 ///
-/// A compressed body yields no message, and the status alone decides. If responses may be
-/// compressed, put a decompression layer below.
+/// If responses may be compressed, put a decompression layer below. Otherwise there is no message,
+/// and the status alone decides.
 ///
 /// # Backpressure
 ///
@@ -78,8 +77,8 @@ pub struct ClassifyLayer {
 ///
 /// # Errors
 ///
-/// An [`Error`] for each response that is not a success, and for each error of the inner service.
-/// The kind of the latter comes from the error types in its chain.
+/// Returns an [`Error`] for each response that is not a success, and for each error of the inner
+/// service, whose kind comes from the error types in its chain.
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
@@ -87,7 +86,7 @@ pub struct Classify<S> {
 }
 
 pin_project! {
-    /// The future of [`Classify`](crate::Classify).
+    /// Future of [`Classify`](crate::Classify).
     ///
     /// # Cancel safety
     ///
@@ -117,9 +116,9 @@ pin_project! {
 }
 
 pin_project! {
-    /// A bounded read of an error body.
+    /// Bounded read of an error body.
     ///
-    /// The connection of a body that ended is reused. The others are dropped with their
+    /// Once a body has ended, its connection is reused. The others are dropped with their
     /// connections.
     struct Drain<R> {
         head: response::Parts,
@@ -135,7 +134,7 @@ pin_project! {
     }
 }
 
-/// The parts of a request that its error needs.
+/// Parts of a request that its error needs.
 struct Noted {
     request: RequestFacts,
     /// Unless the retry layer above names the request.
@@ -234,7 +233,7 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // A success has a short path of its own.
+        // Short path of a success.
         let this = self.as_mut().project();
         if let StateProj::Calling { inner } = this.state.project() {
             match ready!(inner.poll(cx)) {
@@ -283,7 +282,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         ready!(drain.as_mut().poll(cx));
         let drain = drain.as_mut().project();
         let head = &*drain.head;
-        // A success does not get here.
+        // Never a success here.
         let error = error_of(&this.noted.request, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut = !*drain.is_complete;
@@ -342,7 +341,7 @@ impl<R: Body> Drain<R> {
             let length = data.remaining();
             let room = MOST_BYTES.saturating_sub(this.bytes.len());
             this.bytes.put(data.take(room));
-            // An empty frame counts as one byte, so that endless empty frames reach the bound.
+            // Empty frames count as one byte, so that endless ones reach the bound.
             *this.left = this.left.saturating_sub(length.max(1));
             if length > room || (*this.left == 0 && !this.body.is_end_stream()) {
                 return Poll::Ready(());

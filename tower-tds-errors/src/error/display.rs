@@ -1,4 +1,4 @@
-//! The message of an error, its chain of causes, and its debug text.
+//! Message of an error, its chain of causes, and its debug text.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -19,8 +19,7 @@ impl fmt::Display for Error {
         if f.alternate() {
             let causes = self.causes().filter(|cause| !is_own_error(*cause));
             let mut before = None;
-            // An error of `std::io` prints the error that it wraps, so equal texts follow each
-            // other.
+            // Errors of `std::io` print the error that they wrap, so equal texts follow each other.
             for text in causes
                 .filter_map(|cause| self.facts().shown(&cause.to_string()))
                 .take(DEEPEST)
@@ -35,7 +34,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The line with kind, status and attempts. `main` prints it.
+/// As `main` prints it: the line with kind, status and attempts.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();
@@ -63,14 +62,14 @@ impl StdError for Error {
 // === impl Error ===
 
 impl Error {
-    /// The chain of causes.
+    /// Returns the chain of causes.
     pub(super) fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         let source = self.inner.cause.get_ref().into_iter();
         let links = source.flat_map(|source| chain(source));
         links.filter(|link| !link.is::<Cause>())
     }
 
-    /// The line. It has no cause if the chain of causes follows.
+    /// Returns the line. It has no cause if the chain of causes follows.
     fn line(&self, has_chain: bool) -> String {
         let facts = self.facts();
         let mut line = String::new();
@@ -91,7 +90,7 @@ impl Error {
         let why = why.unwrap_or_default();
         let mut end = format!("; {}", self.next());
         match &facts.waited_for {
-            // The cause already contains this text.
+            // Contained in the cause.
             Some(waited) if why.contains(&format!("waiting for {waited}")) => {}
             Some(waited) => {
                 end.push_str("; the deadline passed while waiting for ");
@@ -99,8 +98,8 @@ impl Error {
             }
             None => end.push_str(facts.gave_up.map_or("", GiveUp::phrase)),
         }
-        // The line always contains the failure and the advice. The cause is cut at a word, and a
-        // detail that does not fit is left out.
+        // Failure and advice are always there. The cause is cut at a word, and a detail that does
+        // not fit is left out.
         let length = |text: &str| text.chars().count();
         let most = LONGEST_LINE.saturating_sub(length(&end));
         line.push_str(&cut(&why, most.saturating_sub(length(&line))));
@@ -122,7 +121,7 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
-        // The text of rustls.
+        // As rustls prints it.
         if kind == Kind::Tls
             && self
                 .causes()
@@ -130,14 +129,14 @@ impl Error {
         {
             return "the server uses a CA's certificate as its own: have the CA issue another one for it";
         }
-        // An error below may know better than the kind of this one.
+        // Advice of an error below, which is nearer to the failure than the kind of this one.
         let mut below = self
             .causes()
             .filter_map(|cause| cause.downcast_ref::<Self>());
         if let Some(next) = below.find_map(|error| error.facts().next.as_deref()) {
             return next;
         }
-        // The proxy refused the request, not the service.
+        // Refused by the proxy, not by the service.
         let mut causes = self.causes().map(ToString::to_string);
         if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";
@@ -149,21 +148,21 @@ impl Error {
         }
     }
 
-    /// The text of the first cause with an address, such as the token endpoint's, or else of the
-    /// deepest cause. `None` if the service responded.
+    /// Returns the text of the first cause with an address, such as the token endpoint's, or else
+    /// of the deepest cause. `None` if the service responded.
     fn root(&self) -> Option<Box<str>> {
         if self.facts().status.is_some() {
             return None;
         }
         let causes = self.causes().filter(|cause| !is_own_error(*cause));
-        // The text after a semicolon is advice, and this line has its own.
+        // Behind a semicolon there is advice, and this line has its own.
         let texts = causes.filter_map(|cause| self.facts().shown(&cause.to_string()));
         let texts = texts.filter_map(|text| text.split("; ").next().map(Box::from));
         let texts: Vec<Box<str>> = texts.collect();
         let named = texts.iter().position(|text| text.contains("://"));
         let at = named.or(texts.len().checked_sub(1))?;
         let text = texts.into_iter().nth(at)?;
-        // The line already begins with the URI.
+        // Left out, because the line already begins with the URI.
         match &self.facts().uri {
             Some(uri) => Some(text.replace(&format!(" ({uri})"), "").into()),
             None => Some(text),
@@ -179,7 +178,7 @@ fn is_own_error(cause: &(dyn StdError + 'static)) -> bool {
 // === impl Facts ===
 
 impl Facts {
-    /// The details of the failure: location, sizes, attempts and wait.
+    /// Returns the details of the failure: location, sizes, attempts and wait.
     fn details(&self) -> impl Iterator<Item = String> {
         let location = self.location.as_ref();
         let received = match (self.received, self.expected) {
@@ -204,10 +203,10 @@ impl Facts {
 
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// A length that fits into a log line and a terminal.
+/// Length that fits into a log line and a terminal.
 const LONGEST_LINE: usize = 300;
 
-/// A host, and enough of a path to recognise it.
+/// Host, and enough of a path to recognise it.
 const LONGEST_URI: usize = 100;
 
 /// Each cause has at most 200 characters, so a debug text stays below 2 kB.

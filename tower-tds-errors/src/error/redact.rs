@@ -3,7 +3,7 @@
 use http::Uri;
 use tower_tds_outcome::Secrets;
 
-/// Scheme, host, port and path. A segment of the path is shown only if it is plain.
+/// Scheme, host, port and path. Only plain segments of the path are shown.
 pub(crate) fn uri(uri: &Uri) -> Box<str> {
     let mut shown = String::new();
     if let Some(scheme) = uri.scheme_str() {
@@ -11,7 +11,7 @@ pub(crate) fn uri(uri: &Uri) -> Box<str> {
         shown.push_str("://");
     }
     if let Some(authority) = uri.authority() {
-        // The part after the last `@`, which ends the user and password.
+        // After the last `@`, which ends user and password.
         let host = authority.as_str().rsplit('@').next().unwrap_or_default();
         let plain =
             |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
@@ -30,7 +30,7 @@ pub(crate) fn uri(uri: &Uri) -> Box<str> {
     shown.into_boxed_str()
 }
 
-/// Redacts a URI reference (RFC 3986, section 4.1). An invalid reference is not shown, because it
+/// Redacts a URI reference (RFC 3986, section 4.1). If it is invalid it is not shown, because it
 /// may contain a secret.
 pub(crate) fn reference(target: &str) -> Option<Box<str>> {
     if target.starts_with("//") {
@@ -82,13 +82,13 @@ fn is_random(run: &str) -> bool {
         && has(u8::is_ascii_digit)
 }
 
-/// The mark in a path, and at the end of a text that was cut.
+/// Mark in a path, and at the end of a text that was cut.
 const HIDDEN: &str = "…";
 
-/// Names of resources are words. A longer segment may be a key.
+/// Names of resources are words. Longer segments may be keys.
 const LONGEST_SEGMENT: usize = 24;
 
-/// A UUID, or twice 32 digits.
+/// UUID, or twice 32 digits.
 const LONGEST_ID: usize = 64;
 
 /// Secrets are not shorter: 16 random letters and digits have 95 bits.

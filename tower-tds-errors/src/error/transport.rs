@@ -9,7 +9,7 @@ use tower_tds_outcome::chain;
 use super::{Error, Facts, find};
 use crate::kind::{Kind, Sent};
 
-/// The stage of the exchange at the error.
+/// Stage of the exchange at the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Connecting,
@@ -19,7 +19,7 @@ enum Stage {
     Body,
 }
 
-/// The kind of an error, and whether the request was sent.
+/// Kind of an error, and whether the request was sent.
 type KindAndSent = (Kind, Sent);
 
 /// Unboxes the error, finds it in the chain, or classifies a transport error.
@@ -62,9 +62,9 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> KindAndSent {
     }
     let kind = match stage {
         Some(Stage::Connecting) => Kind::Connect,
-        // An unknown error of a body means that it ended early.
+        // Unknown errors of a body mean that it ended early.
         Some(Stage::Body) => Kind::Truncated,
-        // An unknown error of hyper on a connection means that the connection ended.
+        // Unknown errors of hyper on a connection mean that the connection ended.
         Some(Stage::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
         Some(Stage::Connected) | None => Kind::Unrecognized,
     };
@@ -131,7 +131,7 @@ fn untyped(words: &str, stage: Option<Stage>) -> Option<Kind> {
     (words == "operation timed out").then(|| timeout(stage))
 }
 
-/// The kind of a timeout in this stage.
+/// Returns the kind of a timeout in this stage.
 fn timeout(stage: Option<Stage>) -> Kind {
     match stage {
         Some(Stage::Connecting) => Kind::Connect,
@@ -142,7 +142,7 @@ fn timeout(stage: Option<Stage>) -> Kind {
 
 fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent> {
     if *at == Some(Stage::Connecting) {
-        // A failed handshake: a link below may have a known type.
+        // Failed handshake, of which a link below may have a known type.
         return None;
     }
     let kind = if error.is_timeout() {
@@ -150,17 +150,17 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     } else if error.is_parse() {
         Kind::Malformed
     } else if error.source().is_some_and(|why| why.to_string() == GONE) {
-        // The connection's runtime has ended, and the caller runs on another one.
+        // Its runtime has ended, and the caller runs on another one.
         Kind::Reset
     } else if error.is_user() || error.is_body_write_aborted() {
-        // The request body failed, or ended before its announced length.
+        // Failed body of a request, or one that ended before its announced length.
         return Some((Kind::InvalidRequest, Sent::Unknown));
     } else if error.is_canceled() || error.is_closed() {
         // hyper cancels only requests that it has not begun to write.
         Kind::Connect
     } else if error.is_incomplete_message() {
-        // The server may have read the request: a server that closes the connection after reading
-        // it causes the same error.
+        // Perhaps the server has read the request: one that closes the connection after reading it
+        // causes the same error.
         Kind::Reset
     } else {
         // Errors of bodies have no predicate. Only they have this text.
@@ -187,19 +187,19 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<KindAndSent> {
     let reading = stage == Some(Stage::Body);
     let kind = match error.kind() {
         ErrorKind::TimedOut => timeout(stage),
-        // The error of rustls and native TLS stacks for a bad certificate, version or name.
+        // So rustls and native TLS stacks report a bad certificate, version or name.
         ErrorKind::InvalidData if connecting => Kind::Tls,
         // In TLS 1.3 a server refuses the client's certificate after the handshake.
         ErrorKind::InvalidData if stage == Some(Stage::Connected) && refuses(error) => Kind::Tls,
-        // The error of decoders. A connection's own errors come inside of hyper's.
+        // So decoders report. A connection's own errors come inside of hyper's.
         ErrorKind::InvalidData | ErrorKind::InvalidInput if stage.is_none() => Kind::Malformed,
         // Only `connect` returns this, so nothing was sent.
         ErrorKind::ConnectionRefused => Kind::Connect,
-        // A TLS connection that is closed without a notification looks like this, even before a
+        // TLS connections that are closed without a notification look like this, even before a
         // response.
         ErrorKind::UnexpectedEof if stage == Some(Stage::Connected) => Kind::Reset,
         ErrorKind::UnexpectedEof if !connecting => Kind::Truncated,
-        // A network may also become unreachable while a connection is open.
+        // Networks may also become unreachable while a connection is open.
         ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted
         | ErrorKind::BrokenPipe

@@ -1,4 +1,4 @@
-//! The budget of retries: how much more a failing service is sent.
+//! Budget of retries: how much more a failing service is sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use crate::clock;
 /// its usual load.
 ///
 /// Calls and time pay for retries: one retry for ten calls and three more each second, unless you
-/// choose other figures with [`new`](Self::new). What is not spent is kept for about five seconds. A
-/// call that finds the budget empty fails with [`GiveUp::Budget`](crate::GiveUp::Budget).
+/// choose other figures with [`new`](Self::new). What is not spent is kept for about five seconds.
+/// If the budget is empty, the call fails with [`GiveUp::Budget`](crate::GiveUp::Budget).
 ///
 /// Clones are the same budget, so give one to several layers where they call the same service.
 ///
@@ -33,7 +33,7 @@ pub struct RetryBudget(Arc<Shared>);
 struct Shared {
     /// Calls that have not been turned into retries yet. A call only adds to it; the retry counts.
     calls: AtomicU64,
-    /// What a call, a second, and a retry are worth.
+    /// Worth of a call, a second, and a retry.
     per_call: u64,
     per_second: u64,
     balance: Mutex<Balance>,
@@ -102,7 +102,7 @@ impl RetryBudget {
         let by_time = balance.by_time.saturating_add(earned(elapsed, *per_second));
         let by_time = by_time.min(per_second.saturating_mul(SECONDS));
         let left = by_calls.saturating_add(by_time).checked_sub(RETRY.into());
-        // The calls pay first, because time pays again.
+        // Calls pay first, because time pays again.
         balance.by_time = left.map_or(by_time, |left| left.min(by_time));
         balance.by_calls = left.map_or(by_calls, |left| left.saturating_sub(by_time));
         left.is_some()
@@ -122,7 +122,7 @@ fn earned(elapsed: Duration, per_second: u64) -> u64 {
     u64::try_from(earned.checked_div(1_000_000_000).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// What a retry costs. Fine enough for the time between two retries to count.
+/// Cost of a retry. Fine enough for the time between two retries to count.
 const RETRY: u32 = 1_000_000;
 
 /// How long unspent retries are kept: five seconds, in which the service takes 250 calls (contract). With more, a job

@@ -26,18 +26,18 @@ pub(super) struct Call<S, B, P> {
     service: S,
     shared: Arc<Shared<P>>,
     began: Instant,
-    /// The head of the request, for the next attempt and for errors.
+    /// Head of the request, for the next attempt and for errors.
     head: Parts,
-    /// The body of the next attempt. Without one there is no further attempt.
+    /// Body of the next attempt. Without one there is no further attempt.
     body: Option<B>,
-    /// The size of the body before the first attempt.
+    /// Size of the body before the first attempt.
     size: Option<u64>,
     deadline: Option<Instant>,
     /// Set by the first failure, because most calls have none.
     past: Option<Box<RetryState>>,
 }
 
-/// The settings of a layer, which its services and their calls share.
+/// Settings of a layer, which its services and their calls share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared<P> {
     pub(super) policy: Policy,
@@ -89,7 +89,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                     return Err(self.late("the service below to be ready", Sent::Never));
                 }
             }
-            // A block, so that the wait for the next attempt holds nothing of this one.
+            // In a block, so that the wait for the next attempt holds nothing of this one.
             let error = {
                 let Some((attempt, record)) = self.attempt() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
@@ -171,19 +171,19 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         body.is_some_and(|body| self.shared.replay.size(body) == self.size)
     }
 
-    /// The number of the current attempt.
+    /// Returns the number of the current attempt.
     fn attempts(&self) -> u32 {
         self.past.as_ref().map_or(1, |past| past.attempts)
     }
 
-    /// Returns a success with the number of its attempt. A response that no layer below has
-    /// classified becomes an error by its head.
+    /// Returns a success with the number of its attempt. If no layer below has classified the
+    /// response, it becomes an error by its head.
     fn answered<R>(&self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
             let request = RequestFacts::of(&self.head.headers, None);
             let error = error_of(&request, response.status(), response.headers(), b"");
             if let Some(mut error) = error {
-                // The body is dropped unread.
+                // Its body is dropped unread.
                 error.facts_mut().is_cut = true;
                 return Err(error);
             }
@@ -199,8 +199,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
     #[cold]
     fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
-        // An error that a retry layer below gave up is final, so nested retry layers do not
-        // multiply attempts. If another layer settled it, the totals of the call are recorded below.
+        // Final if a retry layer below gave it up, so that nested ones do not multiply attempts. If
+        // another layer settled it, the totals of the call are recorded below.
         let settled = error.gave_up();
         if settled.is_some() && error.elapsed().is_some() {
             return Err(error);
@@ -215,7 +215,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             Err(GiveUp::Deadline) if self.is_over() || settled == Some(GiveUp::Deadline) => {
                 Err(self.ended(error))
             }
-            // A copy that cannot be sent, for example because it ended before its announced length.
+            // Its copy cannot be sent, for example because it ended before its announced length.
             Err(GiveUp::Fatal) if error.kind() == Kind::InvalidRequest && self.attempts() > 1 => {
                 Err(self.note(error, GiveUp::NotReplayable, true))
             }
@@ -247,15 +247,15 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         self.deadline.is_some_and(|end| end <= clock::now())
     }
 
-    /// The error of a call at its deadline, if no layer below returned one.
+    /// Returns the error of a call at its deadline, if no layer below returned one.
     #[cold]
     fn late(&mut self, waited_for: &'static str, sent: Sent) -> Error {
         let error = Error::from_kind(Kind::Timeout).with_sent(sent);
         self.ended(error.with_waited_for(waited_for))
     }
 
-    /// The final error of a call whose last attempt ended with `error` at the deadline. An earlier
-    /// failure takes its place if it says more.
+    /// Returns the final error of a call whose last attempt ended with `error` at the deadline. If
+    /// an earlier failure has more to say, it takes its place.
     fn ended(&mut self, mut error: Error) -> Error {
         let sent = error.sent();
         let waited_for = error.facts_mut().waited_for.take();
@@ -264,7 +264,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         {
             error = past.better(sent).unwrap_or(error);
         }
-        // A call that was rejected in good time waited for nothing.
+        // Rejected in good time, a call waited for nothing.
         let passed = self.is_over().then_some(A_RESPONSE.into());
         let facts = error.facts_mut();
         facts.waited_for = waited_for.or(passed);
@@ -273,14 +273,15 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         }
         let mut error = self.note(error, GiveUp::Deadline, true);
         if sent == Sent::Never {
-            // The last attempt sent nothing, so it is not counted.
+            // Not counted, because it sent nothing.
             let attempts = error.attempts().saturating_sub(1);
             error.facts_mut().attempts = attempts;
         }
         error
     }
 
-    /// The error of an attempt that cannot begin: the failure before it, or the service's own.
+    /// Returns the error of an attempt that cannot begin: the failure before it, or the service's
+    /// own.
     #[cold]
     fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
         let failure = self.past.as_mut().and_then(|past| past.take_back());
@@ -343,5 +344,5 @@ fn within<F: Future>(
     })
 }
 
-/// What a call waits for once its request was handed on, if no layer below has recorded it.
+/// Waited for once a request was handed on, if no layer below has recorded anything else.
 const A_RESPONSE: &str = "a response";

@@ -1,4 +1,5 @@
-//! The decision after a failure: whether, when and at whose cost to retry. Arithmetic on the time that is left.
+//! Decides after a failure whether, when and at whose cost to retry. Arithmetic on the time that is
+//! left.
 
 #![cfg_attr(
     not(test),
@@ -19,7 +20,7 @@ use crate::clock::HEADROOM;
 use crate::error::{Error, Facts};
 use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 
-/// The policy of a retry layer.
+/// Policy of a retry layer.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) attempts: NonZeroU32,
@@ -39,11 +40,11 @@ pub(super) struct Backoff {
     cap: Duration,
 }
 
-/// The attempts of one call so far.
+/// Attempts of one call so far.
 #[derive(Debug)]
 pub(super) struct RetryState {
     repeat: Repeats,
-    /// The number of attempts made, and of those that count.
+    /// Number of attempts made, and of those that count.
     pub(super) attempts: u32,
     counted: u32,
     /// Whether a retry that is allowed only once was made.
@@ -53,20 +54,20 @@ pub(super) struct RetryState {
     /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
     rng: Rng,
-    /// The failure before the current wait.
+    /// Failure before the current wait.
     failure: Option<Error>,
-    /// The last failure before that one with a status.
+    /// Last failure before that one with a status.
     answer: Option<Error>,
 }
 
 /// Whether a request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repeats {
-    /// The method is safe.
+    /// By its method.
     pub(super) is_safe: bool,
-    /// The method is idempotent, or the caller allows a repeat.
+    /// By its method, or because the caller allows a repeat.
     pub(super) is_idempotent: bool,
-    /// The caller forbids a repeat.
+    /// Because the caller forbids a repeat.
     pub(super) is_forbidden: bool,
 }
 
@@ -84,7 +85,7 @@ pub(super) struct Again {
 // === impl Policy ===
 
 impl Policy {
-    /// The deadline of a call that begins now. `None` is beyond the range of the clock.
+    /// Returns the deadline of a call that begins now. `None` is beyond the range of the clock.
     #[inline]
     pub(super) fn deadline(&self, extensions: &Extensions, now: Instant) -> Option<Instant> {
         let outer = DeadlineAt::of(extensions).map(Instant::from_std);
@@ -118,13 +119,13 @@ impl Backoff {
         Self { base, cap }
     }
 
-    /// The longest wait before retry `n`, counted from 0.
+    /// Returns the longest wait before retry `n`, counted from 0.
     pub(super) fn bound(&self, n: u32) -> Duration {
         let factor = 1u32.checked_shl(n).unwrap_or(u32::MAX);
         self.base.saturating_mul(factor).min(self.cap)
     }
 
-    /// The wait before retry `n`.
+    /// Returns the wait before retry `n`.
     pub(super) fn draw(&self, n: u32, rng: &mut Rng) -> Duration {
         up_to(self.bound(n), rng)
     }
@@ -140,7 +141,7 @@ impl Default for Backoff {
 // === impl RetryState ===
 
 impl RetryState {
-    /// The state of a call in its first attempt.
+    /// Returns the state of a call in its first attempt.
     pub(super) fn of(repeat: Repeats) -> Self {
         Self {
             repeat,
@@ -175,7 +176,7 @@ impl RetryState {
         self.failure.take()
     }
 
-    /// The failure that says more than the last one, which ended at the deadline without a status:
+    /// Returns a better failure than the last one, which ended at the deadline without a status:
     /// one with a status, or, if the last attempt only waited, any.
     pub(super) fn better(&mut self, sent: Sent) -> Option<Error> {
         match self.failure.take() {
@@ -225,7 +226,7 @@ impl RetryState {
         if !self.repeat.is_idempotent && error.sent() != Sent::Never {
             return Err(GiveUp::NotIdempotent);
         }
-        // The server closed an idle connection. Another attempt follows at once, and is not
+        // Closed by the server while it was idle: another attempt follows at once, and is not
         // counted.
         let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
         if left.is_some_and(|left| left <= HEADROOM) {
@@ -310,7 +311,7 @@ impl Repeats {
     }
 }
 
-/// The minimum wait, which policy cannot shorten. The hint of a 429 replaces it.
+/// Returns the minimum wait, which policy cannot shorten. Only the hint of a 429 replaces it.
 fn least(error: &Error) -> Duration {
     match error.advice() {
         Advice::Silence => SILENCE,
@@ -325,13 +326,13 @@ pub(super) fn up_to(bound: Duration, rng: &mut Rng) -> Duration {
     Duration::from_nanos(rng.u64(0..=bound))
 }
 
-/// The SRE book's rule for one level of retries ("Handling Overload").
+/// SRE book's rule for one level of retries ("Handling Overload").
 const ATTEMPTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// Two waits of at most 30 s between three attempts, and a minute for the attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The longest acceptable wait without the caller's consent. A window of a minute is longer.
+/// Longest acceptable wait without the caller's consent. A window of a minute is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

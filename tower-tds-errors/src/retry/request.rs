@@ -9,10 +9,9 @@ use http_body::Body;
 
 /// Copies a request body for a retry.
 ///
-/// It is called before each attempt if the layer allows more than one, so it must be cheap:
-/// increment a reference count, or return `None`. A request without a copy is sent once, and its
-/// error has [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement this
-/// trait.
+/// Called before each attempt if the layer allows more than one, so keep it cheap: increment a
+/// reference count, or return `None`. Without a copy the request is sent once, and its error has
+/// [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement this trait.
 ///
 /// # Examples
 ///
@@ -50,16 +49,17 @@ pub trait Replay<B> {
 
     /// Returns the number of bytes that `body` would send if it were sent now, if that is known.
     ///
-    /// A copy is sent only if this is what it was for the first attempt, before that began. A body
-    /// that shares its stream with its clones is shorter by then, and is not sent. The default is
-    /// for copies that you know to be independent.
+    /// Only if this is still what it was before the first attempt, a copy is sent: a body that
+    /// shares its stream with its clones is shorter by then. Keep the default for copies that you
+    /// know to be independent.
     fn size(&self, body: &B) -> Option<u64> {
         let _ = body;
         None
     }
 }
 
-/// The default [`Replay`]: it clones the body, which is cheap for shared buffers such as `Full`.
+/// Clones the body, which is cheap for shared buffers such as `Full`. This is the default
+/// [`Replay`].
 ///
 /// Only a body of a known size is sent again ([`Body::size_hint`]), and only while its clone still
 /// has that size, because the clones of some bodies share one stream.
@@ -97,17 +97,17 @@ pub enum Plain {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repeat {
-    /// The request is retried like an idempotent one.
+    /// Retries it like an idempotent one.
     Allowed,
-    /// The request is sent at most once.
+    /// Sends it at most once.
     Never,
 }
 
 /// The number of an attempt, in the extensions of its request and its response.
 ///
-/// Layers inside the retry layer read it from the request, and layers outside from the response.
+/// Read it from the request inside the retry layer, and from the response outside.
 ///
-/// The first attempt has no extension, which saves an allocation: [`of`](Self::of) returns 1 there.
+/// To save an allocation the first attempt has no extension: [`of`](Self::of) returns 1 there.
 ///
 /// # Examples
 ///
@@ -142,7 +142,7 @@ impl<T> fmt::Debug for CloneBody<T> {
     }
 }
 
-// The message about `Replay` is more helpful than one about `Clone`.
+// As a bound, because a message about `Replay` is more helpful than one about `Clone`.
 #[diagnostic::do_not_recommend]
 impl<B: Body + Clone> Replay<B> for CloneBody {
     fn replay(&self, body: &B) -> Option<B> {
@@ -183,7 +183,8 @@ impl Attempt {
         Self(number)
     }
 
-    /// The number of the attempt, counted from 1, in the extensions of a request or a response.
+    /// Returns the number of the attempt, counted from 1, in the extensions of a request or a
+    /// response.
     #[must_use]
     pub fn of(extensions: &Extensions) -> u32 {
         extensions.get().map_or(1, |attempt: &Self| attempt.0)

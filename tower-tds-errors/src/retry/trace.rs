@@ -1,4 +1,4 @@
-//! The spans and the metrics of a call and of its attempts.
+//! Spans and metrics of a call and of its attempts.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tracing::{Span, info_span};
 use super::request::Attempt;
 use crate::error::Error;
 
-/// The name of a client.
+/// Name of a client.
 pub(super) type Name = Option<Arc<str>>;
 
-/// The record of a call, or of one of its attempts. Its drop before the end records a cancellation.
+/// Record of a call, or of one of its attempts. Dropped before the end, it records a cancellation.
 pub(super) struct Record {
     pub(super) span: Span,
     name: Name,
@@ -42,7 +42,7 @@ impl Record {
         Self::new(span, name, Some(began))
     }
 
-    /// Begins the record of an attempt. The layers below record their waits in its span:
+    /// Begins the record of an attempt. Layers below record their waits in its span:
     /// `tds.wait.cause` and `tds.wait.seconds`.
     pub(super) fn attempt<B>(request: &Request<B>, name: &Name) -> Self {
         let before = Attempt::of(request.extensions()).saturating_sub(1);
@@ -138,7 +138,7 @@ fn count_call(name: &Name, kind: &'static str, began: Instant) {
 #[cfg(not(feature = "metrics"))]
 const fn count_call(_: &Name, _: &'static str, _: Instant) {}
 
-/// The labels of a metric: its kind, and the name of the client.
+/// Returns the labels of a metric: its kind, and the name of the client.
 #[cfg(feature = "metrics")]
 fn labels(name: &Name, kind: Option<&'static str>) -> Vec<metrics::Label> {
     let kind = kind.map(|kind| metrics::Label::from_static_parts("kind", kind));
@@ -146,5 +146,5 @@ fn labels(name: &Name, kind: Option<&'static str>) -> Vec<metrics::Label> {
     kind.into_iter().chain(name).collect()
 }
 
-/// The kind of a cancelled call or attempt.
+/// Kind of a cancelled call or attempt.
 const CANCELLED: &str = "cancelled";

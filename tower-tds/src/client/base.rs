@@ -1,4 +1,4 @@
-//! The base URL, to which paths are appended.
+//! Base URL, to which paths are appended.
 
 use bytes::Bytes;
 use http::{
@@ -56,7 +56,7 @@ impl Base {
         })
     }
 
-    /// The `Host` header of its paths (RFC 9110, section 7.2).
+    /// Returns the `Host` header of its paths (RFC 9110, section 7.2).
     pub(crate) const fn host(&self) -> &HeaderValue {
         &self.host
     }
@@ -65,7 +65,7 @@ impl Base {
     pub(crate) fn resolve(&self, target: Uri) -> Result<Uri, Error> {
         let target = ascii(target)?;
         if target.scheme().is_some() {
-            // The token layer checks the origin.
+            // Its origin is checked by the token layer.
             return Ok(target);
         }
         let mut parts = target.into_parts();

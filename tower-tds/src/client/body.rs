@@ -1,4 +1,4 @@
-//! The body of a response: within its bounds, and counted as in flight until its end.
+//! Body of a response: within its bounds, and counted as in flight until its end.
 
 use std::{
     fmt,
@@ -23,15 +23,15 @@ use tower_tds_limits::PermitBody;
 #[cfg(feature = "compression")]
 use {futures_util::stream::once, http_body_util::StreamBody, std::future::ready as at_once};
 
-/// The body of any http client. Boxed, because each layer above moves the response.
+/// Body of any http client. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
 
 /// The decoded body of a response.
 ///
-/// The request counts as in flight until this body has ended or is dropped.
+/// Until you have read it to its end or dropped it, the request counts as in flight.
 ///
 /// # Errors
-/// A body that failed is incomplete: discard it. [`received`](Error::received) is the number of its
+/// Discard a body that failed: it is incomplete. [`received`](Error::received) is the number of its
 /// bytes, and the error's text has the announced length, if there was one.
 /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or no bytes came for longer than
 ///   [`Builder::read_timeout`](crate::Builder::read_timeout), 30 s by default. Fetch it again.
@@ -52,12 +52,12 @@ pub struct ResponseBody {
     request: Option<(Method, Uri)>,
 }
 
-/// The bounds of a body.
+/// Bounds of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The longest wait for the next bytes.
+    /// Longest wait for the next bytes.
     pub(crate) idle: Duration,
-    /// The deadline of the call, if it covers the body.
+    /// Deadline of the call, if it covers the body.
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -89,7 +89,7 @@ impl ResponseBody {
 
     /// Whether the end of the body shows that it is complete.
     ///
-    /// A body without length and chunks ends with its connection, so a cut body looks complete,
+    /// Without length and chunks a body ends with its connection, so a cut one looks complete,
     /// unless the client's own TLS shows the cut.
     #[must_use]
     pub const fn is_verifiable(&self) -> bool {
@@ -103,7 +103,7 @@ impl ResponseBody {
 
     /// Resolves when the wait for the next bytes is over.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        // The clock decides, because timers have a resolution.
+        // By the clock, because timers have a resolution.
         if self.is_late() {
             return Poll::Ready(overdue());
         }
@@ -191,7 +191,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// A body without data, as timeout layers above put it into their own responses.
+/// Empty, as timeout layers above put it into their own responses.
 impl Default for ResponseBody {
     fn default() -> Self {
         Self {
@@ -227,7 +227,7 @@ where
     response.map(|body| AnyBody::new(body.map_err(Into::into)))
 }
 
-/// A body in place of one that nothing decodes.
+/// Returns a body in place of one that nothing decodes.
 #[cfg(feature = "compression")]
 pub(crate) fn coded(coding: &str) -> AnyBody {
     let coded = format!("the body is coded with {coding:?}, which was not requested");
@@ -237,7 +237,7 @@ pub(crate) fn coded(coding: &str) -> AnyBody {
     AnyBody::new(StreamBody::new(once(at_once(Err(error.into())))))
 }
 
-/// Marks a response whose body ends with its connection (RFC 9112, section 6.3). The end is known
+/// Marks a response whose body ends with its connection (RFC 9112, section 6.3). Its end is known
 /// with HTTP/2, with an announced length, with chunks, and over rustls, which returns an error if
 /// the connection ends without a `close_notify` (section 9.8).
 pub(crate) fn marked<B: Body>(mut response: Response<B>, is_over_rustls: bool) -> Response<B> {

@@ -17,10 +17,10 @@ use crate::client::{
     sender::{ResponseFuture, Sender},
 };
 
-/// A call that is sent when it is awaited, from [`Client::get`](crate::Client::get) or
-/// [`Client::request`](crate::Client::request).
+/// A call of [`Client::get`](crate::Client::get) or [`Client::request`](crate::Client::request),
+/// which is sent when you await it.
 ///
-/// An invalid target or header is also an error only when the call is awaited.
+/// If a target or a header is invalid, the error comes then, too.
 ///
 /// # Examples
 /// ```no_run
@@ -50,9 +50,9 @@ impl Call {
     /// Sets the deadline of the call with all its waits and its body, or only of its response head
     /// with [`Deadline::head_only`].
     ///
-    /// The earlier of this and [`Builder::deadline`](crate::Builder::deadline) counts. If neither
-    /// is set, a call has two minutes until its response head. In addition, each attempt has a
-    /// minute from its sending to its response head: see
+    /// If you also set [`Builder::deadline`](crate::Builder::deadline), the earlier one counts;
+    /// with neither, a call has two minutes until its response head. In addition, each attempt has
+    /// a minute from its sending to its response head: see
     /// [`Builder::answer_timeout`](crate::Builder::answer_timeout).
     ///
     /// # Examples
@@ -98,7 +98,8 @@ impl Call {
     /// Sets a header of the request.
     ///
     /// Headers of the connection (`Connection`, `Transfer-Encoding`, `TE`, `Upgrade`) are dropped,
-    /// because the client sets its own. A `Content-Length` that is not that of the body is an error.
+    /// because the client sets its own. If you set a `Content-Length`, it has to be that of the
+    /// body.
     pub fn header<N, V>(mut self, name: N, value: V) -> Self
     where
         N: TryInto<HeaderName, Error: Into<BoxError>>,
@@ -126,7 +127,7 @@ impl IntoFuture for Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The query and the headers may be secret.
+        // Query and headers may be secret.
         let mut call = f.debug_struct("Call");
         match &self.request {
             Ok(request) => call.field("method", request.method()),

@@ -16,9 +16,10 @@ use tower_tds_errors::Replay;
 
 /// The body of a request.
 ///
-/// `()`, `&'static str`, `String`, `Bytes`, `Vec<u8>`, `Full<Bytes>` and `Empty<Bytes>` convert into
-/// a body that a retry can send again. A [stream](Self::stream) is sent once. Where another body would be retried, its call
-/// fails with [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
+/// `()`, `&'static str`, `String`, `Bytes`, `Vec<u8>`, `Full<Bytes>` and `Empty<Bytes>` convert
+/// into a body that a retry can send again. Use a [stream](Self::stream) for what can be sent only
+/// once: where another body would be retried, its call fails with
+/// [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
 ///
 /// # Examples
 /// ```
@@ -31,8 +32,8 @@ use tower_tds_errors::Replay;
 #[derive(Default)]
 pub struct RequestBody(Option<Box<Either<Full<Bytes>, Stream>>>);
 
-/// The deadline of a call: of [`Call::deadline`](crate::Call::deadline) and
-/// [`Builder::deadline`](crate::Builder::deadline), or an extension of a request.
+/// The deadline of a call: for [`Call::deadline`](crate::Call::deadline) and
+/// [`Builder::deadline`](crate::Builder::deadline), or as an extension of a request.
 ///
 /// It counts from the start of the call, and covers the waits for a token, a permit and a
 /// connection, each attempt, each backoff, and the body. Nothing is sent after it.
@@ -54,7 +55,8 @@ pub struct Deadline {
 
 // Most requests have no body, and each layer moves the request: one pointer is the least.
 
-/// A body that is sent once. The lock is never waited for: it makes a body `Sync` that need not be.
+/// Body that is sent once, in a lock that is never waited for: it makes a body `Sync` that need not
+/// be.
 struct Stream(Mutex<UnsyncBoxBody<Bytes, BoxError>>);
 
 /// Replays bytes, and sends streams once.
@@ -81,7 +83,7 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        // An adapter gives each request a body, a GET as well, which a retry can then send again.
+        // Adapters give each request a body, a GET as well, which a retry can then send again.
         if body.is_end_stream() {
             return Self::default();
         }
@@ -159,7 +161,7 @@ impl Body for RequestBody {
 
 impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The data may be secret.
+        // Its data may be secret.
         f.write_str(match self.0.as_deref() {
             None | Some(Either::Left(_)) => "RequestBody(bytes)",
             Some(Either::Right(_)) => "RequestBody(stream)",
@@ -207,8 +209,8 @@ impl Replay<RequestBody> for ReplayBytes {
 // === impl Deadline ===
 
 impl Deadline {
-    /// Creates a deadline for the response head only. The body is bounded by
-    /// [`Builder::read_timeout`](crate::Builder::read_timeout).
+    /// Creates a deadline for the response head only. Use it for long downloads, whose bodies
+    /// [`Builder::read_timeout`](crate::Builder::read_timeout) bounds.
     #[must_use]
     pub const fn head_only(after: Duration) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The response of a call: a success with its body.
+//! A success with its body, as a call returns it.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl Response {
     /// The data read so far is lost.
     pub async fn bytes(self) -> Result<Bytes, Error> {
         let body = self.0.into_body();
-        // A body with a larger announced length is not read at all.
+        // If the announced length is larger, nothing is read at all.
         if body.size_hint().lower() > MOST {
             return Err(too_large());
         }
@@ -54,12 +54,12 @@ impl Response {
     /// Reads the whole body as text, up to 64 MiB, without its byte-order mark. Invalid bytes are
     /// replaced.
     ///
-    /// The text is UTF-8, or in the `charset` of its `Content-Type` with the feature `charset`.
+    /// Decodes UTF-8, or with the feature `charset` what the `Content-Type` names.
     ///
     /// # Errors
-    /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if the charset is
-    /// unknown, or is another one than UTF-8 and there is no feature `charset`. A text that consists
-    /// of ASCII is returned in any case.
+    /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if the charset
+    /// is unknown, or is another one than UTF-8 and there is no feature `charset`. Plain ASCII is
+    /// returned in any case.
     pub async fn text(self) -> Result<String, Error> {
         let charset = charset(self.0.headers());
         let bytes = self.bytes().await?;
@@ -102,33 +102,34 @@ impl Response {
         Ok(None)
     }
 
-    /// The status: 2xx or 304.
+    /// Returns the status: 2xx or 304.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.0.status()
     }
 
-    /// The headers.
+    /// Returns the headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         self.0.headers()
     }
 
-    /// The extensions, for example the [number of the attempt](crate::layers::errors::Attempt).
+    /// Returns the extensions, for example the [number of the
+    /// attempt](crate::layers::errors::Attempt).
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
         self.0.extensions()
     }
 
-    /// The body, for what is known of it before it is read.
+    /// Body, for what is known of it before it is read.
     #[must_use]
     pub fn body(&self) -> &ResponseBody {
         self.0.body()
     }
 
-    /// The number of bytes that are left of the body, if the server announced its length.
+    /// Returns the number of bytes that are left of the body, if the server announced its length.
     ///
-    /// A compressed body that the client decodes has none.
+    /// `None` for a compressed body that the client decodes.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.0.body().size_hint().exact()
@@ -143,7 +144,7 @@ impl Response {
 
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A server's headers may be secret, and long.
+        // Headers of a server may be secret, and long.
         f.debug_struct("Response")
             .field("status", &self.status())
             .finish_non_exhaustive()
@@ -156,7 +157,7 @@ impl From<http::Response<ResponseBody>> for Response {
     }
 }
 
-/// The charset of a text, unless it is UTF-8.
+/// Returns the charset of a text, unless it is UTF-8.
 fn charset(headers: &HeaderMap) -> Option<String> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let named = kind.split(';').skip(1).find_map(|parameter| {
@@ -172,7 +173,7 @@ fn decode(charset: &str, bytes: &[u8]) -> Result<String, Error> {
     let encoding = encoding_rs::Encoding::for_label(charset.as_bytes());
     let encoding =
         encoding.ok_or_else(|| unreadable(charset, "read the body with `bytes`, and decode it"))?;
-    // A byte-order mark counts more than the label.
+    // Here a byte-order mark counts more than the label.
     Ok(encoding.decode(bytes).0.into_owned())
 }
 
@@ -190,7 +191,7 @@ fn unreadable(charset: &str, next: &'static str) -> Error {
     error.with_advice(next)
 }
 
-/// The bytes behind the byte-order mark of UTF-8, if there is one.
+/// Returns the bytes behind the byte-order mark of UTF-8, if there is one.
 fn unmarked(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
@@ -199,6 +200,6 @@ fn too_large() -> Error {
     Error::new(Kind::TooLarge, "it has more than 64 MiB")
 }
 
-/// The most memory of a body that is read as a whole: more than any live response needs, and less
-/// than a small container has.
+/// Most memory of a body that is read as a whole: more than any live response needs, and less than
+/// a small container has.
 const MOST: u64 = 64 << 20;

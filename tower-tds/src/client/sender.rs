@@ -36,7 +36,7 @@ use crate::{
     stack::layer::TdsLayer,
 };
 
-/// What the clones of a client share.
+/// Shared by the clones of a client.
 pub(crate) struct Sender {
     pub(crate) stack: Stack,
     pub(crate) name: Option<Arc<str>>,
@@ -49,31 +49,31 @@ pub(crate) struct Sender {
     pub(crate) limiter: Limiter,
 }
 
-/// The layers over an HTTP client of any type.
+/// Layers over an HTTP client of any type.
 pub(crate) type Stack = Box<dyn Fn(Request<RequestBody>) -> Attempts + Send + Sync>;
 
 type Attempts = RetryFuture<PermitBody<AnyBody>>;
 
-/// The number of calls without a response, and whether new ones may begin: [`CLOSED`] is a bit of
-/// it.
+/// Number of calls without a response, and whether new ones may begin: [`CLOSED`] is a bit of it.
 #[derive(Debug, Default)]
 pub(crate) struct CallTracker {
     count: AtomicUsize,
     ended: Notify,
-    /// The time and the text of the last failure, kept after a success. The lock is held only to
-    /// copy it, and no `.await` happens under it.
+    /// Time and text of the last failure, kept after a success. Locked only to copy it, and never
+    /// across an `.await`.
     failure: Mutex<Option<(Instant, String)>>,
 }
 
-/// A call from its start to its response head, its error, or its drop.
+/// Call from its start to its response head, its error, or its drop.
 struct TrackedCall(Arc<Sender>);
 
-/// The future of a [`Client`](crate::Client), and of a [`Call`](crate::Call).
+/// Future of a [`Client`](crate::Client), and of a [`Call`](crate::Call).
 ///
 /// # Cancel safety
-/// A call that was sent is completed in the background, and frees its permits then.
+/// If you drop it after it was sent, the call is completed in the background, and frees its permits
+/// then.
 pub struct ResponseFuture<R = Response<ResponseBody>> {
-    /// The error of a request that is not sent.
+    /// Error of a request that is not sent.
     inner: Result<Attempts, Option<Error>>,
     /// `None` after the end: a finished future that is kept does not count as a call.
     call: Option<TrackedCall>,
@@ -129,7 +129,7 @@ impl Sender {
             let closed = closed.with_request(request.method().clone(), request.uri());
             return Err(closed.with_advice(SHUT_DOWN));
         }
-        // A reverse proxy that uses this client may pass on a request of another version.
+        // Reverse proxies over this client may pass on a request of another version.
         *request.version_mut() = Version::default();
         frame(&mut request)?;
         let headers = request.headers_mut();
@@ -195,7 +195,7 @@ impl CallTracker {
         }
     }
 
-    /// Records a failure. A mistake of the caller is not one.
+    /// Records a failure, unless it is a mistake of the caller.
     #[cold]
     pub(crate) fn failed(&self, error: &Error) {
         let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
@@ -205,7 +205,7 @@ impl CallTracker {
         }
     }
 
-    /// The age and the text of the last failure, for ten minutes.
+    /// Returns the age and the text of the last failure, for ten minutes.
     pub(crate) fn last_failure(&self) -> Option<(Duration, String)> {
         let failure = self.failure.lock();
         let failure = failure.unwrap_or_else(PoisonError::into_inner).clone();
@@ -222,7 +222,7 @@ impl CallTracker {
         self.count.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// The number of calls without a response.
+    /// Returns the number of calls without a response.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed) & !CLOSED
     }
@@ -325,10 +325,10 @@ where
     Box::new(move |request| (&stack).call(request))
 }
 
-/// The default `User-Agent` (RFC 9110, section 10.1.5).
+/// Default `User-Agent` (RFC 9110, section 10.1.5).
 const DEFAULT_USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
-/// A century: within the range of the clock, so that it replaces the retry layer's default.
+/// One century: within the range of the clock, so that it replaces the retry layer's default.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";
@@ -339,5 +339,5 @@ const ADD_ROOT: &str =
 /// How long a failure is shown: as long as the limits remember a refusal.
 const SHOWN_FOR: Duration = Duration::from_secs(600);
 
-/// A bit that no count of calls reaches.
+/// Bit that no count of calls reaches.
 const CLOSED: usize = 1 << (usize::BITS - 1);

@@ -1,4 +1,4 @@
-//! The status of a client: its calls, its waits, its token.
+//! Status of a client: its calls, its waits, its token.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,7 +11,8 @@ use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
 use crate::client::sender::CallTracker;
 
-/// The condition of a client at one instant: for a health endpoint, a log or an operator.
+/// The condition of a client at one instant: print it in a log, or serve it from your health
+/// endpoint.
 ///
 /// `Display` prints one line. [`Client::status`](crate::Client::status) takes some locks: call it
 /// once a second, and not for each call.
@@ -33,19 +34,19 @@ pub struct Status {
         expect(dead_code, reason = "a label of metrics")
     )]
     name: Option<Arc<str>>,
-    /// The number of calls without a response head.
+    /// Number of calls without a response head.
     pub calls: usize,
     /// Whether the client was shut down.
     pub is_closed: bool,
-    /// The age and the error text of the last failure within ten minutes.
+    /// Age and the error text of the last failure within ten minutes.
     ///
     /// Mistakes of the caller do not count, such as a path that does not exist.
     pub last_failure: Option<(Duration, String)>,
-    /// The token.
+    /// Health of the token.
     pub token: Health,
-    /// The limits.
+    /// Limits.
     pub limits: Snapshot,
-    /// The permits of the first quota.
+    /// Permits of the first quota.
     quota: u64,
     in_flight: u32,
 }
@@ -111,7 +112,7 @@ impl Status {
     /// | `tds_token_refused_seconds` | gauge | | how long the service has refused the token, or 0 |
     /// | `tds_tokens_total` | counter | | tokens received |
     ///
-    /// No path, host or key is a label. The program `tds` has a dashboard of these metrics.
+    /// No path, host or key is a label. For a dashboard of these metrics, see the program `tds`.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record(&self) {
@@ -151,12 +152,12 @@ impl Status {
         counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 
-    /// The cause of the current waits, if any call waits, with the rest of a pause or a silence.
+    /// Cause of the current waits, if any call waits, with the rest of a pause or a silence.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let limits = &self.limits;
         if !self.token.is_ready() {
-            // The endpoint is left out: with it the text does not fit into a line of a terminal.
+            // Without the endpoint, so that the text fits into a line of a terminal.
             return (self.calls > 0).then(|| "a token".to_owned());
         }
         if let Some(wait) = limits.paused_for {
@@ -228,7 +229,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// A duration rounded for display.
+/// Duration rounded for display.
 struct Rough(Duration);
 
 impl fmt::Display for Rough {

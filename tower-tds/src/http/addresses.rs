@@ -1,4 +1,4 @@
-//! The addresses of a host, tried as RFC 8305 asks: the next one starts 250 ms after the last.
+//! Addresses of a host, tried by RFC 8305: the next one starts 250 ms after the last.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,14 +17,14 @@ use tokio::time::timeout;
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
 
-/// A connector that races the addresses of a host. Each attempt is a call of its own to the inner
-/// connector, so that it takes a socket permit of its own.
+/// Races the addresses of a host. Each attempt is a call of its own to the inner connector, so that
+/// it takes a socket permit of its own.
 #[derive(Clone)]
 pub(crate) struct Addresses<C, R = GaiResolver> {
     /// Connects to one address.
     inner: C,
     resolver: R,
-    /// The last winners, which go first next time.
+    /// Last winners, which go first next time.
     winners: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
@@ -67,7 +67,7 @@ where
     }
 
     fn call(&mut self, host: Uri) -> Self::Future {
-        // The readied connector holds the permit of the first attempt.
+        // Held by the readied connector: the permit of the first attempt.
         let others = self.inner.clone();
         let mut first = mem::replace(&mut self.inner, others.clone());
         let (resolver, winners) = (self.resolver.clone(), Arc::clone(&self.winners));
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// The addresses of a host, with the port of the URI.
+/// Returns the addresses of a host, with the port of the URI.
 async fn look_up<R>(resolver: R, uri: &Uri) -> io::Result<Vec<SocketAddr>>
 where
     R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error>,
@@ -132,8 +132,8 @@ fn sort(addresses: &mut [SocketAddr], winners: &[SocketAddr]) {
 
 /// Connects to the first address that answers. `first` is ready.
 ///
-/// The race goes on only with a permit that is free at that time: a connect to a dead address must
-/// not queue in front of those that could answer. Dropping the losers cancels their connects.
+/// Goes on only with a permit that is free at that time: a connect to a dead address must not queue
+/// in front of those that could answer. Dropping the losers cancels their connects.
 async fn race<C>(
     first: C,
     others: C,

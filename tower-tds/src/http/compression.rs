@@ -60,7 +60,7 @@ fn request_coded(request: &mut Request<RequestBody>) -> bool {
 /// its coding.
 fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody> {
     let codings = codings(response.headers());
-    // The response to a HEAD has no body.
+    // As of a HEAD, whose response has no body.
     if codings.is_empty() || response.body().is_end_stream() {
         return response;
     }
@@ -77,7 +77,7 @@ fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody>
     for header in [CONTENT_ENCODING, CONTENT_LENGTH] {
         response.headers_mut().remove(header);
     }
-    // The last one was applied last.
+    // From the last, which was applied last.
     response.map(|body| {
         codings
             .iter()
@@ -89,7 +89,7 @@ fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody>
     })
 }
 
-/// The codings of a body, in the order in which they were applied.
+/// Returns the codings of a body, in the order in which they were applied.
 fn codings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(CONTENT_ENCODING).iter();
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
@@ -150,7 +150,7 @@ async fn has_more(coded: &mut Coded) -> io::Result<bool> {
     }
 }
 
-/// The value of both headers, as the service documents it.
+/// Value of both headers, as the service documents it.
 const CODINGS: &str = "br,gzip";
 
 /// Each takes memory.

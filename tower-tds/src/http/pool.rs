@@ -1,9 +1,9 @@
 //! Idle connections that may have died without a word: in a sleep, a failover, or a NAT that forgot
 //! them.
 //!
-//! A call that ends without a response may have met one. So a connection that has been idle since
-//! before that call began is not used again: it looks closed when the pool hands it out, before
-//! hyper takes the request, and the pool sends that request on another one.
+//! If a call ends without a response, it may have met one. So no connection is used again that has
+//! been idle since before that call began: it looks closed when the pool hands it out, before hyper
+//! takes the request, and the pool sends that request on another one.
 
 use std::{
     io,
@@ -19,31 +19,30 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::time::Instant;
 
-/// The calls of one pool, numbered in the order of their begin.
+/// Calls of one pool, numbered in the order of their begin.
 #[derive(Default)]
 pub(crate) struct Calls {
     last: AtomicU64,
-    /// The last one that ended without a response.
+    /// Last one that ended without a response.
     silent: AtomicU64,
-    /// Those without a response head yet, and their deadlines.
+    /// Without a response head yet, and their deadlines.
     waiting: Mutex<Vec<(u64, Option<Instant>)>>,
 }
 
-/// A call until its response head. Its drop before that shows that there was none.
+/// Call until its response head. Dropped before that, it shows that there was none.
 pub(crate) struct Call {
     calls: Arc<Calls>,
     number: u64,
     is_answered: bool,
 }
 
-/// A connection of the pool.
+/// Connection of the pool.
 pub(crate) struct Pooled<T> {
     inner: T,
     state: ConnectionState,
 }
 
-/// What a connection and its response know about each other. hyper-util puts it into the extensions
-/// of each response.
+/// Joins a connection with its response: hyper-util puts it into the extensions of each response.
 #[derive(Clone)]
 pub(crate) struct ConnectionState {
     calls: Arc<Calls>,
@@ -51,7 +50,7 @@ pub(crate) struct ConnectionState {
     state: Arc<AtomicU64>,
 }
 
-/// A response body that is not read to its end, so that its connection is in use.
+/// Response body that is not read to its end, so that its connection is in use.
 pub(crate) struct InUse {
     connection: ConnectionState,
     state: u64,
@@ -189,7 +188,7 @@ impl Drop for InUse {
     fn drop(&mut self) {
         let connection = &self.connection;
         let last = connection.calls.last.load(Relaxed);
-        // A body that is kept after its end may be dropped when the next request was written.
+        // Kept after its end, a body may be dropped when the next request was written.
         let _ended = connection
             .state
             .compare_exchange(self.state, last, Relaxed, Relaxed);

@@ -27,18 +27,18 @@ use tower::BoxError;
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, Sent};
 
-/// The proxies of a client.
+/// Proxies of a client.
 #[derive(Clone, Default)]
 pub(crate) enum Proxies {
     #[default]
     None,
     /// One for all addresses.
     One(Arc<Matcher>),
-    /// The proxies of the environment.
+    /// From the environment.
     Named(Arc<Matcher>),
 }
 
-/// A connector through proxies.
+/// Connector through proxies.
 #[derive(Clone)]
 pub(crate) struct Proxied<C> {
     pub(crate) inner: C,
@@ -55,8 +55,8 @@ impl Proxies {
 
     /// Reads the proxies of the environment, as curl does.
     ///
-    /// The matcher ignores an address that it cannot parse, and the client would connect directly.
-    /// One that can be parsed and is refused stands in for it.
+    /// If the matcher cannot parse an address, it ignores it, and the client would connect
+    /// directly. So one that can be parsed and is refused stands in for it.
     pub(crate) fn from_env() -> Self {
         let first = |names: [&str; 2]| names.into_iter().find_map(|name| env::var(name).ok());
         let https = [["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
@@ -81,7 +81,7 @@ impl Proxies {
         }))
     }
 
-    /// The proxy for `target`, if there is one.
+    /// Returns the proxy for `target`, if there is one.
     pub(crate) fn of(&self, target: &Uri) -> Result<Option<Intercept>, BoxError> {
         // Plain http is allowed to this machine alone, and needs no proxy.
         if target.scheme() == Some(&Scheme::HTTP) {
@@ -89,9 +89,9 @@ impl Proxies {
         }
         let proxy = match self {
             Self::None => None,
-            // The matcher returns no proxy if it cannot parse the address of the proxy.
+            // No proxy is returned by the matcher if it cannot parse its address.
             Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
-            // The environment's proxy is for other machines.
+            // By the environment, proxies are for other machines.
             Self::Named(_) if target.host().is_some_and(is_this_machine) => None,
             Self::Named(some) => some.intercept(target),
         };
@@ -137,7 +137,7 @@ where
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        // The readied service makes this connection, and its clone the next one.
+        // Readied, the service makes this connection, and its clone the next one.
         let another = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, another);
         let proxy = self.proxies.of(&target);
@@ -164,7 +164,7 @@ where
     }
     let request = request.body(Empty::<Bytes>::new())?;
     let (mut sender, connection) = http1::handshake(connected).await?;
-    // The drop of the sender ends the connection of a refused request.
+    // Dropping the sender ends the connection of a refused request.
     let status = async move { Ok(sender.send_request(request).await?.status()) };
     let (status, parts) = try_join(status, connection.without_shutdown()).await?;
     if status.is_success() {

@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::error::BuildError;
 
-/// The settings of TLS.
+/// Settings of TLS.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     /// Certificates in PEM, beside the platform's.
@@ -31,7 +31,7 @@ impl Tls {
         self.whole.is_none() && self.roots.is_empty()
     }
 
-    /// The configuration of rustls. A client without TLS needs no root certificates.
+    /// Returns the configuration of rustls. Without TLS, a client needs no root certificates.
     pub(crate) fn config(self, speaks_tls: bool) -> Result<ClientConfig, BuildError> {
         if let Some(whole) = self.whole {
             if !self.roots.is_empty() {
@@ -60,7 +60,7 @@ impl Tls {
     }
 }
 
-/// The cryptography of the crate features, or the one that the program has installed.
+/// Returns the cryptography of the crate features, or the one that the program has installed.
 fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
     #[cfg(feature = "aws-lc-rs")]
     return Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -75,7 +75,7 @@ fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
     })
 }
 
-/// Adds the certificates of a bundle. A block that is not usable is skipped if another one is.
+/// Adds the certificates of a bundle, and skips a block that is not usable if another one is.
 fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
     let starts = pem.windows(BEGIN.len()).enumerate();
     let starts: Vec<_> = starts
@@ -110,7 +110,7 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
     ))
 }
 
-/// What is wrong with a file. The error's own text quotes it, and the file may hold a private key.
+/// Names the fault of a file without a quotation, because the file may hold a private key.
 fn fault(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a block has no END line of its own",

@@ -1,4 +1,4 @@
-//! The hyper clients: over rustls or the user's connector, with a permit for each socket.
+//! Clients of hyper: over rustls or your connector, with a permit for each socket.
 
 use std::{
     future::Future,
@@ -43,7 +43,7 @@ use crate::{
     },
 };
 
-/// A hyper client with any connector. It is behind one pointer, because each call clones it.
+/// Client of hyper with any connector, behind one pointer, because each call clones it.
 pub(crate) struct Http<B = RequestBody>(
     pub(crate) Arc<dyn Fn(Request<B>) -> HttpFuture + Send + Sync>,
 );
@@ -60,20 +60,20 @@ pub(crate) struct HttpFuture {
 
 type Decode = fn(Response<AnyBody>) -> Response<AnyBody>;
 
-/// Whether plain http is allowed. The builder checks the hosts.
+/// Whether plain http is allowed, to hosts that the builder has checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Schemes {
     HttpsOnly,
     LoopbackHttp,
 }
 
-/// The clients of tokens and of data.
+/// Clients of tokens and of data.
 pub(crate) struct Clients {
     pub(crate) tokens: Http<Full<Bytes>>,
     pub(crate) data: Http,
 }
 
-/// The clients of the user's connector, not yet built.
+/// Clients of the user's connector, not yet built.
 pub(crate) type MakeClients = Box<dyn FnOnce(&Limiter) -> Clients + Send>;
 
 // === impl Http ===
@@ -169,9 +169,9 @@ where
 
 /// Builds the clients over limited connectors.
 ///
-/// The token client keeps no idle socket, because there is about one token request a day. With a
-/// single connection the data client keeps none either, because a token call would wait for the
-/// idle timeout.
+/// As there is about one token request a day, the token client keeps no idle socket. With a single
+/// connection the data client keeps none either, because a token call would wait for the idle
+/// timeout.
 pub(crate) fn clients<C>(
     limiter: &Limiter,
     is_rustls: bool,
@@ -191,9 +191,9 @@ where
     }
 }
 
-/// Builds the connector: TLS over a proxy's tunnel over TCP. The permit is around the connect to
-/// each address, because a server counts TCP connections. The wait for the first one is in
-/// `poll_ready`, without a timeout.
+/// Builds the connector: TLS over a proxy's tunnel over TCP. Each connect to an address takes a
+/// permit, because a server counts TCP connections; for the first one this waits in `poll_ready`,
+/// without a timeout.
 pub(crate) fn connector(
     limiter: Limiter,
     schemes: Schemes,
@@ -234,8 +234,8 @@ fn tcp(
     // Finds dead connections while they are idle, and keeps those alive that a NAT would forget.
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
-    // A request that was given up arrives no later than the limiter assumes. Zero would mean the
-    // system's default, which is a quarter of an hour.
+    // Given up, a request arrives no later than the limiter assumes. Zero would mean the system's
+    // default, which is a quarter of an hour.
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     service_fn(move |target: Target| {
@@ -280,7 +280,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// On Linux a dead connection is found by the second probe, because `TCP_USER_TIMEOUT` has passed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The connect timeout, and as long again for the TLS handshake.
+/// Connect timeout, and as long again for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent

@@ -15,31 +15,34 @@ use crate::stack::translate::IntoError;
 /// request -> Retry -> IntoError -> RequestLimit -> BearerAuth -> Classify -> your client
 /// ```
 ///
-/// The client is any `Service` of `http::Request` that is `Clone`, for example hyper-util's client,
-/// tonic's channel or a custom stack. The layer does not limit its sockets: put a
+/// Use it over any `Service` of `http::Request` that is `Clone`, for example hyper-util's client,
+/// tonic's channel or a stack of your own. Its sockets are yours to limit: put a
 /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its
 /// TLS.
 ///
 /// With exactly one origin, a request may have only a path, as crates send it that add the address
 /// in a layer of their own: it goes to that origin.
 ///
-/// The deadline covers the call until its response head, not the body. Nothing is sent after it.
-/// Under overload, a call that cannot be answered within it is rejected at once. Each attempt has a
-/// minute from its sending to its response head.
+/// Until its response head a call has the deadline; the body has none. Nothing is sent after it,
+/// with one exception: over HTTP/2 with [`over_hyper_http1`](Self::over_hyper_http1), a call that
+/// waits for the connection of another may be sent up to ten seconds later. Under overload, a call
+/// that cannot be answered in time is rejected at once. Each attempt has a minute from its sending
+/// to its response head.
 ///
-/// A cancelled call is completed in the background once it has its permit, because it counts as sent
-/// from then on. Over hyper's HTTP/1 client, [`over_hyper_http1`](Self::over_hyper_http1) tells
-/// those apart that were never sent.
+/// If you drop a call that has its permit, it is completed in the background for up to ten seconds,
+/// because it counts as sent; so its request may still be written then. Over hyper's HTTP/1 client,
+/// set [`over_hyper_http1`](Self::over_hyper_http1): a call that was not sent yet ends instead, and
+/// costs nothing.
 ///
-/// The service counts token requests as well: build the [`TokenSource`] over a client with a
-/// `RequestLimitLayer` of [`Limiter::first_in_line`].
+/// Token requests are counted by the service as well: build the [`TokenSource`] over a client with
+/// a `RequestLimitLayer` of [`Limiter::first_in_line`].
 ///
 /// # Backpressure
 /// Like [`Retry`], the service is always ready: a call waits for token and permits in its future,
 /// within its deadline.
 ///
 /// # Errors
-/// An [`Error`](crate::Error), as for [`Client`](crate::Client).
+/// Returns an [`Error`](crate::Error), as [`Client`](crate::Client) does.
 ///
 /// # Examples
 /// ```
@@ -174,6 +177,6 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     }
 }
 
-/// The time that gateways wait for a response head by default (nginx, `proxy_read_timeout`; Kong,
+/// Time that gateways wait for a response head by default (nginx, `proxy_read_timeout`; Kong,
 /// `read_timeout`). After it the gateway has given up.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The errors of the limits and of the token layer, as errors of the retry layer.
+//! Errors of the limits and of the token layer, as errors of the retry layer.
 
 use std::{
     future::Future,
@@ -20,7 +20,7 @@ use tower_tds_outcome::{Outcome, chain};
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
 /// If a call ends while it waits for a token, the error names the token endpoint and the last
-/// failed token request. A request with only a path goes to the one origin of its layer.
+/// failed token request. With only a path, a request goes to the one origin of its layer.
 #[derive(Debug, Clone)]
 pub struct IntoError<S> {
     inner: S,
@@ -30,7 +30,7 @@ pub struct IntoError<S> {
 }
 
 pin_project! {
-    /// The future of an [`IntoError`].
+    /// Future of an [`IntoError`].
     ///
     /// # Cancel safety
     /// Dropping it drops the inner one.
@@ -73,7 +73,7 @@ where
             && let Some(origin) = &self.origin
         {
             *request.uri_mut() = origin.absolute(request.uri());
-            // A connection adds none by itself (RFC 9112, section 3.2).
+            // No connection adds one by itself (RFC 9112, section 3.2).
             if let Some(authority) = request.uri().authority()
                 && let Ok(host) = HeaderValue::from_str(authority.as_str())
             {
@@ -103,7 +103,7 @@ where
     }
 }
 
-/// Converts an error. A wait for a token names the endpoint and its last error.
+/// Converts an error. If the call waited for a token, it names the endpoint and its last error.
 #[cold]
 fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
     let waited_for_token = error.cause() == Some(WaitCause::Readiness);
@@ -117,11 +117,11 @@ fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
     error.with_waited_for(format!("a token from {}{failed}", health.endpoint))
 }
 
-/// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
+/// Converts the errors of the limits and the token layer, and leaves one of the service as it is.
 ///
-/// A call that the limits reject during the pause after a 429 has the kind of that 429. A call
-/// without a permit for its socket in time has [`Kind::LimitTimeout`]. A retry after a 416, 423 or
-/// 429 costs no budget, because [`RequestLimit`] delays it.
+/// During the pause after a 429, calls that the limits reject have the kind of that 429. Without a
+/// permit for its socket in time, a call has [`Kind::LimitTimeout`]. Retries after a 416, 423 or
+/// 429 cost no budget, because [`RequestLimit`] delays them.
 ///
 /// [`RequestLimit`]: tower_tds_limits::RequestLimit
 ///
@@ -154,7 +154,7 @@ fn from_bearer(error: tower_oidc_cc::Error) -> Error {
     }
 }
 
-/// An error of the service below. There may have been no permit for a socket in time.
+/// Returns an error of the service below. There may have been no permit for a socket in time.
 fn from_service(error: BoxError) -> Error {
     let error = Error::from(error);
     let limited = chain(&error).find_map(|link| link.downcast_ref().map(from_limits));
@@ -168,9 +168,9 @@ fn from_service(error: BoxError) -> Error {
     }
 }
 
-/// A refused call is sent again once: at no cost if a newer token exists or was requested for it, and
-/// for one retry of the budget if not, because one node of the service may have erred. A call whose
-/// token the gateway could not check is retried as in any outage.
+/// After a refusal, the call is sent again once: at no cost if a newer token exists or was
+/// requested for it, and for one retry of the budget if not, because one node of the service may
+/// have erred. If the gateway could not check the token, the call is retried as in any outage.
 fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
         if rejection.is_worth_a_resend() {
@@ -182,7 +182,7 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     error
 }
 
-/// Reads what the limits did with a call. The result makes the error of its source.
+/// Reads what the limits did with a call, and returns what makes the error of its source.
 fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Error + use<> {
     let (wait, cause) = (error.retry_after(), error.cause());
     let is_final = error.is_deadline();
@@ -204,7 +204,7 @@ fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Erro
         WaitCause::Readiness => "a token".to_owned(),
         cause => cause.to_string(),
     });
-    // A rejected call has not waited.
+    // Rejected, a call has not waited.
     let waited_for = waited_for.filter(|_| !(is_final && error.is_rejected()));
     move |source| {
         let mut error = Error::new(kind, source).with_sent(sent);
@@ -223,17 +223,17 @@ fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Erro
 }
 
 fn from_token(error: TokenError) -> Error {
-    // The kind of the token request's own failure decides.
+    // Decided by the kind of the token request's own failure.
     let met = Error::from(BoxError::from(error.clone())).kind();
     let kind = if error.is_foreign_origin() {
         Kind::InvalidRequest
     } else if met == Kind::Tls {
-        // A retry does not help with a wrong certificate.
+        // Retries do not help with a wrong certificate.
         Kind::Tls
     } else if met == Kind::Rejected {
         Kind::TokenRefused
     } else if error.is_transient() || error.is_missing_credentials() {
-        // The credentials may not have been written yet.
+        // Perhaps the credentials have not been written yet.
         Kind::TokenUnavailable
     } else {
         Kind::TokenRefused
@@ -241,7 +241,7 @@ fn from_token(error: TokenError) -> Error {
     let wait = error.retry_after();
     let endpoint = error.endpoint().and_then(|endpoint| endpoint.parse().ok());
     let advice = match (met, kind) {
-        // The errors' own texts are about the proxy and about certificates.
+        // Here the errors' own texts are better: about the proxy, and about certificates.
         (Kind::Rejected, _) | (_, Kind::Tls) => None,
         _ if refused_tunnel(&error) => None,
         _ => Some(error.advice()),
@@ -268,7 +268,7 @@ fn refused_tunnel(error: &TokenError) -> bool {
     chain(error).any(|cause| cause.is::<Error>())
 }
 
-/// A longer pause belongs to a quota of an hour or a day: `Kind::QuotaExhausted`.
+/// Longer pauses belong to a quota of an hour or a day: `Kind::QuotaExhausted`.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
