@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p tds-benches --bin report
 //! cargo run --release -p tds-benches --bin report overload    # that table alone, on stdout
+//! cargo run --release -p tds-benches --bin report socket
 //! ```
 
 #![expect(
@@ -25,6 +26,10 @@ fn main() {
         println!("{}", overload_table(&overload::measure()));
         return;
     }
+    if env::args().any(|arg| arg == "socket") {
+        println!("{}", socket_table(&socket::measure()));
+        return;
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.expect("the workspace");
     let plots = root.join("benches/plots");
@@ -36,11 +41,12 @@ fn main() {
     let svg = plot::bars("Nanoseconds above a service that does nothing", &bars);
     fs::write(plots.join("layers.svg"), svg).expect("a file");
 
-    eprintln!("a whole call");
+    eprintln!("whole calls, a minute");
     let calls = socket::measure();
+    let bars: Vec<_> = calls.names.into_iter().zip(calls.cpu.clone()).collect();
     let svg = plot::bars(
         "Microseconds of CPU for a call over a loopback socket",
-        &calls,
+        &bars,
     );
     fs::write(plots.join("socket.svg"), svg).expect("a file");
 
@@ -63,6 +69,7 @@ fn main() {
     let instructions = instructions.map(|output| output.stdout).unwrap_or_default();
 
     let mut page = String::from(HEAD);
+    page.push_str(&socket_table(&calls));
     page.push_str(LAYERS);
     for row in &layers {
         let layers::Row {
@@ -75,10 +82,6 @@ fn main() {
     }
     page.push_str(INSTRUCTIONS);
     page.push_str(&String::from_utf8_lossy(&instructions));
-    page.push_str(SOCKET);
-    for (name, time) in &calls {
-        writeln!(page, "| {name} | {time:.1} |").expect("a string");
-    }
     page.push_str(LIMITERS);
     for row in &limiters {
         let limiters::Row {
@@ -102,6 +105,45 @@ fn main() {
     let rest = before.find(REST).expect("its last part");
     page.push_str(&before[rest..]);
     fs::write(file, page).expect("a file");
+}
+
+fn socket_table(rows: &socket::Rows) -> String {
+    let mut table = String::from(SOCKET);
+    let mut row = |name: &str, figures: Vec<String>| {
+        writeln!(table, "| {name} | {} |", figures.join(" | ")).expect("a string");
+    };
+    row("", rows.names.map(str::to_owned).into());
+    row("---", vec!["---".to_owned(); rows.names.len()]);
+    let each = |figures: &[f64]| {
+        figures
+            .iter()
+            .map(|figure| format!("{figure:.1}"))
+            .collect()
+    };
+    row("CPU of a call, µs", each(&rows.cpu));
+    for (calls, figures) in &rows.at_once {
+        row(
+            &format!("{calls} calls at once: CPU of a call, µs"),
+            each(figures),
+        );
+    }
+    for (rate, figures) in &rows.latency {
+        let figures = figures
+            .iter()
+            .map(|(half, most)| format!("{half:.2}; {most:.2}"));
+        row(
+            &format!("{rate} calls a second: median; 99 %, ms"),
+            figures.collect(),
+        );
+    }
+    for (bytes, figures) in &rows.bodies {
+        let figures = figures.iter().map(|figure| format!("{figure:.0}"));
+        row(
+            &format!("bodies of {} KiB: MB/s", bytes >> 10),
+            figures.collect(),
+        );
+    }
+    table
 }
 
 fn overload_table(rows: &[overload::Row]) -> String {
@@ -165,12 +207,12 @@ Instructions, by `.ci/instructions`. The `wire-` rows are whole calls over a soc
 const SOCKET: &str = "
 ## A whole call over a loopback socket
 
-Microseconds of CPU of the client's thread, for a response of 1 KiB with a token of 1,200 bytes. The server runs on another thread.
+Four clients send the same GET with a token of 1,200 bytes and read the response, of 1 KiB unless the row says otherwise. CPU time is that of
+the client's thread, the median of nine rounds; the server has a thread of its own. Calls a second begin at random times, whether earlier ones
+have ended or not. At once, all clients keep to 60 sockets: tower-tds by its limits, the others by a semaphore.
 
 ![](benches/plots/socket.svg)
 
-| client | µs |
-|---|---|
 ";
 
 const LIMITERS: &str = "
