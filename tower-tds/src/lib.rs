@@ -56,7 +56,8 @@
 //! - A mode without certificate checks.
 //! - Types for the service's data: the caller defines paths, queries and payloads.
 //! - The environment's proxies by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
-//! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
+//! - HTTP/2 and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each. Around reqwest: the
+//!   example `reqwest_below` of the repository.
 //! - A new connection after a 421: the retry may use the same connection of the pool again.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
