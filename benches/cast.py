@@ -8,7 +8,7 @@ last screen.
 """
 import fcntl, html, os, pathlib, pty, re, select, struct, sys, tempfile, termios, time
 
-COLUMNS, ROWS = 80, 9
+COLUMNS, ROWS = 80, 7
 LIST = "/v1/history/{2026-01-01..2026-10-27}?bytes=60000&rate=60000\n"
 SHOWN = "tds bulk --list days.txt --out history --simulate"
 EVERY = 0.25  # seconds: the bar is drawn four times a second
@@ -67,11 +67,8 @@ class Screen:
 def record(program, folder):
     """Runs the program in the folder, and returns the screens with the seconds at which each began."""
     screen = Screen()
-    screen.write("$ ")
-    screens = [(0.0, screen.shown())]
-    screen.write(f"cat days.txt\r\n{LIST.rstrip()}\r\n$ {SHOWN}\r\n")
-    begun = time.monotonic() - 1.0
-    screens.append((1.0, screen.shown()))
+    screen.write(f"$ cat days.txt\r\n{LIST.rstrip()}\r\n$ {SHOWN}\r\n")
+    screens, begun = [(0.0, screen.shown())], time.monotonic()
     child, terminal = pty.fork()
     if child == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
@@ -104,15 +101,15 @@ def record(program, folder):
 
 
 def texts(rows):
-    """The runs of one colour, each at its place."""
-    for number, row in enumerate(rows):
+    """The runs of one colour, each at its place; rows are pairs of a number and what it shows."""
+    for number, row in rows:
         at = 0
         while at < len(row):
             end = at + 1
             while end < len(row) and row[end][1] == row[at][1]:
                 end += 1
-            text = "".join(character for character, _ in row[at:end])
-            if text.strip():
+            text = "".join(character for character, _ in row[at:end]).rstrip()
+            if text:
                 x, y = LEFT + at * WIDTH, TOP + 14 + number * LINE
                 colour = ' class="g"' if row[at][1] else ""
                 # With this length, a font of another width fills the same columns.
@@ -126,7 +123,12 @@ def picture(screens):
     whole = screens[-1][0] + LAST
     moves = "".join(f"{100 * at / whole:.4g}%{{transform:translateX({-number * width}px)}}" for number, (at, _) in enumerate(screens))
     last = (len(screens) - 1) * width
-    strip = "".join(f'<g transform="translate({number * width})">{"".join(texts(rows))}</g>\n' for number, (_, rows) in enumerate(screens))
+    # Rows that stay are drawn once, and do not move.
+    first, *others = [rows for _, rows in screens]
+    stay = [number for number, row in enumerate(first) if all(number < len(rows) and rows[number] == row for rows in others)]
+    still = "".join(texts((number, first[number]) for number in stay))
+    moving = [[(number, row) for number, row in enumerate(rows) if number not in stay] for _, rows in screens]
+    strip = "".join(f'<g transform="translate({number * width})">{"".join(texts(rows))}</g>\n' for number, rows in enumerate(moving))
     return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="monospace" font-size="14">
 <title>{SHOWN}</title>
 <style>
@@ -136,6 +138,7 @@ text{{fill:#d8dee9;white-space:pre}}.g{{fill:#8fbc6a}}
 @keyframes strip{{{moves}100%{{transform:translateX({-last}px)}}}}
 </style>
 <rect width="100%" height="100%" rx="6" fill="#22272e"/>
+{still}
 <g class="strip">
 {strip}</g>
 </svg>
