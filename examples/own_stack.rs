@@ -1,4 +1,4 @@
-//! All layers in one line around an HTTP client of your own. Here it is hyper-util's.
+//! All layers in one line, around an HTTP client of your own. Here it is hyper-util's.
 
 #![expect(clippy::print_stdout, reason = "the output of a program")]
 
@@ -19,18 +19,20 @@ use tower_tds::{Client, Credentials, layers::limits::ConnectionLimitLayer};
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let server = Server::start(Config::default()).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
+    // You use its token and its limits. Calls through it and through your stack share both.
     let tds = Client::builder(server.auth_url(), server.base_url(), credentials)
         .loopback_http()
         .build()?;
 
-    // Each socket holds a permit. For a real service, put TLS around the connector.
+    // Each socket holds a permit. For a real service, put TLS around the connector, as in
+    // `own_stack_https`.
     let sockets = ConnectionLimitLayer::new(tds.limiter().clone());
     let mut tcp = HttpConnector::new();
     // Otherwise the kernel resends abandoned requests when a cut of the network heals.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(tds.limiter().limits().tcp_user_timeout()));
-    let connector = sockets.layer(tcp);
-    let http = Http::builder(TokioExecutor::new()).build(connector);
+    let http = Http::builder(TokioExecutor::new()).build(sockets.layer(tcp));
+    // Your own layers go above or below. Those above see one call; those below, each attempt.
     let service = ServiceBuilder::new()
         .layer(tds.layer().over_hyper_http1())
         .service(http);
@@ -44,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     let seen = server.ledger().summary();
     println!(
-        "{} calls, {} token request",
+        "the service saw {} calls and {} token request",
         seen.data_calls, seen.token_posts
     );
     Ok(())

@@ -17,10 +17,12 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let server = Server::start(Config::default()).await?;
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
 
-    // `Origin::loopback` allows http to this machine. For any other host only https is allowed.
     let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect")?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
+    // Any client can fetch the token. Here it is the same one.
     let tokens = TokenSource::builder(endpoint, credentials).build(http.clone());
+    // `Origin::loopback` allows http to this machine. For any other host only https is allowed,
+    // because a token that can be read on the way can be used by others.
     let origin = Origin::loopback(&server.base_url().parse()?)?;
     let service = BearerAuthLayer::new(tokens, [origin]).layer(http);
 
@@ -33,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     let seen = server.ledger().summary();
     println!(
-        "{} calls, {} token request",
+        "the service saw {} calls and {} token request",
         seen.data_calls, seen.token_posts
     );
     Ok(())

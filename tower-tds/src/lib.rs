@@ -57,7 +57,8 @@
 //! - A mode without certificate checks.
 //! - Types for the service's data: you define paths, queries and payloads.
 //! - Proxies of the environment by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
-//! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
+//! - HTTP/2 and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each. Around reqwest: the
+//!   example `reqwest_below` of the repository.
 //! - New connections after a 421: the retry may use the same one of the pool again.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

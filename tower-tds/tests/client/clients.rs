@@ -69,7 +69,7 @@ where
     seen
 }
 
-/// The cookbook has the same three.
+/// The example `reqwest_below` has the same function.
 #[tokio::test]
 async fn client_layer_works_over_reqwest() {
     let server = start(Config::default()).await;

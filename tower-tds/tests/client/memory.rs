@@ -6,7 +6,7 @@ use tds_sim::{Config, Server};
 use tokio::task::spawn_blocking;
 use tower_tds::Builder;
 
-/// Downloads like the cookbook. Returns the number of bytes, and the largest resident size of the
+/// Downloads like the example `download`. Returns the number of bytes, and the largest resident size of the
 /// process in KiB.
 async fn download() -> (usize, usize) {
     let client = Builder::from_env().expect("it is set").loopback_http();

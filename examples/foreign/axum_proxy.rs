@@ -1,0 +1,69 @@
+//! A proxy for your team: an axum server that passes requests on, with the token and within the limits.
+//!
+//! Its users need no credentials, and none of them can use up the limits of another service.
+
+use std::error::Error;
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tds_sim::{Config, Server};
+use tokio::net::TcpListener;
+use tower::ServiceExt;
+use tower_tds::{Client, Credentials, RequestBody};
+
+async fn proxy(State(client): State<Client>, mut request: Request) -> Response {
+    // It names this proxy.
+    request.headers_mut().remove("host");
+    // A 404 of the service is a 404 of the proxy; without `errors_as_responses` it is an error.
+    let answer = client
+        .errors_as_responses()
+        .oneshot(request.map(RequestBody::stream));
+    match answer.await {
+        Ok(response) => response.into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+    }
+}
+
+async fn health(State(client): State<Client>) -> (StatusCode, String) {
+    let status = client.status();
+    let ready = if status.is_ready() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (ready, status.to_string())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let server = Server::start(Config::default()).await?;
+    let credentials = Credentials::new(server.client_id(), server.client_secret())?;
+    let client = Client::builder(server.auth_url(), server.base_url(), credentials)
+        .loopback_http()
+        .build()?;
+    let routes = Router::new().route("/health", get(health)).fallback(proxy);
+    // Port 0 is a free one. Yours is fixed, and it is the last line: `axum::serve(..).await?`.
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(async move { axum::serve(listener, routes.with_state(client)).await });
+
+    let user = reqwest::Client::builder().no_proxy().build()?;
+    for path in ["/v1/live/bus", "/v1/no/such/line", "/health"] {
+        let response = user.get(format!("{url}{path}")).send().await?;
+        println!(
+            "{path}: {}, {}",
+            response.status(),
+            response.text().await?.trim()
+        );
+    }
+    for call in server.ledger().arrivals() {
+        let status = call.status.unwrap_or_default();
+        println!("the service answered {} with {status}", call.target);
+    }
+    Ok(())
+}
