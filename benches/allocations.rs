@@ -11,7 +11,14 @@
     reason = "a layer that cannot be set up has no allocations to count"
 )]
 
-use std::{hint::black_box, num::NonZeroU32, time::Duration};
+use std::{
+    future::Future as _,
+    hint::black_box,
+    num::NonZeroU32,
+    pin::Pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
@@ -20,6 +27,7 @@ use tds_benches::{Echo, call, token, whole};
 use tower::{ServiceBuilder, util::MapRequest};
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_tds::{Client, Credentials};
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
@@ -167,6 +175,49 @@ fn response_and_future_of_the_stack_are_small() {
     eprintln!("response: {response} bytes, future: {future} bytes");
     assert!(response <= 256, "{response}");
     assert!(future <= 16, "{future}");
+}
+
+/// What a call holds while it waits for its permit, and a client with TLS while it has no call.
+#[test]
+fn a_waiting_call_and_an_idle_client_are_small() {
+    let runtime = token::runtime();
+    let _guard = runtime.enter();
+    let token = token::layer(&runtime);
+    let slow = Quota::new(NonZeroU32::MIN, Duration::from_secs(10)).expect("an interval");
+    let limit = RequestLimitLayer::new(Limiter::new(Limits::new(slow)));
+    let mut service = ServiceBuilder::new()
+        .layer(RetryLayer::new().deadline_kept_below())
+        .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
+        .layer(limit.detached().over_hyper_http1())
+        .layer(token)
+        .layer(ClassifyLayer::new().below_retry())
+        .service(Echo::new());
+    let mut cx = Context::from_waker(Waker::noop());
+    // The first one takes the permit, and the second one pays for the queue and its timer.
+    let mut others: Vec<_> = [(), ()].map(|()| Box::pin(service.call(request()))).into();
+    for call in &mut others {
+        let _polled = call.as_mut().poll(&mut cx);
+    }
+    let mut waiting = None;
+    let held = allocation_counter::measure(|| {
+        let mut call = service.call(request());
+        let polled = Pin::new(&mut call).poll(&mut cx);
+        assert!(polled.is_pending(), "it waits");
+        waiting = Some(call);
+    });
+    let (bytes, blocks) = (held.bytes_current, held.count_current);
+    eprintln!("a waiting call: {bytes} bytes in {blocks} blocks");
+    assert!(bytes <= 2_400 && blocks <= 10, "{bytes} in {blocks}");
+
+    let mut client = None;
+    let held = allocation_counter::measure(|| {
+        let credentials = Credentials::new("id", "s3cr3t").expect("usable");
+        let (auth, data) = ("https://auth.example.org", "https://data.example.org");
+        client = Client::builder(auth, data, credentials).build().ok();
+    });
+    assert!(client.is_some(), "this machine has root certificates");
+    eprintln!("an idle client: {} bytes", held.bytes_current);
+    assert!(held.bytes_current <= 110_000, "{held:?}");
 }
 
 fn sizes<S: Service<Request<Body>>>(service: &mut S) -> (usize, usize) {

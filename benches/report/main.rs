@@ -128,12 +128,11 @@ fn socket_table(rows: &socket::Rows) -> String {
         );
     }
     for (rate, figures) in &rows.latency {
-        let figures = figures
-            .iter()
-            .map(|(half, most)| format!("{half:.2}; {most:.2}"));
+        let figure =
+            |of: &socket::Latency| format!("{:.2}; {:.2}; {:.0}", of.median, of.most, of.cpu);
         row(
-            &format!("{rate} calls a second: median; 99 %, ms"),
-            figures.collect(),
+            &format!("{rate} calls a second: median, 99 %, ms; CPU, µs"),
+            figures.iter().map(figure).collect(),
         );
     }
     for (bytes, figures) in &rows.bodies {
