@@ -10,6 +10,9 @@
 //! The instructions of a call are the difference of two runs, divided by the difference of their
 //! calls. A figure is that number less that of `bare`. For `middleware` and `reqwest-retry` it is
 //! less that of `reqwest`, the bare service in their types.
+//!
+//! `wire-reqwest` and `wire-reqwest-retry` make whole calls over a socket, as the rows of the
+//! workspace's `instructions` do. Its `serve` prints the address, which is the third argument.
 
 #![expect(
     clippy::expect_used,
@@ -22,8 +25,9 @@ use std::hint::black_box;
 use tds_benches::{Echo, call, token, tower_retry::ServerErrors};
 use tds_peers::{
     google::Google,
-    retries::{bare, empty, requests, retrying, service},
+    retries::{bare, empty, plain, requests, retrying, sending, service},
 };
+use tokio::runtime::Builder;
 use tower::retry::RetryLayer as TowerRetryLayer;
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
@@ -44,6 +48,9 @@ fn main() {
     let (empty, retrying) = (empty(), retrying());
     let ours = token::request_with_headers;
     let theirs = requests(&ours()).expect("it is a url");
+    if let Some(address) = arguments.next() {
+        return wire(&which, count, &address);
+    }
     match &*which {
         "bare" => run(Echo::new(), ours, count),
         "static" => run(fixed.layer(Echo::new()), ours, count),
@@ -60,6 +67,24 @@ fn main() {
         "reqwest-retry" => run(service(&retrying), theirs, count),
         _ => panic!("one of the services above, not {which}"),
     }
+}
+
+/// Makes `count` calls after one that is made in any case.
+fn wire(which: &str, count: u64, address: &str) {
+    let client = match which {
+        "wire-reqwest" => plain(),
+        _ => sending(),
+    };
+    let url = format!("http://{address}/v1/live/bus");
+    let token = format!("Bearer {}", "x".repeat(1_093));
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        for _ in 0..=count {
+            let bus = client.get(&url).header("authorization", &token);
+            let bus = bus.send().await.expect("an answer");
+            bus.bytes().await.expect("a body");
+        }
+    });
 }
 
 fn run<S, R>(mut service: S, make: impl Fn() -> R, count: u64)

@@ -48,6 +48,20 @@ pub fn retrying() -> ClientWithMiddleware {
     builder().with(retry).with(Answers).build()
 }
 
+/// A client that sends, without retries.
+#[must_use]
+pub fn plain() -> ClientWithMiddleware {
+    builder().build()
+}
+
+/// The same client with retries.
+#[must_use]
+pub fn sending() -> ClientWithMiddleware {
+    let policy = ExponentialBackoff::builder().build_with_max_retries(3);
+    let retry = RetryTransientMiddleware::new_with_policy(policy);
+    builder().with(retry).build()
+}
+
 /// A client as a service. The client is borrowed, because its own `Service` clones it for each
 /// call.
 #[must_use]
