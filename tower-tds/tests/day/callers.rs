@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
     ends: BTreeMap<(Option<Fault>, String), u64>,
-    /// The longest time from a call to its head or error.
+    /// Longest time from a call to its head or error.
     pub(crate) latest: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Callers {
 }
 
 impl Callers {
-    /// The time for which unpolled calls held their permits, in permit-seconds.
+    /// Returns the time for which unpolled calls held their permits, in permit-seconds.
     pub(crate) fn held(&self) -> u64 {
         let kept = self.ends.iter().filter(|((_, end), _)| end == "kept");
         kept.map(|(_, count)| count * KEPT.as_secs()).sum()
@@ -161,10 +161,11 @@ fn name(end: Result<(), Error>) -> String {
     }
 }
 
-/// A deadline that the waits of ordinary calls do not reach: a hundred tasks wait two seconds for a permit.
+/// Deadline that the waits of ordinary calls do not reach: a hundred tasks wait two seconds for a
+/// permit.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 
-/// The time for which an unpolled call is kept.
+/// Time for which an unpolled call is kept.
 pub(crate) const KEPT: Duration = Duration::from_secs(20);
 
 const TASKS: u64 = 100;

@@ -133,7 +133,7 @@ async fn day(seed: u64, length: Duration) -> Day {
     }
 }
 
-/// The whole layer. It reads the current credentials of the simulator for each token.
+/// Returns the whole layer. It reads the current credentials of the simulator for each token.
 fn layer(sim: &Sim, limiter: &Limiter, secret: Secret) -> TdsLayer {
     let id = sim.client_id().to_owned();
     let provider = Provider::from_fn(move || {

@@ -17,10 +17,10 @@ use tower::ServiceExt;
 
 use crate::URL;
 
-/// The secret that the identity provider accepts at the moment.
+/// Secret that the identity provider accepts at the moment.
 pub(crate) type Secret = Arc<Mutex<String>>;
 
-/// The latest fault, until a while after its end.
+/// Latest fault, until a while after its end.
 pub(crate) type Latest = Arc<Mutex<Option<Fault>>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ pub(crate) struct Played {
 // === impl Fault ===
 
 impl Fault {
-    /// The time after its end in which its consequences last.
+    /// Returns the time after its end in which its consequences last.
     fn recovery(self) -> Duration {
         Duration::from_secs(match self {
             // Its refusals lower the limit, which takes half an hour to rise again.
@@ -84,7 +84,7 @@ impl Fault {
 // === impl Script ===
 
 impl Script {
-    /// A fault every two to four minutes, and a stranger every six hours.
+    /// Returns a fault every two to four minutes, and a stranger every six hours.
     pub(crate) fn new(seed: u64, length: Duration, latest: Latest) -> Self {
         let mut rng = Rng::with_seed(seed);
         let (mut faults, mut at) = (Vec::new(), Duration::from_secs(60));
@@ -208,7 +208,7 @@ async fn strange(sim: &Sim, length: Duration) {
     }
 }
 
-/// A quick network.
+/// Returns a quick network.
 fn calm() -> Faults {
     let mut faults = Faults::default();
     let (min, max) = (Duration::from_millis(2), Duration::from_millis(6));
@@ -241,8 +241,8 @@ impl Played {
         self.strangers.iter().any(|range| range.contains(&second))
     }
 
-    /// The first token, one for each revocation, a refused one for each rotated secret, and the
-    /// attempts of outages at their backoff.
+    /// Returns the first token, one for each revocation, a refused one for each rotated secret, and
+    /// the attempts of outages at their backoff.
     pub(crate) fn most_token_posts(&self) -> u64 {
         let outages = self.count(Fault::TokenEndpoint) + self.count(Fault::RevokedInOutage);
         let refused = self.count(Fault::SecretRotated);

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// From the first time until before the second.
 pub(crate) type Span = (Duration, Duration);
 
-/// The most requests in any half-open interval of the length `per`.
+/// Returns the most requests in any half-open interval of the length `per`.
 ///
 /// Fixed windows of every phase and sliding logs are such intervals, and a fullest one begins at a
 /// request.
@@ -19,9 +19,9 @@ pub(crate) fn fullest_interval(times: &[Duration], per: Duration) -> usize {
     times.iter().enumerate().map(from).max().unwrap_or(0)
 }
 
-/// The largest estimate of a sliding-window counter, over every alignment of its windows: the
-/// requests of the current window, and those of the window before, weighted by the part of it that
-/// the last interval covers.
+/// Returns the largest estimate of a sliding-window counter, over every alignment of its windows:
+/// the requests of the current window, and those of the window before, weighted by the part of it
+/// that the last interval covers.
 ///
 /// For a given request, the estimate rises with the begin of the current window, until a request
 /// leaves that window or the one before. So only begins at a request, or one interval after it, are
@@ -43,8 +43,8 @@ pub(crate) fn fullest_counter(times: &[Duration], per: Duration) -> f64 {
     largest
 }
 
-/// The highest level of a leaky bucket that `limit` requests in each `per` drain, the request that
-/// has just come included.
+/// Returns the highest level of a leaky bucket that `limit` requests in each `per` drain, the
+/// request that has just come included.
 pub(crate) fn fullest_bucket(times: &[Duration], limit: u32, per: Duration) -> f64 {
     let (mut level, mut largest) = (0.0_f64, 0.0_f64);
     let mut last = Duration::ZERO;
@@ -57,7 +57,7 @@ pub(crate) fn fullest_bucket(times: &[Duration], limit: u32, per: Duration) -> f
     largest
 }
 
-/// The most sockets that were open at once.
+/// Returns the most sockets that were open at once.
 pub(crate) fn most_open(sockets: &[Span]) -> usize {
     let opened_by = |now: &Duration| sockets.iter().filter(|(from, _)| from <= now).count();
     let ended_by = |now: &Duration| sockets.iter().filter(|(_, until)| until <= now).count();

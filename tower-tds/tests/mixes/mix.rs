@@ -36,14 +36,14 @@ pub(crate) struct Mix {
     pub(crate) seed: u64,
     pub(crate) stack: Stack,
     pub(crate) counts: Counts,
-    /// The ways of counting that the limiter claims to be safe against.
+    /// Ways of counting that the limiter claims to be safe against.
     pub(crate) rules: Rules,
     pub(crate) requests: u32,
     pub(crate) per: Duration,
     pub(crate) sockets: u32,
     /// More than the sockets in some mixes, so that connects wait, too.
     pub(crate) in_flight: u32,
-    /// The longest delay of the network in each direction.
+    /// Longest delay of the network in each direction.
     pub(crate) delay: Duration,
     /// When and for how long nothing passes.
     pub(crate) cut: Option<(Duration, Duration)>,
@@ -214,11 +214,11 @@ fn each_rule_that_a_mix_claims_is_audited() {
     assert_eq!(over(&mix, &calm, &open), ["sockets"]);
 }
 
-/// The burst of a bucket that takes ten at once.
+/// Burst of a bucket that takes ten at once.
 const NINE: Burst = Burst::Of(9);
 
-/// A bucket with a burst of nine.
+/// Bucket with a burst of nine.
 const AT_ONCE: u32 = 10;
 
-/// The longest service, and as long again for a machine that is busy with other tests.
+/// Longest service, and as long again for a machine that is busy with other tests.
 const SERVED: Duration = Duration::from_millis(1_500);

@@ -30,7 +30,7 @@ pub(crate) struct Judge {
     clock: Clock,
     meter: Meter,
     pub(crate) models: Models,
-    /// The arrivals that the meter did not accept.
+    /// Arrivals that the meter did not accept.
     pub(crate) refused: Vec<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Counting {
         }
     }
 
-    /// A quota per minute, by the client's clock.
+    /// Returns a quota per minute, by the client's clock.
     pub(crate) fn a_minute(rule: Rule, limit: u32) -> Self {
         Self {
             limit,

@@ -34,8 +34,8 @@ use self::{
     run::{Seen, run},
 };
 
-/// The jitter that is added to each way. The answers take no longer than half of the answers to
-/// 100 ms, so that the default keeps to buckets of ten.
+/// Jitter that is added to each way. The answers take no longer than half of the answers to 100 ms,
+/// so that the default keeps to buckets of ten.
 const JITTERS: [&str; 7] = [
     "none",
     "uniform:0ms:50ms",
@@ -46,7 +46,7 @@ const JITTERS: [&str; 7] = [
     "reordering",
 ];
 
-/// The calls of a run, if they are not a matter of precision.
+/// Returns the calls of a run, if they are not a matter of precision.
 fn calls() -> u32 {
     std::env::var("RULES_CALLS").map_or(2_000, |calls| {
         calls.parse().expect("RULES_CALLS is a number of calls")

@@ -22,9 +22,9 @@ pub(crate) struct Models {
 pub(crate) struct Largest {
     /// Arrivals in any half-open interval: no fixed window and no log sees more.
     pub(crate) interval: usize,
-    /// The sum of a weighing counter, whenever its windows begin.
+    /// Sum of a weighing counter, whenever its windows begin.
     pub(crate) estimate: f64,
-    /// The level of a bucket that drains at the limit's rate, before an arrival.
+    /// Level of a bucket that drains at the limit's rate, before an arrival.
     pub(crate) level: f64,
     /// Requests that were in flight at some time of the interval up to an arrival.
     pub(crate) in_flight: usize,

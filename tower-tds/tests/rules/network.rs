@@ -43,19 +43,19 @@ impl Network {
         }
     }
 
-    /// The time until a request that is sent at `now` is counted.
+    /// Returns the time until a request that is sent at `now` is counted.
     pub(crate) fn there(&mut self, now: Duration) -> Duration {
         let way = self.base + self.jitter.sample(now + self.base, &mut self.rng);
         self.longest_way = self.longest_way.max(way);
         way
     }
 
-    /// The longest delay so far.
+    /// Returns the longest delay so far.
     pub(crate) fn longest_way(&self) -> Duration {
         self.longest_way
     }
 
-    /// The delays that follow from this seed.
+    /// Returns the delays that follow from this seed.
     pub(crate) fn with_seed(mut self, seed: u64) -> Self {
         self.rng = Rng::with_seed(seed);
         self
@@ -68,8 +68,8 @@ impl Network {
         self
     }
 
-    /// The time until the response head of a request that is counted at `now`, and the time of the
-    /// body after it.
+    /// Returns the time until the response head of a request that is counted at `now`, and the time
+    /// of the body after it.
     pub(crate) fn back(&mut self, now: Duration) -> (Duration, Duration) {
         let service = self.service.sample(now, &mut self.rng) + self.base;
         let whole = |rng: &mut Rng| service + self.jitter.sample(now + service, rng);

@@ -23,8 +23,8 @@ fn ways(limit: u32) -> [(Rule, Proof); 6] {
     ]
 }
 
-/// The quota for a rule: 5 per minute, but 6 for a leaky bucket. nginx stores rates in whole
-/// thousandths of a request per second, so 5 per minute would become 4.98.
+/// Returns the quota for a rule: 5 per minute, but 6 for a leaky bucket. nginx stores rates in
+/// whole thousandths of a request per second, so 5 per minute would become 4.98.
 fn few(rule: Rule) -> u32 {
     if matches!(rule, Rule::LeakyBucket { .. }) {
         6

@@ -25,7 +25,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    /// A service of this rule, whose limits are chosen to be safe against it by proof.
+    /// Returns a service of this rule, whose limits are chosen to be safe against it by proof.
     fn new(seed: u64, rule: Rule) -> Self {
         let mut rng = Rng::with_seed(seed);
         let (limit, per) = quota(&mut rng);
@@ -77,7 +77,7 @@ fn quota(rng: &mut Rng) -> (u32, Duration) {
     (limit, per)
 }
 
-/// A hundred seeds, each with the burst of a bucket.
+/// Returns a hundred seeds, each with the burst of a bucket.
 fn seeds(least_burst: u32) -> impl Iterator<Item = (u64, u32)> {
     (101..=200).map(move |seed| (seed, Rng::with_seed(!seed).u32(least_burst..12)))
 }

@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     /// By the simulated service.
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// The arrivals that the other meters did not accept.
+    /// Arrivals that the other meters did not accept.
     pub(crate) over: Vec<Duration>,
     /// By the models, for each quota.
     pub(crate) largest: Vec<Largest>,
@@ -39,7 +39,7 @@ pub(crate) struct Seen {
     pub(crate) certificate: usize,
     /// Calls a second.
     pub(crate) rate: f64,
-    /// The longest delay of a request on its way.
+    /// Longest delay of a request on its way.
     pub(crate) longest_way: Duration,
 }
 
