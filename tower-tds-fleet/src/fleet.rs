@@ -278,11 +278,8 @@ impl Driver {
     /// Records the state of the member.
     fn look(&mut self, load: Load, now: Instant) {
         let share = self.member.share(now);
-        self.status.send_if_modified(|status| {
-            let is_new =
-                (status.share, status.held, status.waiting) != (share, load.held, load.waiting);
+        self.status.send_modify(|status| {
             (status.share, status.held, status.waiting) = (share, load.held, load.waiting);
-            is_new
         });
     }
 
