@@ -261,8 +261,7 @@ impl Member {
         self.last = Some(now);
         let Load { held, whole, .. } = load;
         // A departure has one more request at a time, for the close of an unused socket.
-        let most_waiting = self.leaves_at.map_or(u32::MAX, |_| 1);
-        let waiting = load.waiting.min(most_waiting);
+        let waiting = load.waiting.min(self.leaves_at.map_or(u32::MAX, |_| 1));
         let is_active = load.in_flight > 0 || waiting > 0 || held.requests > 0;
         let more = |held: u32, waiting: u32, whole: u32| held.saturating_add(waiting).min(whole);
         let unit = load.unit;

@@ -50,7 +50,7 @@ async fn two_fleets_on_one_store_do_not_disturb_each_other() {
     }
     sleep(Duration::from_secs(6)).await;
     let both = rates(&servers, 12).await;
-    // The first loses its record, and its members are refused by their own service.
+    // The first loses its record, so its shares do not grow for 17 s.
     let mut lose = cmd("DEL");
     lose.arg("{one}:shares")
         .exec(&mut store.connection())
