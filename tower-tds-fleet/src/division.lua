@@ -12,7 +12,7 @@
 -- in quotes. Later versions only append to it.
 -- Times are milliseconds of the server's clock.
 
-local ENDS, SOCKETS, TURN, PATIENCE, WEEK = 5000, 75000, 4000, 2200, 604800000
+local ENDS, SOCKETS, TURN, PATIENCE, NEW, WEEK = 5000, 75000, 4000, 2200, 20, 604800000
 local IDLE, WAITS, HOLDS = 0, 1, 2
 
 local function numbers(text) return cjson.decode('[' .. text .. ']') end
@@ -95,6 +95,12 @@ for k = 1, 3 do
   taken[k] = taken[k] + withheld[k]
   most[k] = total[k] - math.min(2, math.floor(total[k] / (k == 2 and withheld[2] == 0 and 20 or 10)))
   divided[k] = k < 3 and most[k] or math.max(0, most[k] - withheld[k])
+end
+
+-- A member that dies soon after each start would take a share with it each time. So while places or sockets are withheld, one that
+-- has asked few questions waits for its first share.
+for _, member in ipairs(withheld[2] + withheld[3] > 0 and members or {}) do
+  if member.number < NEW and (member.record or me.claim)[1] == 0 then member.wanted = {0, 0, 0} end
 end
 
 -- The members that hold a share now, in turns where there is no place for each. One that has waited for a while takes the place of

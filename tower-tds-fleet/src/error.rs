@@ -95,15 +95,6 @@ impl FleetError {
         }
     }
 
-    /// Fault of a question that waited too long for its connection. The next one uses that
-    /// connection.
-    pub(crate) fn late() -> Self {
-        Self {
-            kind: StoreFault::Unreachable,
-            detail: "LATE: the connection took long".to_owned(),
-        }
-    }
-
     /// Whether the question was only late, so that the next one replaces it.
     pub(crate) fn is_late(&self) -> bool {
         self.detail.contains("LATE")

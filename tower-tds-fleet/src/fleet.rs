@@ -34,7 +34,8 @@ use crate::{
 /// second, so that no call of a busy member waits for the store.
 ///
 /// Until there is a share, your calls wait. With the default limits that takes 17 s if the store is
-/// new or was restarted, because it has no memory of the fleet.
+/// new or was restarted, because it has no memory of the fleet, and five seconds while permits of
+/// killed members are withheld.
 ///
 /// # Cancel safety
 /// If you drop the last clone, the member leaves in the background, as with [`leave`](Self::leave),
@@ -278,11 +279,8 @@ impl Driver {
     /// Records the state of the member.
     fn look(&mut self, load: Load, now: Instant) {
         let share = self.member.share(now);
-        self.status.send_if_modified(|status| {
-            let is_new =
-                (status.share, status.held, status.waiting) != (share, load.held, load.waiting);
+        self.status.send_modify(|status| {
             (status.share, status.held, status.waiting) = (share, load.held, load.waiting);
-            is_new
         });
     }
 

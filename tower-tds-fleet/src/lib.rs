@@ -31,7 +31,7 @@
 //! # Non-goals
 //! - Two masters, or a virtual machine that is paused with a request half written.
 //! - Quotas whose intervals are longer than a minute, or differ between members.
-//! - Speed of more than eight busy members on default rules.
+//! - Speed of more than eleven busy members on default rules.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;

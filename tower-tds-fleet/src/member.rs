@@ -194,11 +194,14 @@ impl Member {
         Action::Apply(self.usable(), self.until)
     }
 
-    /// Returns the share, without requests during a silence or a departure.
+    /// Returns the share, without requests during a silence. During a departure it has no sockets,
+    /// so that no call is sent, while those that no request has used close within its requests.
     fn usable(&self) -> Share {
-        let is_usable = !self.earlier.silenced && self.leaves_at.is_none();
-        let requests = if is_usable { self.share.requests } else { 0 };
-        self.share.requests(requests)
+        match (self.earlier.silenced, self.leaves_at) {
+            (true, _) => self.share.requests(0),
+            (false, Some(_)) => self.share.connections(0),
+            (false, None) => self.share,
+        }
     }
 
     fn look(&mut self, load: Load, now: Instant) -> Action {
@@ -216,7 +219,7 @@ impl Member {
             return self.apply(now);
         }
         let share = self.share(now);
-        let closing = load.in_flight == 0 && load.held.connections > share.connections;
+        let closing = load.in_flight == 0 && load.held.connections > self.usable().connections;
         if closing != self.earlier.closing && !self.is_over {
             self.earlier.closing = closing;
             if closing {
@@ -256,8 +259,9 @@ impl Member {
         self.number += 1;
         self.asked = Some(now);
         self.last = Some(now);
-        let whole = load.whole;
-        let Load { held, waiting, .. } = load;
+        let Load { held, whole, .. } = load;
+        // A departure has one more request at a time, for the close of an unused socket.
+        let waiting = load.waiting.min(self.leaves_at.map_or(u32::MAX, |_| 1));
         let is_active = load.in_flight > 0 || waiting > 0 || held.requests > 0;
         let more = |held: u32, waiting: u32, whole: u32| held.saturating_add(waiting).min(whole);
         let unit = load.unit;
@@ -270,9 +274,7 @@ impl Member {
         let without_socket = waited.map_or(0, |(calls, _)| calls);
         let grows = without_socket.min(held.connections.div_ceil(2));
         let sockets = more(held.connections, grows + 1, whole.connections);
-        let wanted = if self.leaves_at.is_some() {
-            Share::default()
-        } else if is_active {
+        let wanted = if is_active {
             let sends = Share::default().requests(requests.max(unit));
             sends.places(places.max(1)).connections(sockets.max(2))
         } else {

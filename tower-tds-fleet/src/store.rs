@@ -241,7 +241,6 @@ impl Link {
 
 impl Ask for Link {
     async fn ask(mut self, question: Question) -> (Self, Result<Reply, FleetError>) {
-        let began = Instant::now();
         if self.open.is_none() {
             let opened = timeout(CONNECT, self.open()).await;
             let opened =
@@ -255,10 +254,6 @@ impl Ask for Link {
                 }
                 return (self, Err(error));
             }
-        }
-        // Not sent if it waited: the life of a share begins with its question.
-        if began.elapsed() > GIVE_UP / 4 {
-            return (self, Err(FleetError::late()));
         }
         let asked = timeout(GIVE_UP, self.answer(question)).await;
         let answer = match asked {

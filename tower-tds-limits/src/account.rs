@@ -297,7 +297,8 @@ impl Account {
     fn has_room(&self) -> bool {
         let most = self.reactions.most_in_flight(self.seen);
         // Without a socket of the share, a request would only hold its permit.
-        let share = self.share.map(|share| data_sockets(share.connections));
+        let share = self.share.map(|share| share.connections);
+        let share = share.map(|sockets| data_sockets(sockets).min(sockets));
         let most = most.min(share.unwrap_or(u32::MAX));
         self.in_flight < self.limits.in_flight.get().min(most)
     }
@@ -306,15 +307,15 @@ impl Account {
     /// [`Tick::NEVER`] while it depends on an event.
     #[inline]
     fn opens_at(&mut self, line: Line) -> (Tick, WaitCause) {
-        // Requests in flight may depend on a token request, so a token request needs no place in
-        // flight.
-        if !self.has_room() && line != Line::Front {
-            return (Tick::NEVER, WaitCause::InFlight);
-        }
         let seen = self.seen;
         let closed = self.reactions.closed_until(seen);
         if closed.0 == Tick::NEVER {
             return closed;
+        }
+        // Requests in flight may depend on a token request, so a token request needs no place in
+        // flight.
+        if !self.has_room() && line != Line::Front {
+            return (Tick::NEVER, WaitCause::InFlight);
         }
         let rules = self.rules.iter_mut().map(|rules| rules.opens_at(seen));
         let rules = rules.fold((Tick::ZERO, WaitCause::Window), later);

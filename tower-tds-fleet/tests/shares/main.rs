@@ -10,6 +10,7 @@
 
 mod cluster;
 mod faults;
+mod fleets;
 mod network;
 mod operators;
 mod process;
@@ -37,8 +38,17 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn join(store: impl Into<Store>, server: &Server, limits: Limits) -> Self {
+        Self::join_as("test", store, server, limits)
+    }
+
+    pub(crate) fn join_as(
+        name: &str,
+        store: impl Into<Store>,
+        server: &Server,
+        limits: Limits,
+    ) -> Self {
         let client = client(server, limits);
-        let fleet = Fleet::join(store, "test", client.limiter()).unwrap();
+        let fleet = Fleet::join(store, name, client.limiter()).unwrap();
         let url = format!("{}/v1/live/bus", server.base_url());
         Self { client, fleet, url }
     }
@@ -85,12 +95,22 @@ pub(crate) async fn slow_service(rule: Rule, takes: Duration) -> Server {
 
 /// Writes a record of the fleet without members, so that shares grow at once.
 pub(crate) fn remember(store: &RedisServer) {
+    remember_as("test", store);
+}
+
+pub(crate) fn remember_as(name: &str, store: &RedisServer) {
     let mut connection = store.connection();
     let info: String = cmd("INFO").arg("server").query(&mut connection).unwrap();
     let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
     let mut set = cmd("HSET");
-    set.arg("{test}:shares")
-        .arg(&["run", run.unwrap(), "began", "0", "quotas", "1000"]);
+    set.arg(format!("{{{name}}}:shares")).arg(&[
+        "run",
+        run.unwrap(),
+        "began",
+        "0",
+        "quotas",
+        "1000",
+    ]);
     set.exec(&mut connection).unwrap();
 }
 

@@ -3,6 +3,7 @@
 use std::{
     env,
     io::Read as _,
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -16,10 +17,10 @@ use tokio::{
 use tower_tds::{Credentials, Limits};
 use tower_tds_fleet::Fleet;
 
-use crate::{RedisServer, assert_clean, call, remember, service};
+use crate::{Member, RedisServer, assert_clean, call, remember, service};
 
 /// A process that calls until it is ended.
-struct Process(Child);
+pub(crate) struct Process(Child);
 
 // === impl Process ===
 
@@ -29,18 +30,42 @@ impl Process {
     }
 
     fn start_with(store: &RedisServer, server: &Server, callers: u32) -> Self {
-        let process = Command::new(env::current_exe().unwrap())
+        let this = env::current_exe().unwrap();
+        Self::of(
+            &this,
+            store,
+            server,
+            &[("FLEET_CALLERS", callers.to_string())],
+        )
+    }
+
+    /// Starts a program of these tests, which may be of another version.
+    pub(crate) fn of(
+        program: &Path,
+        store: &RedisServer,
+        server: &Server,
+        more: &[(&str, String)],
+    ) -> Self {
+        let process = Command::new(program)
             .args(["--exact", "process::member_process", "--nocapture"])
             .env("FLEET_STORE", store.url())
             .env("FLEET_AUTH", server.auth_url())
             .env("FLEET_DATA", server.base_url())
             .env("FLEET_ID", server.client_id())
             .env("FLEET_SECRET", server.client_secret())
-            .env("FLEET_CALLERS", callers.to_string())
+            .envs(more.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn();
         Self(process.unwrap())
+    }
+
+    /// Lets it leave, and waits for its end.
+    pub(crate) async fn end(mut self) {
+        drop(self.0.stdin.take());
+        while self.0.try_wait().unwrap().is_none() {
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     fn signal(&self, signal: &str) {
@@ -72,16 +97,18 @@ async fn member_process() {
         .build()
         .unwrap();
     let store = Client::open(store).unwrap();
-    let _fleet = Fleet::join(store, "test", client.limiter()).unwrap();
+    let fleet = Fleet::join(store, "test", client.limiter()).unwrap();
     let mut running = JoinSet::new();
+    let or = |name: &str, usual: &str| env::var(name).unwrap_or_else(|_| usual.to_owned());
     call(
         &client,
-        &format!("{}/v1/live/bus", var("FLEET_DATA")),
-        var("FLEET_CALLERS").parse().unwrap(),
+        &format!("{}{}", var("FLEET_DATA"), or("FLEET_PATH", "/v1/live/bus")),
+        or("FLEET_CALLERS", "10").parse().unwrap(),
         &mut running,
     );
     let ended = tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]));
     drop(ended.await);
+    fleet.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,6 +131,72 @@ async fn processes_killed_and_started_in_a_loop_cause_no_refusal() {
     drop(stays);
     println!("18 s after ten processes were killed, one reaches {rate} a second");
     assert!(rate >= 30, "{rate}");
+}
+
+/// A place whose process dies soon after each start, as under a supervisor that does not back off. Prints
+/// the rate of the three others by their own of before, and what the store keeps.
+async fn looped(store: &RedisServer, lives: Duration) -> f64 {
+    remember(store);
+    let server = service(Rule::SlidingCounter).await;
+    let members: Vec<_> = (0..3)
+        .map(|_| Member::join(store.client(), &server, Limits::default()))
+        .collect();
+    let mut running = JoinSet::new();
+    members.iter().for_each(|one| one.call(10, &mut running));
+    let this = env::current_exe().unwrap();
+    let path = [("FLEET_PATH", LOOPED.to_owned())];
+    let start = || Process::of(&this, store, &server, &path);
+    let others = || {
+        assert_clean(&server);
+        let arrivals = server.ledger().arrivals();
+        arrivals.iter().filter(|one| *one.target != *LOOPED).count() as f64
+    };
+    let mut fourth = start();
+    sleep(Duration::from_secs(8)).await;
+    let first = others();
+    sleep(Duration::from_secs(10)).await;
+    let usual = (others() - first) / 10.0;
+    let (before, began, mut starts, mut withheld) = (others(), Instant::now(), 0, 0);
+    let mut longest = 0;
+    while began.elapsed() < Duration::from_secs(60) {
+        drop(fourth);
+        fourth = start();
+        starts += 1;
+        sleep(lives).await;
+        let status = members[0].fleet.status();
+        withheld = status.withheld.requests.max(withheld);
+        longest = records(store).max(longest);
+    }
+    let rate = (others() - before) / began.elapsed().as_secs_f64();
+    drop(fourth);
+    println!(
+        "{starts} processes that live {lives:?}: the others {rate:.1} a second after {usual:.1}; {withheld} \
+         requests withheld, {longest} fields in the hash"
+    );
+    rate / usual
+}
+
+/// The fields of the fleet's hash.
+fn records(store: &RedisServer) -> u64 {
+    let mut fields = redis::cmd("HLEN");
+    fields
+        .arg("{test}:shares")
+        .query(&mut store.connection())
+        .unwrap()
+}
+
+const LOOPED: &str = "/v1/live/bus?looped";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more"]
+async fn a_member_killed_soon_after_each_start_leaves_the_others_most_of_the_rate() {
+    for millis in [300, 700, 1_500, 3_000] {
+        let Some(store) = RedisServer::start() else {
+            return;
+        };
+        let rate = looped(&store, Duration::from_millis(millis)).await;
+        assert!(rate >= 0.8, "{millis} ms: {rate}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

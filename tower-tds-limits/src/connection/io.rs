@@ -247,13 +247,13 @@ impl<T: Read + Write + Unpin> Open<T> {
     }
 
     /// Waits until the close may be counted as a request: until there is a permit for it. It waits
-    /// no longer than 30 s, or until the server acts first or a share ends, and records the close
-    /// in any case.
+    /// no longer than 30 s, or until the server acts first, and records the close in any case. If the
+    /// share has ended, it waits for the next one.
     async fn counted(&mut self) -> CountedClose {
         let account = Arc::clone(&self.account);
         let mut waiter = Waiter::new(&account, Line::Front);
         let passes = poll_fn(|cx| {
-            if self.poll_read(cx).is_ready() || self.permit.poll_over(cx).is_ready() {
+            if self.poll_read(cx).is_ready() {
                 return Poll::Ready(None);
             }
             let passes = waiter.poll_pass(cx, clock::now(), &Terms::NONE);

@@ -138,11 +138,20 @@ fn question_wants_held_and_waiting_up_to_the_limits() {
         let question = asks(&mut member, load, now);
         assert_eq!(question.wanted, wanted, "{load:?}");
         assert!(!question.leaves);
-        // A leaving member wants nothing.
-        let mut member = Member::new(now);
-        member.has_left(load, now);
-        assert_eq!(asks(&mut member, load, now).wanted, Share::default());
     }
+}
+
+#[test]
+fn leaving_member_wants_one_request_more_than_it_holds() {
+    let now = Instant::now();
+    let load = Load {
+        held: share(2, 1, 2),
+        waiting: 30,
+        ..idle()
+    };
+    let mut member = Member::new(now);
+    member.has_left(load, now);
+    assert_eq!(asks(&mut member, load, now).wanted, share(4, 2, 3));
 }
 
 #[test]
@@ -220,10 +229,10 @@ fn leaving_member_may_go_when_it_holds_nothing_or_after_five_seconds() {
     assert!(!member.has_left(load, now + ms(4_999)));
     assert!(member.has_left(load, now + ms(5_000)));
     // A leaving member sends questions as often as one with waiting calls, and its share has no
-    // requests.
+    // sockets for calls.
     assert_eq!(next_question(&mut member, load, now), Some(250));
     let last = answered(&mut member, 2, Duration::ZERO, now + ms(250));
-    assert_eq!(last, Action::Apply(share(0, 2, 3), now + ms(5_250)));
+    assert_eq!(last, Action::Apply(share(10, 2, 0), now + ms(5_250)));
     let question = member.leave(load, now + ms(300));
     assert!(question.leaves);
     assert_eq!(question.number, 3);

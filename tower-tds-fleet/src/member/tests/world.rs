@@ -63,6 +63,8 @@ struct Shared {
     takes: AtomicU32,
     /// Sum of the steps of the store's clock, in milliseconds.
     stepped: AtomicU32,
+    /// Whether the service counts a socket that closes without a request, as a gateway may.
+    counts_unused: AtomicBool,
 }
 
 /// One member's process.
@@ -85,6 +87,8 @@ struct State {
     open: AtomicU32,
     /// Requests of this process that were counted.
     counted: AtomicU32,
+    /// Its sockets that closed without a request, and were counted.
+    unused: AtomicU32,
     /// Longest call that has ended, in milliseconds.
     longest: AtomicU32,
     /// Sockets that wait for their next request.
@@ -145,6 +149,7 @@ impl World {
             most_open: AtomicU32::default(),
             takes: AtomicU32::default(),
             stepped: AtomicU32::default(),
+            counts_unused: AtomicBool::default(),
         };
         let world = Self {
             shared: Arc::new(shared),
@@ -209,6 +214,11 @@ impl World {
     pub(crate) fn slow(&self, by: Duration) {
         let millis = u32::try_from(by.as_millis()).unwrap();
         self.shared.takes.store(millis, SeqCst);
+    }
+
+    /// Sockets that close without a request are counted from now on.
+    pub(crate) fn count_unused(&self) {
+        self.shared.counts_unused.store(true, SeqCst);
     }
 
     /// The most sockets that were open at once.
@@ -391,14 +401,10 @@ impl Process {
     pub(crate) fn call(&self, callers: usize) {
         let mut running = self.state.callers.lock().unwrap();
         running.abort_all();
-        let connector = Connector {
-            world: self.world.clone(),
-            state: Arc::clone(&self.state),
-        };
         let api = Api {
             world: self.world.clone(),
             state: Arc::clone(&self.state),
-            connector: ConnectionLimitLayer::new(self.limiter.clone()).layer(connector),
+            connector: self.connector(),
             takes: Duration::from_millis(self.world.shared.takes.load(SeqCst).into()),
         };
         let service = ServiceBuilder::new()
@@ -416,6 +422,31 @@ impl Process {
                 }
             });
         }
+    }
+
+    fn connector(&self) -> ConnectionLimit<Connector> {
+        let connector = Connector {
+            world: self.world.clone(),
+            state: Arc::clone(&self.state),
+        };
+        ConnectionLimitLayer::new(self.limiter.clone()).layer(connector)
+    }
+
+    /// Opens so many sockets that no call uses, below those of the pool.
+    pub(crate) async fn open_unused(&self, sockets: usize) {
+        for _ in 0..sockets {
+            let socket = self.connector().oneshot(()).await.unwrap();
+            self.state
+                .idle
+                .lock()
+                .unwrap()
+                .insert(0, TokioIo::new(socket));
+        }
+    }
+
+    /// Sockets that closed without a request, and were counted.
+    pub(crate) fn unused(&self) -> u32 {
+        self.state.unused.load(SeqCst)
     }
 
     /// The longest call that has ended since this was last called.
@@ -549,12 +580,15 @@ impl Api {
             }
             let connecting = connecting.get_or_insert_with(|| {
                 let (state, connector) = (Arc::clone(&self.state), self.connector.clone());
+                let world = self.world.clone();
                 tokio::spawn(async move {
                     let socket = connector.oneshot(()).await.map_err(io::Error::other)?;
                     let mut socket = TokioIo::new(socket);
-                    // This service does not count a socket that carries no request, so the limiter
-                    // need not ask for a permit to close one.
-                    socket.write_all(&[0; 64]).await?;
+                    // A service that does not count a socket without a request: the limiter need not ask
+                    // for a permit to close one.
+                    if !world.shared.counts_unused.load(SeqCst) {
+                        socket.write_all(&[0; 64]).await?;
+                    }
                     state.idle.lock().unwrap().push(socket);
                     state.freed.notify_one();
                     io::Result::Ok(())
@@ -647,7 +681,7 @@ impl Service<()> for Connector {
             let there = Duration::from_millis(world.shared.rng.lock().unwrap().u64(5..50));
             sleep(there).await;
             let (ours, theirs) = duplex(1 << 16);
-            tokio::spawn(state.serve(theirs, there));
+            tokio::spawn(state.serve(world, theirs, there));
             sleep(there).await;
             Ok(TokioIo::new(ours))
         })
@@ -658,13 +692,14 @@ impl Service<()> for Connector {
 
 impl State {
     /// The service's side of a socket: open until the process closes it, or its keep-alive ends.
-    async fn serve(self: Arc<Self>, mut socket: DuplexStream, there: Duration) {
+    async fn serve(self: Arc<Self>, world: World, mut socket: DuplexStream, there: Duration) {
         self.open.fetch_add(1, SeqCst);
         let mut buffer = [0; 256];
+        let mut is_unused = world.shared.counts_unused.load(SeqCst);
         loop {
             match timeout(KEEP_ALIVE, socket.read(&mut buffer)).await {
                 // The next request begins the time anew.
-                Ok(Ok(1..)) => {}
+                Ok(Ok(1..)) => is_unused = false,
                 Ok(_end) => break,
                 Err(_elapsed) => {
                     self.open.fetch_sub(1, SeqCst);
@@ -673,6 +708,11 @@ impl State {
             }
         }
         sleep(there).await;
+        if is_unused {
+            let at = world.shared.began.elapsed();
+            world.shared.counted.lock().unwrap().push(at);
+            self.unused.fetch_add(1, SeqCst);
+        }
         // A process that is stopped closes nothing, and a host that is lost closes nothing at all.
         let closes = pin!(std::future::poll_fn(|cx| self.stopped.poll(cx)));
         let _ended = timeout(KEEP_ALIVE, closes).await;

@@ -164,7 +164,12 @@ impl Division {
         let divided = [most[0], most[1], most[2].saturating_sub(withheld[2])];
         let taken = [0, 1, 2].map(|k| taken[k] + withheld[k]);
 
-        let is_active = |record: &Record| record.wanted[0] > 0;
+        // It has no share yet, and waits until it has lived for a while.
+        let waits = |record: &Record| {
+            withheld[1] + withheld[2] > 0 && record.number < NEW && record.record[0] == 0
+        };
+        let wanted = if waits(&me) { [0; 3] } else { three(3) };
+        let is_active = |record: &Record| record.wanted[0] > 0 && !waits(record);
         if !is_active(&me) {
             me.state = State::Idle;
         } else if me.state == State::Idle {
@@ -185,6 +190,7 @@ impl Division {
         let places = (most[0] / unit).min(most[1]).min(divided[2]).max(1);
         let turned = holders.len().min(usize::try_from(places).unwrap());
         idle.extend(holders.drain(turned..));
+        idle.retain(|(_, record)| !waits(record));
         let holds = holders.iter().any(|(other, _)| *other == id);
         holders.sort_by_key(|(id, _)| (*id).to_owned());
         idle.sort_by_key(|(id, _)| (*id).to_owned());
@@ -197,7 +203,7 @@ impl Division {
                 let spare = if k == 2 { 0 } else { left };
                 parts[id] + spare / u64::try_from(holders.len()).unwrap()
             } else if k == 2 && !leaves {
-                fill(&idle, k, &mut left)[id]
+                fill(&idle, k, &mut left).get(id).copied().unwrap_or(0)
             } else {
                 0
             }
@@ -229,8 +235,7 @@ impl Division {
         if state != me.state {
             (me.state, me.since) = (state, now);
         }
-        me.record = record;
-        me.wanted = three(3);
+        (me.record, me.wanted) = (record, wanted);
         let live = live.len() + 1;
         let is_steady = before.is_some_and(|before| now < before.seen + ENDS);
         let forgotten = |other: &Record| is_steady && now >= ends(other) + SOCKETS;
@@ -282,3 +287,4 @@ const ENDS: u64 = 5_000;
 const SOCKETS: u64 = 75_000;
 const TURN: u64 = 4_000;
 const PATIENCE: u64 = 2_200;
+const NEW: u64 = 20;

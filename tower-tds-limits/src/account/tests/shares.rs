@@ -22,6 +22,8 @@ impl Fleet {
 
     fn set(&mut self, member: usize, share: Share, now: Instant) {
         self.shares[member] = share;
+        // Sockets are no matter here.
+        let share = share.connections(60);
         self.members[member].set_share(share, now + ms(600_000), now, 0);
     }
 }

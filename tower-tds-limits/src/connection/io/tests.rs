@@ -1,10 +1,10 @@
 use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
-use tokio::time::{Instant, advance, sleep};
+use tokio::time::{Instant, sleep};
 use tokio_test::task;
 
 use super::*;
-use crate::limits::{Limits, Quota, Rules};
+use crate::limits::{Limits, Quota, Rules, Share};
 
 /// What a socket does at its next read: an error, its end, or nothing yet.
 type Step = Option<Result<(), ErrorKind>>;
@@ -51,6 +51,41 @@ impl Connection for Scripted {
     }
 }
 
+/// A socket whose server sends nothing, and ends when this side does.
+#[derive(Debug, Default)]
+struct Quiet {
+    has_ended: bool,
+}
+
+impl Read for Quiet {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.has_ended {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Write for Quiet {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(0))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.has_ended = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
 /// Where the error shows.
 #[derive(Debug, Clone, Copy)]
 enum Place {
@@ -69,7 +104,10 @@ fn limiter() -> Limiter {
     Limiter::new(Limits::new(quota).rules(Rules::window()))
 }
 
-fn open(limiter: &Limiter, socket: Scripted) -> LimitedIo<Scripted> {
+fn open<T>(limiter: &Limiter, socket: T) -> LimitedIo<T>
+where
+    T: Read + Write + Send + Unpin + 'static,
+{
     let connections = &limiter.credential.connections;
     let line = connections.update_now(|connections, now| connections.admit(Line::Back, now));
     LimitedIo::new(socket, ConnectionPermit::new(connections, line), limiter)
@@ -244,26 +282,38 @@ fn unused_socket_that_is_dropped_outside_of_a_runtime_is_counted() {
     assert_eq!((snapshot.connections, snapshot.live), (1, 1));
 }
 
+/// A share may end for a moment, so that a pool closes its idle sockets, or until the store is back.
 #[tokio::test(start_paused = true)]
-async fn unused_socket_closes_at_the_end_of_its_share() {
+async fn unused_sockets_wait_for_the_next_share_and_close_within_it() {
+    let (limiter, now) = (limiter(), Instant::now());
+    let shares = crate::share::Shares::of(&limiter);
+    let one = Share::default().requests(1).places(1).connections(3);
+    shares.set(one, now + Duration::from_secs(60));
+    let sockets: Vec<_> = (0..3).map(|_| open(&limiter, Quiet::default())).collect();
+    shares.set(Share::default(), now);
+    drop(sockets);
+    sleep(Duration::from_secs(20)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.granted, snapshot.connections), (0, 3));
+    shares.set(one, now + Duration::from_secs(60));
+    for granted in 1..=3 {
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(limiter.snapshot().granted, granted);
+        sleep(Duration::from_millis(503)).await;
+    }
+    sleep(Duration::from_secs(1)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.certificate, snapshot.connections), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_socket_closes_without_a_share_after_half_a_minute() {
     let limiter = limiter();
-    let (share, now) = (crate::share::Share::default(), Instant::now());
-    crate::share::Shares::of(&limiter).set(share, now + Duration::from_secs(60));
-    let io = open(
-        &limiter,
-        Scripted {
-            reads: [None].into(),
-            write: Ok(0),
-            shutdown: Ok(()),
-        },
-    );
-    drop(io);
-    // An empty share has no permit for it.
-    advance(Duration::from_secs(5)).await;
-    sleep(Duration::from_millis(1)).await;
+    crate::share::Shares::of(&limiter).set(Share::default(), Instant::now());
+    drop(open(&limiter, Quiet::default()));
+    sleep(Duration::from_secs(29)).await;
     assert_eq!(limiter.snapshot().granted, 0);
-    crate::share::Shares::of(&limiter).set(share, Instant::now());
-    sleep(Duration::from_millis(1_001)).await;
+    sleep(Duration::from_millis(2_002)).await;
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.granted, snapshot.connections), (1, 0));
 }
