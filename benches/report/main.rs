@@ -4,6 +4,7 @@
 //! cargo run --release -p tds-benches --bin report
 //! cargo run --release -p tds-benches --bin report overload    # that table alone, on stdout
 //! cargo run --release -p tds-benches --bin report socket
+//! cargo run --release -p tds-benches --bin report layers
 //! ```
 
 #![expect(
@@ -28,6 +29,10 @@ fn main() {
     }
     if env::args().any(|arg| arg == "socket") {
         println!("{}", socket_table(&socket::measure()));
+        return;
+    }
+    if env::args().any(|arg| arg == "layers") {
+        println!("{}", layers_table(&layers::measure()));
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
@@ -70,16 +75,7 @@ fn main() {
 
     let mut page = String::from(HEAD);
     page.push_str(&socket_table(&calls));
-    page.push_str(LAYERS);
-    for row in &layers {
-        let layers::Row {
-            name,
-            one,
-            two,
-            cloned,
-        } = row;
-        writeln!(page, "| {name} | {one:.0} | {two:.0} | {cloned:.0} |").expect("a string");
-    }
+    page.push_str(&layers_table(&layers));
     page.push_str(INSTRUCTIONS);
     page.push_str(&String::from_utf8_lossy(&instructions));
     page.push_str(LIMITERS);
@@ -105,6 +101,20 @@ fn main() {
     let rest = before.find(REST).expect("its last part");
     page.push_str(&before[rest..]);
     fs::write(file, page).expect("a file");
+}
+
+fn layers_table(rows: &[layers::Row]) -> String {
+    let mut table = String::from(LAYERS);
+    for row in rows {
+        let layers::Row {
+            name,
+            one,
+            two,
+            cloned,
+        } = row;
+        writeln!(table, "| {name} | {one:.0} | {two:.0} | {cloned:.0} |").expect("a string");
+    }
+    table
 }
 
 fn socket_table(rows: &socket::Rows) -> String {

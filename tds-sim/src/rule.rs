@@ -38,14 +38,14 @@ pub enum Rule {
     FixedWindow,
     /// Accepts an arrival at `now` while fewer than `limit` were *accepted* in `(now - per, now]`.
     ///
-    /// Refused requests do not count: if your client sends too fast, it still gets `limit`. When it
-    /// is exactly `per` old, an arrival has left the window.
+    /// Refused requests do not count: if your client sends too fast, it still gets `limit`. An
+    /// arrival leaves the window when it is exactly `per` old.
     SlidingLog,
     /// Accepts an arrival at `now` while fewer than `limit` others *arrived* in `(now - per, now]`,
     /// refused ones included.
     ///
-    /// If your client sends too fast, it is refused until it slows down. When it is exactly `per`
-    /// old, an arrival has left the window.
+    /// If your client sends too fast, it is refused until it slows down. An arrival leaves the
+    /// window when it is exactly `per` old.
     SlidingLogAll,
     /// Refuses an arrival if the estimate `previous * (1 - x) + current` exceeds `limit`. It
     /// includes this arrival and all refused ones; `x` is the part of the current window that has

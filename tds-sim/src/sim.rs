@@ -176,10 +176,11 @@ impl Sim {
         lock(&self.state.realm).revoke_all();
     }
 
-    /// Adds a key to a registered user, who is created if unknown.
+    /// Adds a key to a member of the service, and registers the member if there is none of that
+    /// name.
     ///
     /// # Errors
-    /// If the member holds three.
+    /// If the member already holds three keys.
     pub fn add_key(&self, member: &str) -> Result<ApiKey, Error> {
         lock(&self.state.realm).add_key(member)
     }

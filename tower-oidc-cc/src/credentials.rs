@@ -110,7 +110,7 @@ pub(crate) type Providing = BoxFuture<'static, Provided>;
 // === impl Credentials ===
 
 impl Credentials {
-    /// Checks a client id and a client secret, which is sent in the form.
+    /// Creates credentials that send the client secret in the form.
     ///
     /// Use this where the server accepts both: RFC 6749 prefers the header, but Keycloak up to 18 and
     /// some later releases do not decode its form-encoding.
@@ -127,7 +127,7 @@ impl Credentials {
         Ok(Self::proven(client_id, Proof::Post(secret)))
     }
 
-    /// Checks a client id and a client secret, which is sent in a Basic header.
+    /// Creates credentials that send the client id and the client secret in a Basic header.
     ///
     /// Both are form-encoded first (RFC 6749, section 2.3.1), so every accepted character arrives
     /// unchanged.
@@ -146,7 +146,7 @@ impl Credentials {
         Ok(Self::proven(client_id, Proof::Basic(header)))
     }
 
-    /// Checks a client id, and takes the key that signs its assertions.
+    /// Creates credentials that send an assertion, which is signed for each token request.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Credentials {
         Ok(Self::proven(client_id, Proof::Assertion(assertion)))
     }
 
-    /// Checks a client id, which is sent in the form without a proof.
+    /// Creates credentials that send the client id in the form, without a proof.
     ///
     /// Use it where the HTTP client holds a certificate for the TLS handshake (RFC 8705), where the
     /// client is public, or where another system made the proof and you add it as a

@@ -50,7 +50,7 @@ enum Reason {
 /// Error of tower's own layers.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Fault of credentials, an endpoint or an origin, and its correction.
+/// Invalid credentials, endpoint or origin: what is wrong, and what to use instead.
 ///
 /// Never repeats the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -67,9 +67,9 @@
 //!   were refused shortly before ([the rule](TokenSource#refused-tokens)). Meanwhile the refused call
 //!   is held, so that a retry layer outside sends it again with the new token. Refusals cause at most
 //!   16 refreshes an hour.
-//! - **Recovery.** After any errors, a healthy endpoint returns a token within one backoff: at most
-//!   30 s, two minutes after an error that is not [transient](TokenError::is_transient), or the
-//!   `Retry-After` up to five minutes.
+//! - **Recovery.** Once the endpoint is healthy again, you have a token after one backoff. It lasts
+//!   30 s at most, or two minutes after an error that is not [transient](TokenError::is_transient); a
+//!   `Retry-After` extends it, to five minutes at most.
 //! - **Fail closed.** Every request that is sent carries a token that was valid when the service became
 //!   ready. Tokens go only to the origins you list, and over plain http only to loopback addresses. If
 //!   a token request is redirected, that is an error.
@@ -79,8 +79,8 @@
 //!
 //! See [`Error`] for the next step after each error, [`TokenSource`] for the load on the token
 //! endpoint, and [`TokenEndpoint`] for the accepted replies. [`TokenSource::health`] returns the
-//! condition of the token. Each change is logged by `tracing` at info or warn, and a failure that goes
-//! on once a minute.
+//! condition of the token. `tracing` logs each change at info or warn, and repeats a lasting failure
+//! once a minute.
 //!
 //! # Non-goals
 //!

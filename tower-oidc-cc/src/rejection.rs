@@ -6,8 +6,8 @@ use tower_tds_outcome::Outcome;
 
 /// Why a call was refused, and whether a resend can help.
 ///
-/// You find it in the extensions of a refused response, and [in the error](crate::Error::rejection) of
-/// one. `Display` is one line for a log, with your next step.
+/// You find it in the extensions of a refused response, or in the [error](crate::Error::rejection) that
+/// stands for one. `Display` is one line for a log, with your next step.
 ///
 /// # Examples
 ///
@@ -48,7 +48,7 @@ impl Rejection {
         Self { outcome, refresh }
     }
 
-    /// Returns what the outcome means for the token.
+    /// Returns why the service refused the call.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome

@@ -77,8 +77,8 @@ mod tests;
 /// refresh. If a refresh fails, the next refusal after the backoff repeats it at no further cost.
 ///
 /// Until the refresh has a result, the refused call is held, so that your resend carries the new token.
-/// Other calls wait for one second at most and then send the doubted token. Its successor could not rest;
-/// if that is refused too within its first minute, send the call again after
+/// Other calls wait for one second at most and then send the doubted token. Its successor is used
+/// without a rest. If that is refused too within its first minute, send the call again after
 /// [`Rejection::retry_after`](crate::Rejection::retry_after).
 ///
 /// None of this helps if tokens are revoked more often than every five minutes, or if the nodes of a
@@ -143,7 +143,7 @@ enum Entry {
 // === impl TokenSource ===
 
 impl TokenSource {
-    /// Starts with the token endpoint and the credentials.
+    /// Creates a builder for tokens of this endpoint, requested with these credentials.
     ///
     /// If they never change, pass [`Credentials`](crate::Credentials), which convert into a provider.
     #[must_use]

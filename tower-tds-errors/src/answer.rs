@@ -20,10 +20,10 @@ use crate::error::Error;
 /// Returns the response again where an [`Error`] stands for one, for code that reads statuses
 /// itself.
 ///
-/// Do you call the service through octocrab, kube or `object_store`? They have their own error for a
-/// 404, and never see it if the client below returns an [`Error`]. Put this layer outermost, above
-/// the retry layer: what cannot be retried then reaches them as the
-/// [response](Error::into_response) that it was. Errors without a response stay errors.
+/// Crates such as octocrab, kube and `object_store` have their own error for a 404, and never see
+/// one if the client below returns an [`Error`]. With such a crate, put this layer outermost, above
+/// the retry layer: what cannot be retried then reaches it as the [response](Error::into_response)
+/// that it was. Errors without a response stay errors.
 ///
 /// # Examples
 ///

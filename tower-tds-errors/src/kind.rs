@@ -54,9 +54,10 @@ pub enum GiveUp {
     HintTooLong,
     /// The budget of retries is used up.
     Budget,
-    /// Its body cannot be sent twice.
+    /// The body of the request cannot be sent twice.
     NotReplayable,
-    /// Perhaps it was carried out, and its method is not idempotent; see [`Repeat`](crate::Repeat).
+    /// The request may have been carried out, and its method is not idempotent; see
+    /// [`Repeat`](crate::Repeat).
     NotIdempotent,
     /// No attempt could begin: the service below failed to become ready, or there is no runtime to
     /// wait in.
@@ -174,8 +175,8 @@ kinds! {
         RangeUnclear: "range_unclear", OnceLater, Answered,
             "range outside the resource, or too many connections",
             "check the range, or share one client";
-        /// No limit of this process gave a permit in time, or one shed the request: your program
-        /// sends too many.
+        /// A limit of this process gave no permit in time, or shed the request: your program sends
+        /// more requests than its limits allow.
         LimitTimeout: "limit_timeout", Backoff, Never,
             "no permit in time",
             "send fewer requests at once, or allow a longer wait";

@@ -68,8 +68,8 @@ mod trace;
 ///
 /// # Bounds
 ///
-/// As a call is one async function in a box, the service below has to be `Send` and `'static`, and
-/// its futures, the request body and the [`Replay`] `Send`.
+/// A call is one boxed async function, so the service below has to be `Clone + Send + 'static`, its
+/// futures `Send`, the body `Send + 'static`, and the [`Replay`] `Send + Sync + 'static`.
 ///
 /// # Examples
 ///

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`Fleet`] divides the limits of a [`Limiter`](tower_tds_limits::Limiter) among its members. Each
-//! keeps within a share, which a task renews about once a second. Give [`RedisTokens`], a
+//! keeps within a share, which a task renews one to four times a second. Give [`RedisTokens`], a
 //! [`TokenStore`](tower_oidc_cc::TokenStore), to your token source, and the members make one token
 //! request together.
 //!

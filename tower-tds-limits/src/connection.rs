@@ -85,11 +85,11 @@ pub struct ConnectionLimitLayer {
 /// is a non-goal.
 ///
 /// # Unused sockets
-/// If your pool finds a free connection, the connect that it has begun goes on in a task, and its
-/// socket is left over. Some servers count such a socket as a request when it closes (`HAProxy`, if
-/// it tracks connections). So the close of a socket that carried no request waits for a permit like
-/// a request, in front of the queue. It needs no place in flight, so a batch of idle sockets is
-/// closed at the rate of the quota.
+/// If a connection becomes idle while your pool is still connecting, the pool uses that one; the
+/// connect goes on in a task, and its socket is left over. Some servers count such a socket as a
+/// request when it closes (`HAProxy`, if it tracks connections). So the close of a socket that
+/// carried no request waits for a permit like a request, in front of the queue. It needs no place
+/// in flight, so a batch of idle sockets is closed at the rate of the quota.
 ///
 /// A socket is unused if at most 31 bytes (the longest `close_notify` of TLS) were written since the
 /// client called `Connection::connected`, as hyper-util does once after the handshake. If a plain
@@ -112,10 +112,10 @@ pub struct ConnectionLimitLayer {
 /// until `call`. If you put a timeout around `call`, it does not include the wait.
 ///
 /// # Cancel safety
-/// Each connect runs in a task. If you drop it, it has a second more, because the server may have
-/// accepted it: then its socket is closed like each unused one. If it does not end by then, or timed
-/// out, its permit is kept for another second, as is that of a readied instance that you drop. Once
-/// refused, a connect gives its permit back at once.
+/// Each connect runs in a task. If you drop its future, the task goes on for a second, because the
+/// server may have accepted the connection; the socket is then closed like each unused one. If the
+/// connect has not ended by then, or timed out, its permit is kept for another second, as is that
+/// of a readied instance that you drop. A refused connect gives its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.

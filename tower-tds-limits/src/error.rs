@@ -175,8 +175,8 @@ impl Error {
         self.is(|kind| kind == Kind::Unanswered)
     }
 
-    /// Whether the call was rejected without a wait: the queue is full, or the queue or the pause
-    /// is too long.
+    /// Whether the call was rejected, on arrival or while it waited: the queue is full, or the
+    /// queue or the pause is too long.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Rejected | Kind::Hopeless | Kind::Overload(_)))

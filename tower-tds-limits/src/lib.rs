@@ -52,7 +52,7 @@
 //!   arrival.
 //! - Calls are first in, first out, except [`Limiter::first_in_line`]. Slow, lost, cancelled or
 //!   unpolled calls cost their own permits. If ten calls stall together, the others pause once, for
-//!   about a second, or for about eight times the shortest response time if that is longer.
+//!   about a second (longer only if even your fastest response takes over 125 ms).
 //!
 //! # The argument
 //! Each request is counted between its sending and its proof. Suppose that, whenever you send one,
@@ -65,8 +65,8 @@
 //! quota. After a 423 (too many requests) nothing is sent for a second, and several of them lead to
 //! a stricter [`Rung`], if that would have avoided them. After a 416 (too many connections) nothing
 //! is sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used
-//! up) pauses the calls of its credential. With [`ReadOutcome`] you change what counts as such;
-//! [`Limiter::snapshot`] and `tracing` events show them.
+//! up) pauses the calls of its credential. Implement [`ReadOutcome`] if your service refuses in
+//! other ways; [`Limiter::snapshot`] and `tracing` events show each reaction.
 //!
 //! # Features
 //! | feature | default | adds |

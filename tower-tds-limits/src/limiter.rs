@@ -44,7 +44,8 @@ pub struct Snapshot {
     pub in_flight: u32,
     /// Permits of the fullest quota that are live: granted and not yet back.
     pub live: u64,
-    /// Requests that wait for a permit, or for the end of this credential's pause.
+    /// Requests that wait, of all credentials: for the inner service, for a permit, or for the end
+    /// of a pause.
     pub waiting: usize,
     /// Cause of the wait for a permit, if requests wait. It is that of requests that are not [first
     /// in line](Limiter::first_in_line).

@@ -78,10 +78,10 @@ pub struct Quota {
 /// Ways of counting that a limiter is safe against, as one value.
 ///
 /// Your service may not document how it counts its "50 per second". By default you are safe against
-/// every way in use with two exceptions: leaky buckets with a burst below nine, and a count of the
-/// requests in flight (see [`Proof::End`]). Against a burst of nine or more the default relies on
-/// evidence: see [`Burst::Auto`]. Fewer rules are faster, but only right if you know the service's
-/// way of counting.
+/// every way in use with two exceptions: a count of the requests in flight (see [`Proof::End`]),
+/// and leaky buckets with a burst below nine (above 50 a second: below what the quota allows in
+/// 180 ms). Against larger bursts the default relies on evidence: see [`Burst::Auto`]. Fewer rules
+/// are faster, but only right if you know how the service counts.
 ///
 /// | rules | safe against | requests a second of 50, answers after 110 ms |
 /// |---|---|---|
@@ -176,8 +176,8 @@ impl Limits {
     ///
     /// By default it is one less than the [connections](Self::connections), and at least one: as
     /// many as there are sockets for data, so that with one host no request waits for a socket
-    /// after it has its permit. Give more only to a client that multiplexes (HTTP/2), in any order
-    /// with `connections`.
+    /// after it has its permit. Give more only to a client that multiplexes (HTTP/2). You may call
+    /// this before or after `connections`.
     pub fn in_flight(mut self, most: NonZeroU32) -> Self {
         self.in_flight = most;
         self.gives_in_flight = true;

@@ -37,10 +37,9 @@ use crate::error::{BoxError, Error};
 /// Retry -> RequestLimit -> BearerAuth -> Classify -> http client
 /// ```
 ///
-/// With its first poll, the response future takes a place in the queue, first in, first out. Each
-/// poll polls the inner service's readiness and, if it is ready, takes a permit. With both, the
-/// request is sent in the same poll. While the inner service is not ready, later calls pass, and
-/// yours keeps its place.
+/// At its first poll, the response future joins a queue, first in, first out. Each poll checks that
+/// the inner service is ready, then tries to take a permit, and with both it sends the request at
+/// once. While the inner service is not ready, later calls pass, and yours keeps its place.
 ///
 /// # Backpressure
 /// `poll_ready` is always ready and reserves nothing: if you do not call a readied service, that
@@ -82,8 +81,8 @@ use crate::error::{BoxError, Error};
 /// Clones share the limiter.
 ///
 /// # Errors
-/// With an [`Error`] that holds what was waited for and whether the request was sent, or whose source
-/// is the inner service's own error.
+/// Each failure is an [`Error`]. If the limiter ended the call, it holds what the call waited for
+/// and whether the request was sent; otherwise its source is the inner service's own error.
 ///
 /// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an
 /// async block around it: the compiler cannot prove that such a block is `Send`

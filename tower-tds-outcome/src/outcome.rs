@@ -87,7 +87,7 @@ pub enum Outcome {
 /// # assert_eq!(By498.read(Ok(&response)), Outcome::TokenRefused);
 /// ```
 pub trait ReadOutcome {
-    /// Returns the meaning of one outcome. It is called once for each call, so it must not block.
+    /// Returns what the result of a call means. Each layer runs this while it polls a call, so it must not block.
     fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome;
 }
 
@@ -194,7 +194,7 @@ impl ReadOutcome for ReadHead {
 // === impl Cause ===
 
 impl Cause {
-    /// Notes the outcome of a call in front of what caused it.
+    /// Creates a link with this outcome, in front of `source`, the error that led to it.
     #[must_use]
     pub fn new(outcome: Outcome, source: Option<BoxError>) -> Self {
         Self { outcome, source }

@@ -81,7 +81,7 @@ impl Secrets {
         }
     }
 
-    /// Replaces secrets by `[redacted]`, first the known values, then what is no word of a language:
+    /// Replaces secrets by `[redacted]`: known values, and strings that do not look like words:
     ///
     /// - known values, also escaped as in JSON and in Rust's `Debug`, form-urlencoded, with `%XX` in both cases, as the
     ///   numbers of their bytes, and in base64, alone or behind an id;

@@ -77,7 +77,7 @@ pub struct Builder {
 /// | you give | token requests go to |
 /// |---|---|
 /// | a URL as text | `{url}/auth/realms/ServiceConnect/protocol/openid-connect/token` |
-/// | [`TokenEndpoint::new`] | any address |
+/// | [`TokenEndpoint::new`] | the address that you pass |
 /// | [`TokenEndpoint::discover`] | the endpoint that the issuer's document names |
 ///
 /// # Examples
@@ -223,8 +223,8 @@ impl Builder {
     /// Bounds the time from the sending of a request to its response head, for each attempt: 60 s
     /// by default, without the waits for a token, a permit and a connection.
     ///
-    /// As the wait of a refused call for a new token does count, set a longer time than your token
-    /// endpoint needs for a response.
+    /// A call whose token is refused waits for a new one within this time, so set it longer than
+    /// your token endpoint takes to respond.
     #[must_use]
     pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
@@ -241,9 +241,9 @@ impl Builder {
 
     /// Requests compressed bodies, and decodes them.
     ///
-    /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, the request header that the
-    /// service defines for this, and the standard `Accept-Encoding`. It saves much time for
-    /// historical data. Ranges are requested without compression (RFC 9110, section 14.2). If you
+    /// Sends the standard `Accept-Encoding`, and with each GET and HEAD the header that the service
+    /// defines for this, `Content-Encoding: br,gzip`. Turn it on for historical data, where it
+    /// saves much time. Ranges are requested without compression (RFC 9110, section 14.2). If you
     /// set one of the two headers, you get what it names: br and gzip decoded, any other coding
     /// unchanged. Otherwise a body in another coding is an error.
     ///
@@ -287,8 +287,8 @@ impl Builder {
 
     /// Sets the whole TLS configuration, for example with a client certificate or another verifier.
     ///
-    /// Its feature is named after the release of rustls whose type this is, so that a later one can
-    /// stand beside it.
+    /// The feature is named after the release of rustls that defines this type, so that a method
+    /// for a later release can be added.
     #[cfg(feature = "rustls-0-23")]
     #[cfg_attr(docsrs, doc(cfg(feature = "rustls-0-23")))]
     #[must_use]
@@ -321,13 +321,13 @@ impl Builder {
     /// Sets the connector: for a Unix socket, another TLS library, a tunnel, or a pipe in a test.
     ///
     /// hyper-util calls the connector with an address of the service or of the token endpoint. TLS
-    /// and proxies are its business, so `build` rejects settings for these. Its connections speak
-    /// HTTP/1.1. As the connection limit counts the calls of the connector, open one socket in
-    /// each, within 20 s. Waiting for its readiness has no timeout.
+    /// and proxies are up to the connector, so `build` rejects settings for them. Its connections
+    /// must speak HTTP/1.1. Open one socket in each call, within 20 s, because the connection limit
+    /// counts calls of the connector. Its `poll_ready` has no timeout.
     ///
     /// On TCP set `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most, as the client's own
-    /// connector does. Otherwise the kernel resends abandoned requests when a cut of the network
-    /// heals, and they are more than the quota.
+    /// connector does. Otherwise the kernel resends abandoned requests once the network is back,
+    /// and you exceed the quota.
     ///
     /// # Examples
     /// ```

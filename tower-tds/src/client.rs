@@ -154,8 +154,8 @@ impl Client {
     /// Creates a GET call. `target` is a path, which is appended to the base URL, or an absolute URI
     /// of the service.
     ///
-    /// What is a URI is sent byte for byte. Characters beyond ASCII are percent-encoded, and
-    /// [`Call::query`] encodes a value that may hold anything.
+    /// A valid URI is sent byte for byte. Characters beyond ASCII are percent-encoded. For a value
+    /// that may contain anything, use [`Call::query`], which encodes it.
     ///
     /// # Examples
     /// ```no_run
@@ -178,8 +178,8 @@ impl Client {
         Call::new(&self.sender, request)
     }
 
-    /// Creates a call with any request, whose URI is a path, which is appended to the base URL, or
-    /// an absolute URI of the service.
+    /// Creates a call from any request. Its URI is a path, which is appended to the base URL, or an
+    /// absolute URI of the service.
     ///
     /// # Examples
     /// ```no_run
@@ -221,10 +221,10 @@ impl Client {
     /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of
     /// [`limiter`](Self::limiter) around its connector.
     ///
-    /// Retries and deadline have the defaults of [`TdsLayer`]; a [`retry`](TdsLayer::retry) layer of
-    /// yours needs the client's name itself. Calls through the layer do not
-    /// appear in [`Status::calls`], only in [`Status::limits`]. [`shutdown`](Self::shutdown) waits
-    /// only for those in flight.
+    /// Retries and deadline have the defaults of [`TdsLayer`]. If you set a
+    /// [`retry`](TdsLayer::retry) layer of your own, give it the client's name. Calls through the
+    /// layer appear in [`Status::limits`] but not in [`Status::calls`], and
+    /// [`shutdown`](Self::shutdown) waits only for those in flight.
     #[must_use]
     pub fn layer<T>(&self) -> TdsLayer<CloneBody<T>> {
         let sender = &self.sender;
@@ -236,8 +236,8 @@ impl Client {
         TdsLayer::new(sender.tokens.clone(), origins, sender.limiter.clone()).retry(retry)
     }
 
-    /// Returns this client as a service whose answered errors are [responses](Error::into_response)
-    /// again, for a crate that reads statuses itself.
+    /// Returns this client as a service that turns an error with a status back into its
+    /// [response](Error::into_response), for a crate that reads statuses itself.
     ///
     /// # Examples
     /// ```no_run

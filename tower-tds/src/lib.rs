@@ -31,12 +31,12 @@
 //! # Guarantees
 //! - One token request serves all clones. Renewal comes before the token expires, and delays no
 //!   call.
-//! - At most 50 requests in any second and 60 open sockets are counted, with retries, token calls
-//!   and all clients of the same [`SharedLimits`]. For the argument, see the front page of
+//! - The service counts at most 50 requests in any second and 60 open sockets, including retries,
+//!   token calls and all clients of the same [`SharedLimits`]. For the proof, see the front page of
 //!   [`tower_tds_limits`].
 //! - If you have a response, it is a success (2xx or 304); any other outcome is an [`Error`]. When
 //!   a body ends early or stalls, you get an error with the bytes received and expected. Only a
-//!   body with neither a length nor chunks nor TLS may be incomplete unseen: check
+//!   body with neither a length nor chunks nor TLS can be cut off without an error: check
 //!   [`ResponseBody::is_verifiable`].
 //!
 //! # Features
@@ -74,12 +74,12 @@ mod testing;
 pub mod layers {
     //! Build a stack of your own from the layers, and the conversion that joins them.
     //!
-    //! Each layer works alone. Where they stand over each other, token layer and limits read the
-    //! [`Outcome`](outcome::Outcome) that a typed error carries, so you only convert the errors of
-    //! these two for the retry layer, with [`into_error`]. Without it, your stack does not compile.
-    //! In a wrong order it does, so mind this: with the token layer outside of the retry layer,
-    //! each attempt has the token of the first one, and with the limits outside of it, retries take
-    //! no permit.
+    //! Each layer works alone. In one stack, the token layer and the limits read the
+    //! [`Outcome`](outcome::Outcome) that a typed error carries. You only convert their own errors
+    //! for the retry layer, with [`into_error`]; without it, your stack does not compile.
+    //!
+    //! A wrong order does compile. If you put the token layer outside the retry layer, each attempt
+    //! sends the token of the first. If you put the limits outside it, retries take no permit.
     //!
     //! ```
     //! use bytes::Bytes;
@@ -96,8 +96,9 @@ pub mod layers {
     //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
     //! let limiter = Limiter::new(Limits::default());
     //! let mut tcp = HttpConnector::new(); // put TLS around the limited connector, not inside it
+    //! // Otherwise the kernel resends abandoned requests once the network is back.
     //! #[cfg(target_os = "linux")]
-    //! tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout())); // no request of a cut arrives after it heals
+    //! tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     //! let http = Client::builder(TokioExecutor::new()).build(connector);
     //!
@@ -114,7 +115,7 @@ pub mod layers {
     //!     .layer(ClassifyLayer::new())
     //!     .service(http);
     //!
-    //! // If `into_error` is missing, the compile error here names it.
+    //! // Without `into_error`, this call does not compile: see `TROUBLES.md`.
     //! fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
     //!     stack
     //! }

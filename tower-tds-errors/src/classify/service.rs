@@ -53,8 +53,8 @@ pub struct ClassifyLayer {
 
 /// Turns every response that is not a success into a typed [`Error`].
 ///
-/// Passes a 2xx or a 304 unchanged, and does not poll its body, unless it is an HTML page and the
-/// request accepts only JSON or XML, or a gRPC refusal of the token in the head.
+/// Passes on a 2xx or a 304 unchanged, without polling its body. There are two exceptions: an HTML
+/// page, if the request accepts only JSON or XML, and a gRPC response whose head refuses the token.
 ///
 /// Of every other response the body is read, up to 16 KiB and for at most a second, so that the
 /// connection can be reused. This also ends 10 ms before the call's [`DeadlineAt`], so that the

@@ -72,8 +72,9 @@ pub struct CloneBody<T = HttpBody>(PhantomData<fn() -> T>);
 #[derive(Debug)]
 pub enum HttpBody {}
 
-/// Marks the [`CloneBody`] of `()`, `&'static str`, `Bytes` and `Vec<u8>`. They are no [`Body`], and
-/// share nothing that is read with their clones. Adapters and tests send them.
+/// Marks the [`CloneBody`] of `()`, `&'static str`, `Bytes` and `Vec<u8>`. They do
+/// not implement [`Body`], and reading one leaves its clones untouched. Adapters and tests send
+/// them.
 #[derive(Debug)]
 pub enum Plain {}
 

@@ -9,11 +9,12 @@ use crate::{
 
 /// Strictness of a limiter, which grows with refusals.
 ///
-/// By the proof, a 423 has one of three causes: your service keeps a stricter rule than
-/// [`Rules`](crate::Rules) names, another client uses the quota, or the status has another meaning
-/// (in RFC 4918 it stands for a lock). Every 423 means a second of silence. Three with at most fifty
-/// responses between them move the limiter to the first rung that would not have sent any of the
-/// three. If no rung would have avoided them, as with a lone request, nothing moves.
+/// Unless evidence has misled [`Burst::Auto`](crate::Burst::Auto), a 423 has one of three causes:
+/// your service keeps a stricter rule than [`Rules`](crate::Rules) names, another client uses the
+/// quota, or the status has another meaning (in RFC 4918 it stands for a lock). Every 423 means a
+/// second of silence. Three with at most fifty responses between them move the limiter to the first
+/// rung that would not have sent any of the three. If no rung would have avoided them, as with a
+/// lone request, nothing moves.
 ///
 /// After ten minutes without such a move, the next response returns the limiter to the highest rung.
 /// If it leaves that rung again within the time that the return took, the return has failed, and the

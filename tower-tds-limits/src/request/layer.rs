@@ -105,8 +105,8 @@ impl<F, M> RequestLimitLayer<F, M> {
         }
     }
 
-    /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's
-    /// extensions once it has called on.
+    /// Declares that hyper's HTTP/1 client is below, and that no layer in between keeps a request's
+    /// extensions after it has passed the request on.
     ///
     /// Such a client drops the extensions of a request when it has written the head, so a guard in
     /// them shows whether a call that ends early was sent. You gain three things:

@@ -43,8 +43,8 @@ enum Stage {
 pin_project! {
     /// Response body that holds its request's place in flight.
     ///
-    /// It is freed at the end of the body, at an error, or when you drop the body. If the
-    /// body is at its end when the head arrives, it holds none, and so does the default one.
+    /// The place is free at the end of the body, at an error, or when you drop the body. A body
+    /// that has already ended when the head arrives holds none, and neither does the default one.
     ///
     /// # Cancel safety
     /// Dropping it frees the place in flight at once. The permits of the quotas are held for as

@@ -97,7 +97,7 @@ impl Call {
 
     /// Sets a header of the request.
     ///
-    /// Headers of the connection (`Connection`, `Transfer-Encoding`, `TE`, `Upgrade`) are dropped,
+    /// Headers of the connection, such as `Transfer-Encoding` and `Upgrade`, are dropped,
     /// because the client sets its own. If you set a `Content-Length`, it has to be that of the
     /// body.
     pub fn header<N, V>(mut self, name: N, value: V) -> Self

@@ -121,7 +121,7 @@ impl Response {
         self.0.extensions()
     }
 
-    /// Body, for what is known of it before it is read.
+    /// Returns the unread body, for example to check [`ResponseBody::is_verifiable`].
     #[must_use]
     pub fn body(&self) -> &ResponseBody {
         self.0.body()

@@ -93,6 +93,9 @@ impl Status {
     /// they overwrite each other. Clients that share [limits](crate::SharedLimits) show
     /// the same limits.
     ///
+    /// The table lists all metrics of a client. Those of calls, attempts and waits are recorded as
+    /// these end, without a call of this method.
+    ///
     /// | metric | kind | label | what it is |
     /// |---|---|---|---|
     /// | `tds_calls_total` | counter | `kind` | ended calls, by outcome: `success`, the kind of the error, or `cancelled` |

@@ -20,10 +20,10 @@ use crate::stack::translate::IntoError;
 /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its
 /// TLS.
 ///
-/// With exactly one origin, a request may have only a path, as crates send it that add the address
-/// in a layer of their own: it goes to that origin.
+/// If you give exactly one origin, a request may have only a path, as those of kube do: it goes to
+/// that origin.
 ///
-/// Until its response head a call has the deadline; the body has none. Nothing is sent after it,
+/// A deadline covers the call until its response head, but not the body. Nothing is sent after it,
 /// with one exception: over HTTP/2 with [`over_hyper_http1`](Self::over_hyper_http1), a call that
 /// waits for the connection of another may be sent up to ten seconds later. Under overload, a call
 /// that cannot be answered in time is rejected at once. Each attempt has a minute from its sending
@@ -60,8 +60,9 @@ use crate::stack::translate::IntoError;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::new(Limits::default());
 /// let mut tcp = HttpConnector::new();
+/// // Otherwise the kernel resends abandoned requests once the network is back.
 /// #[cfg(target_os = "linux")]
-/// tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout())); // no request of a cut arrives after it heals
+/// tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
 /// let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp); // TLS goes above
 /// let http = Client::builder(TokioExecutor::new()).build(connector);
 ///
@@ -128,8 +129,8 @@ impl TdsLayer {
 }
 
 impl<P> TdsLayer<P> {
-    /// Returns the layer with an outermost one that returns answered errors as the
-    /// [responses](crate::Error::into_response) they were, for a crate that reads statuses itself.
+    /// Adds an outermost layer that turns an error with a status back into its
+    /// [response](crate::Error::into_response), for a crate that reads statuses itself.
     #[must_use]
     pub fn errors_as_responses(self) -> Stack<Self, IntoResponseLayer> {
         Stack::new(self, IntoResponseLayer::new())
