@@ -120,7 +120,8 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// Do not use it above a layer that holds the request or its extensions across an `await`, for
     /// example one that signs requests: a request on the wire would be taken for one that never left,
     /// and you would exceed the quota. HTTP/2 and clients that convert the request drop the
-    /// extensions early, so there it gains nothing and does no harm.
+    /// extensions early: there you gain nothing, and a call that still waits for its connection at
+    /// its deadline may be sent up to ten seconds later.
     pub fn over_hyper_http1(mut self) -> Self {
         self.settings.over_hyper_http1 = true;
         self
