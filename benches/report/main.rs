@@ -216,9 +216,10 @@ Instructions, by `.ci/instructions`. The `wire-` rows are whole calls over a soc
 const SOCKET: &str = "
 ## A whole call over a loopback socket
 
-Four clients send the same GET with a token of 1,200 bytes and read the response, of 1 KiB unless the row says otherwise. CPU time is that of
-the client's thread, the median of nine rounds; the server has a thread of its own. Calls a second begin at random times, whether earlier ones
-have ended or not. At once, all clients keep to 60 sockets: tower-tds by its limits, the others by a semaphore.
+Four clients send the same GET with a token and read the response, of 1 KiB unless the row says otherwise. CPU time is that of the client's
+thread, and the server has another one. The first row is the median of nine rounds in turn, calls at once and bodies that of three, and calls a
+second are one round, in which calls begin at random times, whether earlier ones have ended or not. All clients keep to 60 sockets then: `Client` by
+its limits, the others by a semaphore.
 
 ![](benches/plots/socket.svg)
 

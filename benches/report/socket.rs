@@ -111,7 +111,8 @@ pub(crate) fn measure() -> Rows {
     let sim = sim.expect("a server");
     let addr = server();
     let client = client(&runtime, &sim, addr);
-    let bearer = format!("Bearer {}", "t".repeat(1_200));
+    // As long as the tokens of the simulator, which the other clients send.
+    let bearer = format!("Bearer {}", "t".repeat(919));
     let bearer = HeaderValue::from_str(&bearer).expect("plain");
     let http: Http = legacy::Client::builder(TokioExecutor::new()).build_http();
     let builder = reqwest::Client::builder().user_agent("bench").no_proxy();
@@ -206,7 +207,7 @@ async fn latency(peer: &Peer, url: &str, rate: u32) -> Latency {
     }
 }
 
-/// The limits of tower-tds keep to 60 sockets by themselves. For the others a semaphore does.
+/// `Client` keeps to 60 sockets by its limits. For the others a semaphore does.
 fn places(peer: &Peer) -> Arc<Semaphore> {
     let is_limited = matches!(peer, Peer::Client(_));
     let places = if is_limited {

@@ -261,5 +261,5 @@ const MOST: usize = 1_000_000;
 /// Longest request line that common servers accept.
 const LONGEST_LINE: usize = 8 * 1024;
 
-/// Of a name's 255 bytes a part needs some for its suffix.
+/// A name has 255 bytes at most, of which a part needs some for its suffix.
 const LONGEST_STEP: usize = 255 - PART.len();

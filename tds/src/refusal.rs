@@ -101,7 +101,7 @@ impl IntoResponse for Refusal {
 }
 
 /// Returns the message of the service and its body, as JSON or text, without secrets and addresses.
-/// Of a page there is the title alone.
+/// An HTML page is cut to its title.
 fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
     let plain = |text: &str| without_addresses(&secrets.redact(text));
     if answer::is_page(&HeaderMap::new(), error.body()) == Some(true) {

@@ -41,7 +41,7 @@ impl Timer {
         let Some(at) = at else {
             return Poll::Pending;
         };
-        // By the clock, because the timer of a layer above may fire before this one.
+        // The clock decides, because the timer of a layer above may fire before this one.
         if at <= now() {
             return Poll::Ready(());
         }

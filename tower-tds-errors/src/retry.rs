@@ -345,7 +345,7 @@ where
         if let Some(budget) = &shared.policy.budget {
             budget.deposit();
         }
-        // From here the deadline counts, not from the first poll.
+        // The deadline counts from here, not from the first poll.
         let began = clock::now();
         let record = Record::call(&request, &shared.name, began);
         let mut call = Call::new(self.inner.clone(), Arc::clone(shared), began, request);

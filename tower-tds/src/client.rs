@@ -284,7 +284,7 @@ impl<B: Into<RequestBody>> Service<Request<B>> for Client {
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        // As the retry layer is.
+        // The retry layer is always ready.
         Poll::Ready(Ok(()))
     }
 

@@ -56,8 +56,8 @@ pub struct ClassifyLayer {
 /// Passes on a 2xx or a 304 unchanged, without polling its body. There are two exceptions: an HTML
 /// page, if the request accepts only JSON or XML, and a gRPC response whose head refuses the token.
 ///
-/// Of every other response the body is read, up to 16 KiB and for at most a second, so that the
-/// connection can be reused. This also ends 10 ms before the call's [`DeadlineAt`], so that the
+/// The body of every other response is read, up to 16 KiB and for at most a second, so that the
+/// connection can be reused. The read also ends 10 ms before the call's [`DeadlineAt`], so that the
 /// layers above still return the error, made from the head and the bytes read so far.
 ///
 /// If responses may be compressed, put a decompression layer below. Otherwise there is no message,
@@ -233,7 +233,7 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Short path of a success.
+        // A success has a short path of its own.
         let this = self.as_mut().project();
         if let StateProj::Calling { inner } = this.state.project() {
             match ready!(inner.poll(cx)) {
@@ -282,7 +282,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         ready!(drain.as_mut().poll(cx));
         let drain = drain.as_mut().project();
         let head = &*drain.head;
-        // Never a success here.
+        // A success does not get here.
         let error = error_of(&this.noted.request, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut = !*drain.is_complete;

@@ -63,9 +63,9 @@ pub(super) struct RetryState {
 /// Whether a request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repeats {
-    /// By its method.
+    /// Its method is safe.
     pub(super) is_safe: bool,
-    /// By its method, or because the caller allows a repeat.
+    /// Its method is idempotent, or the caller allows a repeat.
     pub(super) is_idempotent: bool,
     /// Because the caller forbids a repeat.
     pub(super) is_forbidden: bool,

@@ -103,7 +103,7 @@ impl ResponseBody {
 
     /// Resolves when the wait for the next bytes is over.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        // By the clock, because timers have a resolution.
+        // The clock decides, because timers have a resolution.
         if self.is_late() {
             return Poll::Ready(overdue());
         }

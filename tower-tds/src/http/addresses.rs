@@ -67,7 +67,7 @@ where
     }
 
     fn call(&mut self, host: Uri) -> Self::Future {
-        // Held by the readied connector: the permit of the first attempt.
+        // The readied connector holds the permit of the first attempt.
         let others = self.inner.clone();
         let mut first = mem::replace(&mut self.inner, others.clone());
         let (resolver, winners) = (self.resolver.clone(), Arc::clone(&self.winners));

@@ -60,7 +60,7 @@ fn request_coded(request: &mut Request<RequestBody>) -> bool {
 /// its coding.
 fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody> {
     let codings = codings(response.headers());
-    // As of a HEAD, whose response has no body.
+    // The response to a HEAD has no body.
     if codings.is_empty() || response.body().is_end_stream() {
         return response;
     }
@@ -77,7 +77,7 @@ fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody>
     for header in [CONTENT_ENCODING, CONTENT_LENGTH] {
         response.headers_mut().remove(header);
     }
-    // From the last, which was applied last.
+    // The last one was applied last.
     response.map(|body| {
         codings
             .iter()

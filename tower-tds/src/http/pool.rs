@@ -25,11 +25,11 @@ pub(crate) struct Calls {
     last: AtomicU64,
     /// Last one that ended without a response.
     silent: AtomicU64,
-    /// Without a response head yet, and their deadlines.
+    /// Calls without a response head yet, and their deadlines.
     waiting: Mutex<Vec<(u64, Option<Instant>)>>,
 }
 
-/// Call until its response head. Dropped before that, it shows that there was none.
+/// A call until its response head. If it is dropped before that, there was none.
 pub(crate) struct Call {
     calls: Arc<Calls>,
     number: u64,
@@ -188,7 +188,7 @@ impl Drop for InUse {
     fn drop(&mut self) {
         let connection = &self.connection;
         let last = connection.calls.last.load(Relaxed);
-        // Kept after its end, a body may be dropped when the next request was written.
+        // If you keep a body after its end, it may be dropped when the next request was written.
         let _ended = connection
             .state
             .compare_exchange(self.state, last, Relaxed, Relaxed);

@@ -89,9 +89,9 @@ impl Proxies {
         }
         let proxy = match self {
             Self::None => None,
-            // No proxy is returned by the matcher if it cannot parse its address.
+            // The matcher returns no proxy if it cannot parse the address of the proxy.
             Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
-            // By the environment, proxies are for other machines.
+            // The environment's proxy is for other machines.
             Self::Named(_) if target.host().is_some_and(is_this_machine) => None,
             Self::Named(some) => some.intercept(target),
         };
@@ -137,7 +137,7 @@ where
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        // Readied, the service makes this connection, and its clone the next one.
+        // The readied service makes this connection, and its clone the next one.
         let another = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, another);
         let proxy = self.proxies.of(&target);

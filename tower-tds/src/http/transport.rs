@@ -234,7 +234,7 @@ fn tcp(
     // Finds dead connections while they are idle, and keeps those alive that a NAT would forget.
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
-    // Given up, a request arrives no later than the limiter assumes. Zero would mean the system's
+    // A request that was given up arrives no later than the limiter assumes. Zero would mean the system's
     // default, which is a quarter of an hour.
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
