@@ -29,6 +29,7 @@ use tower_tds_errors::Replay;
 /// let text = RequestBody::from("{\"line\":307}");
 /// # drop((nothing, text));
 /// ```
+// One pointer, because each layer moves the request, and most requests have no body.
 #[derive(Default)]
 pub struct RequestBody(Option<Box<Either<Full<Bytes>, Stream>>>);
 
@@ -52,8 +53,6 @@ pub struct Deadline {
     pub(crate) after: Duration,
     pub(crate) is_head_only: bool,
 }
-
-// Most requests have no body, and each layer moves the request: one pointer is the least.
 
 /// Body that is sent once, in a lock that is never waited for: it makes a body `Sync` that need not
 /// be.

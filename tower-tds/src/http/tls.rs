@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustls::{
     ClientConfig, RootCertStore,
+    client::Resumption,
     crypto::CryptoProvider,
     pki_types::{
         CertificateDer,
@@ -53,10 +54,13 @@ impl Tls {
         if speaks_tls {
             add_the_platforms(&mut roots)?;
         }
+        roots.roots.shrink_to_fit();
         let builder = ClientConfig::builder_with_provider(provider()?)
             .with_safe_default_protocol_versions()
             .map_err(|error| BuildError::because("TLS cannot be set up", error))?;
-        Ok(builder.with_root_certificates(roots).with_no_client_auth())
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        Ok(config)
     }
 }
 
@@ -141,6 +145,10 @@ fn add_the_platforms(roots: &mut RootCertStore) -> Result<(), BuildError> {
     }
     Ok(())
 }
+
+/// Tickets kept to resume TLS sessions, eight for each of four servers: a client knows those of tokens
+/// and of data, and perhaps a proxy. Room for the 256 of rustls is an eighth of an idle client.
+const SESSIONS: usize = 4 * 8;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 
