@@ -78,7 +78,8 @@ impl TokenEndpoint {
     ///
     /// # Errors
     ///
-    /// If the address is plain http on another machine, is not absolute, or carries user information.
+    /// Returns an error if the address is plain http on another machine, is not absolute, or
+    /// carries user information.
     pub fn new(uri: Uri) -> Result<Self, ConfigError> {
         Ok(Self {
             origin: Origin::loopback(&uri)?,
@@ -94,9 +95,9 @@ impl TokenEndpoint {
     ///
     /// # Errors
     ///
-    /// If `auth_url` is plain http on another machine, is not absolute, has a query, or already
-    /// contains a part of this path. If `realm` is empty, or has a character other than letters,
-    /// digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
+    /// Returns an error if `auth_url` is plain http on another machine, is not absolute, has a
+    /// query, or already contains a part of this path. An error also follows if `realm` is empty or
+    /// has a character other than letters, digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
         let base = auth_url.trim().trim_end_matches('/');
         if base.contains(['?', '#']) {
@@ -134,8 +135,8 @@ impl TokenEndpoint {
     ///
     /// # Errors
     ///
-    /// If the address is plain http on another machine, is not absolute, or has user information or a
-    /// query.
+    /// Returns an error if the address is plain http on another machine, is not absolute, or has
+    /// user information or a query.
     pub fn discover(issuer: &str) -> Result<Self, ConfigError> {
         let address = issuer.trim().trim_end_matches('/');
         if address.contains(['?', '#']) {

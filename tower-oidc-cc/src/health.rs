@@ -30,7 +30,7 @@ pub struct Health {
     pub waiting_for: Option<Duration>,
     /// Time since the service began to refuse tokens, if the token in use is doubted.
     ///
-    /// `None` if the token in use was not refused, or was accepted since.
+    /// `None` if the token in use was not refused, or was accepted after that.
     pub refused_for: Option<Duration>,
     /// Time since the last token was received; `None` before the first.
     pub last_success: Option<Duration>,
@@ -46,7 +46,7 @@ pub(crate) enum Phase {
     Fresh,
     /// Valid, and its renewal is due.
     Stale,
-    /// Valid by its lifetime, and the service has refused it.
+    /// Valid by its lifetime, but refused by the service.
     Doubted,
     Expired,
 }

@@ -65,10 +65,9 @@ impl Rejection {
 
     /// Returns the time after which a resend with the same token can help.
     ///
-    /// You get one if the token is less than a minute old and the one before it was refused too: the
-    /// clock of the service may be behind that of the authorization server. Once it has reached the
-    /// time of the token's issue, the token is valid. These waits grow with the token's age, from two
-    /// seconds.
+    /// You get one if the token is less than a minute old and the one before it was refused too, because the clock of
+    /// the service may be behind that of the authorization server. Once the service's clock has reached the time of
+    /// issue, the token is valid. These waits grow with the token's age, from two seconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.refresh {

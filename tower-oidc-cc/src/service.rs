@@ -43,11 +43,11 @@ pub struct BearerAuthLayer<J = ReadHead> {
 ///
 /// # Backpressure
 ///
-/// `poll_ready` waits for a valid token, then polls the inner service. If the remote service has refused the token, that
-/// delays readiness by one second at most, while a new one is requested.
+/// `poll_ready` waits for a valid token, then polls the inner service. If the remote service has refused the token, the
+/// request for a new one delays readiness by a second at most.
 ///
-/// Without a token `poll_ready` does not fail: it keeps the error of the token request, the future of the next `call`
-/// returns it, and the inner service is not called.
+/// Without a token `poll_ready` does not fail. It keeps the error of the token request, which the future of the next
+/// `call` returns without calling the inner service.
 ///
 /// If you `call` without `poll_ready`, the token is used if there is one. Otherwise the token request starts, and your
 /// future returns an error that demands readiness.
@@ -132,7 +132,7 @@ impl BearerAuthLayer {
 }
 
 impl<J> BearerAuthLayer<J> {
-    /// Sets how the outcome of a call is read; by [`ReadHead`] by default.
+    /// Sets the type that reads the outcome of a call; [`ReadHead`] by default.
     ///
     /// You need it if your service refuses tokens with a status of its own. Errors from below that carry an
     /// [`Outcome`](tower_tds_outcome::Outcome) are read as they are.

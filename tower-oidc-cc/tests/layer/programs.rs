@@ -77,7 +77,7 @@ async fn tonic_interceptor_sends_the_current_token() {
     served(&server);
 }
 
-/// A connection of hyper's own, whose requests carry a path alone; so do those of tonic's clients.
+/// A connection of hyper's own. Its requests carry a path alone, like those of tonic's clients.
 async fn connection(
     server: &Server,
 ) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error>
