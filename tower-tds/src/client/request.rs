@@ -17,8 +17,8 @@ use tower_tds_errors::Replay;
 /// The body of a request.
 ///
 /// `()`, `&'static str`, `String`, `Bytes`, `Vec<u8>`, `Full<Bytes>` and `Empty<Bytes>` convert
-/// into a body that a retry can send again. Use a [stream](Self::stream) for what can be sent only
-/// once: where another body would be retried, its call fails with
+/// into a body that a retry can send again. Use a [stream](Self::stream) for a body that can be
+/// sent only once. Where any other body would be retried, the call with a stream fails with
 /// [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
 ///
 /// # Examples
@@ -53,10 +53,10 @@ pub struct Deadline {
     pub(crate) is_head_only: bool,
 }
 
-// Most requests have no body, and each layer moves the request: one pointer is the least.
+// `RequestBody` is a single pointer, because most requests have no body and each layer moves them.
 
-/// Body that is sent once, in a lock that is never waited for: it makes a body `Sync` that need not
-/// be.
+/// A body that is sent once. Its lock is never waited for: it makes the body `Sync`, which the
+/// caller's need not be.
 struct Stream(Mutex<UnsyncBoxBody<Bytes, BoxError>>);
 
 /// Replays bytes, and sends streams once.
@@ -66,8 +66,8 @@ pub(crate) struct ReplayBytes;
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// Creates a body that sends the data of `body` once. One that has no data is like
-    /// [`default`](Self::default).
+    /// Creates a body that sends the data of `body` once. If that has no data, you get the
+    /// [`default`](Self::default) body.
     ///
     /// # Examples
     /// ```
@@ -83,7 +83,8 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        // Adapters give each request a body, a GET as well, which a retry can then send again.
+        // Adapters give even a GET a body. Without this line, a retry could not send such a request
+        // again.
         if body.is_end_stream() {
             return Self::default();
         }

@@ -207,7 +207,7 @@ fn response_and_client_are_send_and_sync() {
     is_plain::<Client>();
 }
 
-/// As tower-http's timeout asks of the bodies below it.
+/// tower-http's timeout answers with the default of the body below it.
 #[tokio::test]
 async fn default_body_is_complete_and_holds_nothing() {
     let body = tower_tds::ResponseBody::default();
