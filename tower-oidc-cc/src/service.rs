@@ -108,7 +108,7 @@ impl BearerAuthLayer {
         Self::with(source, origins.into_iter().collect(), None)
     }
 
-    /// Sends tokens of `source` to `origin`, also in requests that have only a path.
+    /// Sends tokens of `source` to `origin`, even in requests that have only a path.
     ///
     /// Use it for a connection to one server: hyper's `client::conn`, or a channel of tonic's generated clients. If a
     /// request has an absolute address, it must be of this origin, and a `Host` header must name it.

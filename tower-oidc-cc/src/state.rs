@@ -7,8 +7,8 @@
 //! process, and a refusal of one generation has no effect on another. While calls may send a token without a read of
 //! this state, the token is *settled*. One token request for all waiters is a *flight*, and flights are numbered too.
 //!
-//! Before it replaces a token that is still good, a renewed token *rests*: if the clock of a gateway is
-//! behind that of the issuer, it refuses a token that was issued in its future.
+//! A renewed token *rests* before it replaces one that is still good. If the clock of a gateway is behind that of the
+//! issuer, the gateway refuses a token that was issued in its future.
 
 use std::{mem, sync::Arc, time::Duration};
 

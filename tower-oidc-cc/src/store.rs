@@ -124,8 +124,8 @@ pub trait TokenStore: Send + Sync + 'static {
 
     /// Takes the lease of this key for `term`, and returns whether it was free.
     ///
-    /// End the lease after `term`, so that another process can request a token if this one ends. If two
-    /// processes hold it, both request a token, and there is no other harm.
+    /// End the lease after `term`, so that another process can request a token if this one ends. If two processes hold
+    /// it, both request a token, which does no other harm.
     ///
     /// # Errors
     ///

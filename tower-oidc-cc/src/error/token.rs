@@ -5,7 +5,7 @@ use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 use http::{StatusCode, Uri};
 use tower_tds_outcome::{Cause, Outcome, Secrets};
 
-/// Why there is no token to send, and the next step.
+/// Error of a call that has no token to send, with the reason and the next step.
 ///
 /// Retrying is safe: a call that ends with this error was **never sent** to the inner service. The error is one word
 /// wide and cheap to clone, because all calls that wait for one token request share its outcome.
@@ -56,7 +56,7 @@ pub(crate) enum Kind {
     Panicked,
     /// The token expired between `poll_ready` and `call`.
     Expired,
-    /// There is no token, because `call` came without `poll_ready`.
+    /// The layer has no token yet, because `call` came without `poll_ready`.
     Unready,
     /// The request's origin is not in the layer's list.
     ForeignOrigin,
