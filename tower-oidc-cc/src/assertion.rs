@@ -109,7 +109,7 @@ impl Assertion {
         self
     }
 
-    /// Signs with `PS256` in place of `RS256`, as FAPI and Entra ID want it.
+    /// Signs with `PS256` in place of `RS256`, for servers that want it, such as those of FAPI and Entra ID.
     ///
     /// # Errors
     ///

@@ -44,10 +44,10 @@ mod tests;
 ///
 /// For any other grant, add [`field`](Self::field)s: see the [providers](crate::_providers).
 ///
-/// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows
-/// neither the secret nor its length, and of fields only the names. On drop, the secret of
-/// [`new`](Self::new) and the fields are wiped, but neither the header of [`basic`](Self::basic) nor
-/// copies in the buffers of an HTTP client.
+/// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows neither the secret
+/// nor its length, and only the names of the fields. When credentials are dropped, the secret of [`new`](Self::new) and
+/// the fields are wiped from memory. The header of [`basic`](Self::basic) and copies in the buffers of an HTTP client
+/// are not.
 ///
 /// # Examples
 ///
@@ -133,7 +133,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     pub fn basic(
         client_id: impl Into<String>,
         client_secret: impl Into<String>,

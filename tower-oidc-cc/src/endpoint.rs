@@ -125,7 +125,7 @@ impl TokenEndpoint {
 
     /// Takes the address of an issuer, whose discovery document names the endpoint.
     ///
-    /// You can also pass the address of the document itself, of OpenID Connect or of RFC 8414: it
+    /// You can also pass the address of the document itself (OpenID Connect or RFC 8414), which
     /// contains `/.well-known/`.
     ///
     /// The document is read before the first token request, and again after a failed one, unless the
@@ -145,7 +145,8 @@ impl TokenEndpoint {
             ));
         }
         let (issuer, document) = match address.split_once("/.well-known/") {
-            // The path of the issuer is before the name of the document, or behind it (RFC 8414).
+            // The path of the issuer stands before the name of the document, or behind it (RFC
+            // 8414).
             Some((start, name)) => {
                 let path = name.find('/').and_then(|at| name.get(at..));
                 (
@@ -221,7 +222,7 @@ impl TokenEndpoint {
     }
 }
 
-/// Origin and path, without the query, which may hold a secret.
+/// Shows the origin and the path, without the query, which may hold a secret.
 impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenEndpoint({}{})", self.origin, self.uri.path())

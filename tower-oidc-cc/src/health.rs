@@ -44,7 +44,7 @@ pub(crate) enum Phase {
     /// There has been no token yet.
     Absent,
     Fresh,
-    /// Valid, and its renewal is due.
+    /// Valid, but due for renewal.
     Stale,
     /// Valid by its lifetime, but refused by the service.
     Doubted,

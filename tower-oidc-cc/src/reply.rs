@@ -243,7 +243,7 @@ const REFUSALS: &str = "invalid_request invalid_client invalid_grant unauthorize
 /// Codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
 /// Keycloak.
 const BUSY: &str = "temporarily_unavailable server_error slow_down unknown_error";
-/// RFC 6750, and Apigee's name for it.
+/// The type of RFC 6750, and Apigee's name for it.
 const BEARER: &str = "Bearer BearerToken";
 /// Other registered types (RFC 9449, 9200 and 8693), and `mac`, which was never registered.
 const OTHER_TYPES: &str = "DPoP PoP N_A mac";

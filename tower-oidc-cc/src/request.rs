@@ -42,7 +42,7 @@ pub(crate) trait Fetch: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
 }
 
-/// Fetches tokens by token requests.
+/// Fetches each token by a token request.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
     settings: Settings,
@@ -221,7 +221,7 @@ fn request_at(
     Ok(request)
 }
 
-/// Adds what proves the client to the secrets that no text may show.
+/// Adds the client's proof to the secrets that no text may show.
 fn know(secrets: &Secrets, request: &Request<Bytes>) {
     if let Some(header) = request.headers().get(header::AUTHORIZATION) {
         secrets.add_authorization(header);

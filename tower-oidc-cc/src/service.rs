@@ -64,9 +64,9 @@ pub struct BearerAuthLayer<J = ReadHead> {
 ///
 /// See [`Error`]: there was no token, or the request must not carry it, or the inner service failed.
 ///
-/// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an async block around
-/// it: the compiler cannot prove that such a block is `Send` (rust-lang/rust#102211). With tower's `Timeout` you meet
-/// the same.
+/// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an async block
+/// around it: the compiler cannot prove that such a block is `Send` (rust-lang/rust#102211). tower's `Timeout` has the
+/// same problem.
 pub struct BearerAuth<S, J = ReadHead> {
     inner: S,
     rules: Arc<Rules>,

@@ -76,10 +76,9 @@ mod tests;
 /// one left, it takes 2, 4 or 16 refusals in a row, and at least 20, 40 or 80 seconds since the last
 /// refresh. If a refresh fails, the next refusal after the backoff repeats it at no further cost.
 ///
-/// Until the refresh has a result, the refused call is held, so that your resend carries the new token.
-/// Other calls wait for one second at most and then send the doubted token. Its successor is used
-/// without a rest. If that is refused too within its first minute, send the call again after
-/// [`Rejection::retry_after`](crate::Rejection::retry_after).
+/// Until the refresh has a result, the refused call is held, so that your resend carries the new token. Other calls
+/// wait for one second at most and then send the doubted token. The new token is used without a rest. If it is refused
+/// too within its first minute, send the call again after [`Rejection::retry_after`](crate::Rejection::retry_after).
 ///
 /// None of this helps if tokens are revoked more often than every five minutes, or if the nodes of a
 /// service refuse each new token for a minute.
@@ -194,7 +193,7 @@ impl TokenSource {
     ///
     /// # Errors
     ///
-    /// As for [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
         let bearer = self.clone().wait().await?;
         Ok(bearer.token.clone())

@@ -50,8 +50,8 @@ mod tests;
 ///
 /// # Cancel safety
 ///
-/// Each future is dropped after two seconds. A write that is interrupted must leave the old entry or none: in a folder,
-/// write the new file beside the old one, and rename it.
+/// Each future is dropped after two seconds. A write that is interrupted must leave the old entry or none: if you write
+/// files, write the new one beside the old one, and rename it.
 ///
 /// # Examples
 ///
@@ -103,7 +103,7 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Any failure. It is logged, and the store is skipped.
+    /// Return any failure: it is logged, and the store is skipped.
     fn load(
         &self,
         key: &str,
@@ -115,7 +115,7 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Any failure. It is logged, and the store is skipped.
+    /// Return any failure: it is logged, and the store is skipped.
     fn save(
         &self,
         key: &str,
@@ -129,7 +129,7 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Any failure of the store. If another process holds the lease, return `false` and no error.
+    /// Return any failure of the store. If another process holds the lease, return `false` and no error.
     fn lease(
         &self,
         key: &str,
@@ -150,7 +150,7 @@ pub trait TokenStore: Send + Sync + 'static {
 
 /// Token for a [`TokenStore`]: its bytes and its expiry.
 ///
-/// `Debug` shows no token. Times are of the wall clock, the only one that two machines share.
+/// `Debug` shows no token. Times are those of the wall clock, because two machines share no other.
 #[derive(Clone)]
 pub struct StoredToken {
     bytes: Vec<u8>,

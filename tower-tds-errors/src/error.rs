@@ -83,7 +83,7 @@ pub(crate) struct Facts {
     pub(crate) advice: Option<Advice>,
     /// Whether a retry costs no budget.
     pub(crate) is_free: bool,
-    /// Never shown in a text.
+    /// Values that no text may show.
     pub(crate) secrets: Option<Secrets>,
 }
 
@@ -259,8 +259,8 @@ impl Error {
 
     /// Whether a retry of the same request may succeed.
     ///
-    /// Stays true when the attempts are used up (see [`gave_up`](Self::gave_up)), and is false if a
-    /// layer forbids a retry.
+    /// This stays true when the attempts are used up (see [`gave_up`](Self::gave_up)), and is false
+    /// if a layer forbids a retry.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
@@ -268,8 +268,8 @@ impl Error {
 
     /// Whether all other calls of your job will fail for the same reason, so that you can stop it.
     ///
-    /// True for a quota that is used up for longer than a minute, wrong credentials, and a failed
-    /// TLS handshake.
+    /// Returns true for a quota that is used up for longer than a minute, for wrong credentials,
+    /// and for a failed TLS handshake.
     ///
     /// # Examples
     ///
@@ -291,7 +291,7 @@ impl Error {
     /// certificates.
     #[must_use]
     pub fn is_unknown_issuer(&self) -> bool {
-        // As rustls prints it.
+        // rustls shows this only in its text.
         let unknown = |error: &(dyn StdError + 'static)| {
             let text = error.to_string();
             text.contains("UnknownIssuer") || text.contains("unknown issuer")

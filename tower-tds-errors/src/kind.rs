@@ -38,7 +38,7 @@ pub(crate) enum Advice {
 
 /// Why the retry layer made no further attempt.
 ///
-/// Its text is a stable name, for logs and metrics.
+/// `Display` prints a stable name, for logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GiveUp {

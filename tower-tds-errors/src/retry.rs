@@ -105,8 +105,8 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
 /// of the call, and counts towards its deadline. Bound the waiting calls with a `ConcurrencyLimit`
-/// above. Put a `LoadShed` below, where a shed call is retried within the deadline, and a `Buffer`
-/// below as well, because above this layer it never fills.
+/// above. A `LoadShed` belongs below, where a shed call is retried within the deadline, and so does
+/// a `Buffer`, because above this layer it never fills.
 ///
 /// `call` counts the request for the budget. Nothing is sent before the first poll of the future.
 /// Each call clones the inner service, and polls the clone ready for each attempt.
@@ -123,10 +123,10 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// # Errors
 ///
-/// You get the last attempt's error, with [`attempts`](Error::attempts),
-/// [`elapsed`](Error::elapsed) and [`gave_up`](Error::gave_up). At the deadline it has
-/// [`waited_for`](Error::waited_for), and the kind of the last response, if there was one. Without
-/// a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
+/// You get the error of the last attempt, with [`attempts`](Error::attempts),
+/// [`elapsed`](Error::elapsed) and [`gave_up`](Error::gave_up). If the deadline passed, the error
+/// also has [`waited_for`](Error::waited_for), and the kind of the last response, if there was one.
+/// Without a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
 ///
 /// # Under layers of tower
 ///
@@ -232,8 +232,8 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Leaves it to the service below to end an attempt at its deadline, which saves a timer for
-    /// each call.
+    /// Leaves it to the service below to end an attempt at its deadline, so that a call needs no
+    /// timer here.
     ///
     /// Do this only over a service that wakes at the [`DeadlineAt`](crate::DeadlineAt) of its
     /// request in each of its waits, and then returns, as a `RequestLimit` of tower-tds-limits

@@ -56,8 +56,8 @@
 //! - A mode without certificate checks.
 //! - Types for the service's data: you define paths, queries and payloads.
 //! - Proxies of the environment by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
-//! - HTTP/2 and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each. For HTTP/2 by reqwest, see the
-//!   example `reqwest_below` of the repository.
+//! - HTTP/2 and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each. To put the layers around reqwest, see
+//!   the example `reqwest_below` of the repository.
 //! - A new connection after a 421: the pool may give the retry the same one.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,4 +1,4 @@
-//! Error of a call without a token: the cause, the URL, the duration, and the next step.
+//! The error of a call without a token, with the cause, the URL, the duration, and the next step.
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
@@ -249,7 +249,7 @@ impl fmt::Display for TokenError {
     }
 }
 
-/// Two lines; the first one is `Display`.
+/// Prints two lines. The first one is that of `Display`.
 impl fmt::Debug for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, retry_after) = (self.0.kind, self.0.retry_after);

@@ -196,7 +196,7 @@ impl Shared {
         self.lock()
     }
 
-    /// Poison is ignored, because a panic under the lock leaves the state consistent.
+    /// Locks the state. Poison is ignored, because a panic under the lock leaves the state consistent.
     pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -127,8 +127,8 @@ fn stripped(text: &str) -> String {
 /// challenges.
 ///
 /// The parser is lenient, because gateways separate parameters by comma or by space and do not
-/// escape quotes. So a value ends at the first quote that the end of the header follows, a comma,
-/// or a space and another parameter.
+/// escape quotes. A value ends at the first quote that is followed by the end of the header, by a
+/// comma, or by a space and another parameter.
 pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
     // Lossy, because a realm may have any encoding, and is not needed.

@@ -123,7 +123,7 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
-        // As rustls prints it.
+        // rustls shows this only in its text.
         if kind == Kind::Tls
             && self
                 .causes()

@@ -34,7 +34,7 @@ struct Shared {
     /// Calls that the balance does not contain yet. A call only increments this number; the next retry adds it to the
     /// balance.
     calls: AtomicU64,
-    /// Worth of a call and of a second, in parts of a [`RETRY`].
+    /// Parts of a [`RETRY`] that a call and a second are worth.
     per_call: u64,
     per_second: u64,
     balance: Mutex<Balance>,
@@ -110,8 +110,9 @@ impl RetryBudget {
     }
 }
 
-/// One retry for ten calls is the SRE book's rule ("Handling Overload"). With three more each second, a client of 20
-/// calls a second loses none while one of four nodes refuses its calls.
+/// One retry for ten calls is the SRE book's rule ("Handling Overload"). With three more each second, the budget pays
+/// for a first retry of each refused call of a client at 20 calls a second, while one of four nodes refuses: five a
+/// second.
 impl Default for RetryBudget {
     fn default() -> Self {
         Self::new(0.1, 3)

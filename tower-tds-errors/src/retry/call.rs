@@ -1,4 +1,4 @@
-//! One call: its attempts, one after the other, within one deadline.
+//! One call: its attempts, one after another, within one deadline.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -33,7 +33,7 @@ pub(super) struct Call<S, B, P> {
     /// Size of the body before the first attempt.
     size: Option<u64>,
     deadline: Option<Instant>,
-    /// Set by the first failure, because most calls have none.
+    /// Set by the first failure. Most calls have none, so they don't pay for it.
     past: Option<Box<RetryState>>,
 }
 

@@ -1,5 +1,5 @@
-//! Decides after a failure whether, when and at whose cost to retry. Arithmetic on the time that is
-//! left.
+//! Decides after a failure whether, when and at whose cost to retry, by arithmetic on the time that
+//! is left.
 
 #![cfg_attr(
     not(test),
@@ -24,7 +24,7 @@ use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) attempts: NonZeroU32,
-    /// `None` is two minutes, for calls without a [`DeadlineAt`].
+    /// `None` stands for two minutes, in calls without a [`DeadlineAt`].
     pub(super) deadline: Option<Duration>,
     /// Whether the service below ends its calls at their deadline.
     pub(super) is_kept_below: bool,
@@ -33,7 +33,7 @@ pub(super) struct Policy {
     pub(super) budget: Option<RetryBudget>,
 }
 
-/// Exponential backoff with full jitter. It spreads simultaneous retries best.
+/// Exponential backoff with full jitter, which spreads simultaneous retries best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backoff {
     base: Duration,
@@ -44,7 +44,7 @@ pub(super) struct Backoff {
 #[derive(Debug)]
 pub(super) struct RetryState {
     repeat: Repeats,
-    /// Number of attempts made; below, of those that count against the layer's bound.
+    /// Number of attempts that were made, and of those that count against the layer's bound.
     pub(super) attempts: u32,
     counted: u32,
     /// Whether a retry that is allowed only once was made.
@@ -85,7 +85,8 @@ pub(super) struct Again {
 // === impl Policy ===
 
 impl Policy {
-    /// Returns the deadline of a call that begins now. `None` is beyond the range of the clock.
+    /// Returns the deadline of a call that begins now, or `None` if it is beyond the range of the
+    /// clock.
     #[inline]
     pub(super) fn deadline(&self, extensions: &Extensions, now: Instant) -> Option<Instant> {
         let outer = DeadlineAt::of(extensions).map(Instant::from_std);
@@ -333,7 +334,7 @@ const ATTEMPTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 /// Two waits of at most 30 s between three attempts, and a minute for the attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Longest wait to which the caller need not agree. A quota's window of a minute is longer.
+/// Longest wait that a caller accepts without setting one. A quota's window of a minute is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

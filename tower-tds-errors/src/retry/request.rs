@@ -78,7 +78,7 @@ pub enum HttpBody {}
 #[derive(Debug)]
 pub enum Plain {}
 
-/// Whether a request may be sent more than once, in place of the rule for its method.
+/// Decides whether a request may be sent more than once, in place of the rule for its method.
 ///
 /// Set it as an extension of the request.
 ///
@@ -106,7 +106,7 @@ pub enum Repeat {
 
 /// The number of an attempt, in the extensions of its request and its response.
 ///
-/// Read it from the request inside the retry layer, and from the response outside.
+/// Layers below the retry layer read it from the request, and layers above from the response.
 ///
 /// To save an allocation the first attempt has no extension: [`of`](Self::of) returns 1 there.
 ///

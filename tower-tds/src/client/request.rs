@@ -162,7 +162,7 @@ impl Body for RequestBody {
 
 impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its data may be secret.
+        // The data of a body may be secret.
         f.write_str(match self.0.as_deref() {
             None | Some(Either::Left(_)) => "RequestBody(bytes)",
             Some(Either::Right(_)) => "RequestBody(stream)",
@@ -221,7 +221,7 @@ impl Deadline {
     }
 }
 
-/// Creates a deadline at this time after the start of the call, and at most a century after it.
+/// Creates a deadline this long after the start of the call, but at most a century after it.
 impl From<Duration> for Deadline {
     fn from(after: Duration) -> Self {
         Self {

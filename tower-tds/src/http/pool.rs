@@ -19,7 +19,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::time::Instant;
 
-/// Calls of one pool, numbered in the order of their begin.
+/// Calls of one pool, numbered in the order in which they began.
 #[derive(Default)]
 pub(crate) struct Calls {
     last: AtomicU64,

@@ -32,7 +32,7 @@ use tower_tds_errors::{Error, Kind, Sent};
 pub(crate) enum Proxies {
     #[default]
     None,
-    /// One for all addresses.
+    /// One proxy for all addresses.
     One(Arc<Matcher>),
     /// The proxies of the environment.
     Named(Arc<Matcher>),
@@ -48,7 +48,7 @@ pub(crate) struct Proxied<C> {
 // === impl Proxies ===
 
 impl Proxies {
-    /// One for all addresses.
+    /// Takes one proxy for all addresses.
     pub(crate) fn one(url: &str) -> Self {
         Self::One(Arc::new(Matcher::builder().all(url).build()))
     }

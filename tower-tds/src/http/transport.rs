@@ -169,9 +169,8 @@ where
 
 /// Builds the clients over limited connectors.
 ///
-/// As there is about one token request a day, the token client keeps no idle socket. With a single
-/// connection the data client keeps none either, because a token call would wait for the idle
-/// timeout.
+/// Because there is about one token request a day, the token client keeps no idle socket. With a single connection the
+/// data client keeps none either, because a token call would wait for the idle timeout.
 pub(crate) fn clients<C>(
     limiter: &Limiter,
     is_rustls: bool,

@@ -186,7 +186,7 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     error
 }
 
-/// Reads an error of the limits, and returns a function that builds the error of a source by it.
+/// Reads an error of the limits, and returns a function that makes a typed error from a source.
 fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Error + use<> {
     let (wait, cause) = (error.retry_after(), error.cause());
     let is_final = error.is_deadline();
