@@ -252,7 +252,7 @@ async fn printed_error_names_the_endpoint_and_the_root_cause() {
     };
     let request = Request::get("https://api.example.org").body(Full::default());
     let error = service.oneshot(request.unwrap()).await.unwrap_err();
-    // As the layers above wrap it: boxed, in a program's own error.
+    // The layers above wrap the error like this: boxed, in a program's own error.
     let outer = Outer(error.into());
     assert_eq!(outer.to_string(), "no timetable");
     let printed = chain(&outer);

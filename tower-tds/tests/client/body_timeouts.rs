@@ -141,7 +141,7 @@ async fn head_only_deadline_does_not_end_the_body() {
         response.expect("a head").text().await.expect("whole"),
         "bus."
     );
-    // Without a deadline a call has two minutes until its head, and its body any time.
+    // Without a deadline, a call has two minutes until its head, and no limit for its body.
     let slow = client.get("/v1/live/bus").await.expect("a head");
     assert_eq!(slow.text().await.expect("whole"), "bus.");
 }
