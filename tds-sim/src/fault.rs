@@ -99,11 +99,12 @@ pub enum DataFault {
     Stall(Duration),
     /// `garbage`: bytes that are not HTTP.
     Garbage,
-    /// `STATUS` or `STATUS:BURST`: this status, for one call or for `BURST` calls in a row.
+    /// `STATUS` or `STATUS:BURST`, for example `503:10`: answers with this status instead of the data, once or for that
+    /// many calls in a row.
     Status {
-        /// Status, 500 to 599.
+        /// The status to answer with, from 500 to 599.
         status: u16,
-        /// Number of calls in a row, with the first one.
+        /// How many calls in a row get it, including the first.
         burst: u32,
     },
 }

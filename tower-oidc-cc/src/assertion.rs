@@ -43,12 +43,12 @@ mod tests;
 /// ```
 pub struct Assertion {
     key: EncodingKey,
-    /// Boxed: it has room for every registered parameter.
+    /// Boxed, because it has room for every registered parameter.
     header: Box<Header>,
     audience: Option<String>,
 }
 
-/// RFC 7523, section 3.
+/// Claims of an assertion (RFC 7523, section 3).
 #[derive(Serialize)]
 struct Claims<'a> {
     iss: &'a str,
@@ -57,7 +57,7 @@ struct Claims<'a> {
     aud: &'a str,
     jti: String,
     iat: u64,
-    /// Entra ID and AD FS want it.
+    /// Sent because Entra ID and AD FS want it.
     nbf: u64,
     exp: u64,
 }
@@ -72,7 +72,7 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// If there is no private key, or the first one has none of the types and forms above.
+    /// Returns an error if there is no private key, or the first one has none of the types and forms above.
     pub fn from_pem(pem: &[u8]) -> Result<Self, ConfigError> {
         let blocks = pem::parse_many(pem).unwrap_or_default();
         let key = blocks.iter().find(|it| it.tag().ends_with("PRIVATE KEY"));
@@ -109,11 +109,11 @@ impl Assertion {
         self
     }
 
-    /// Signs with `PS256` in place of `RS256`, as FAPI and Entra ID want it.
+    /// Signs with `PS256` in place of `RS256`, for servers that want it, such as those of FAPI and Entra ID.
     ///
     /// # Errors
     ///
-    /// If the key is not an RSA key.
+    /// Returns an error if the key is not an RSA key.
     pub fn pss(mut self) -> Result<Self, ConfigError> {
         self.header.alg = Algorithm::PS256;
         self.signature(b"").map(|_| self).ok_or(NOT_RSA)
@@ -157,7 +157,7 @@ impl Assertion {
             iss: client_id,
             sub: client_id,
             aud: self.audience.as_deref().unwrap_or(endpoint),
-            // With the time, because processes that are restored from one snapshot draw equal numbers.
+            // The time is part of it, because processes that are restored from one snapshot draw equal numbers.
             jti: format!("{:x}-{:032x}", now.as_nanos(), fastrand::u128(..)),
             iat: now.as_secs().saturating_sub(BACK),
             nbf: now.as_secs().saturating_sub(BACK),
@@ -204,9 +204,9 @@ const UNUSABLE: ConfigError = ConfigError::new(
      P-256, P-384 or Ed25519 key",
 );
 const NOT_RSA: ConfigError = ConfigError::new("only an RSA key signs with PS256");
-/// How far assertions are dated back, in seconds, for a clock that is ahead of the server's. Not more:
-/// Keycloak 26.5.0 refuses an assertion whose `iat` is more than 60 s back, which is its client's
-/// default for the longest life ("Token was issued too far in the past to be used now").
+/// Seconds by which assertions are dated back, in case this clock is ahead of the server's. It is not more, because
+/// Keycloak 26.5.0 refuses an assertion whose `iat` is more than 60 s back, the default of the longest life that it
+/// allows ("Token was issued too far in the past to be used now").
 const BACK: u64 = 30;
 /// Life of an assertion in seconds: time for a slow network, and for clocks that differ by less than a
 /// minute.

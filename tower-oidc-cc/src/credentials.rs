@@ -29,7 +29,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How your client proves itself in a token request, and what else is in the form.
+/// Credentials for token requests: a client id, its proof, and further fields of the form.
 ///
 /// Choose the constructor by the method your server expects: a request uses one method and tries no
 /// other.
@@ -44,10 +44,10 @@ mod tests;
 ///
 /// For any other grant, add [`field`](Self::field)s: see the [providers](crate::_providers).
 ///
-/// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows
-/// neither the secret nor its length, and of fields only the names. On drop, the secret of
-/// [`new`](Self::new) and the fields are wiped, but neither the header of [`basic`](Self::basic) nor
-/// copies in the buffers of an HTTP client.
+/// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows neither the secret
+/// nor its length, and only the names of the fields. When credentials are dropped, the secret of [`new`](Self::new) and
+/// the fields are wiped from memory. The header of [`basic`](Self::basic) and copies in the buffers of an HTTP client
+/// are not.
 ///
 /// # Examples
 ///
@@ -75,27 +75,26 @@ enum Proof {
     /// `private_key_jwt`: the key that signs a new assertion for each attempt.
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
-    /// Client id in the form, without a proof.
+    /// The client id in the form, without a proof.
     IdOnly,
-    /// Neither.
+    /// Neither a client id nor a proof.
     Absent,
 }
 
 /// Provides credentials: fixed ones, or the current ones from outside the program.
 ///
-/// You can rotate a secret without a restart, because it is called before each token request. If the
-/// credentials are refused, the backoff lasts two minutes at most, and the token in use is sent
-/// meanwhile.
+/// You can rotate a secret without a restart, because the provider is called before each token request. If the server
+/// refuses the credentials, the backoff lasts two minutes at most, and calls go on with the token in use.
 #[derive(Clone)]
 pub struct Provider {
     function: Arc<dyn Fn() -> Providing + Send + Sync>,
     secrets: Secrets,
 }
 
-/// Kept by a provider between two reads of its file.
+/// State of a file's provider between two reads.
 #[derive(Default)]
 struct Kept {
-    /// Last good credentials.
+    /// The last good credentials.
     credentials: Option<Arc<Credentials>>,
     has_warned: bool,
 }
@@ -112,13 +111,13 @@ pub(crate) type Providing = BoxFuture<'static, Provided>;
 impl Credentials {
     /// Creates credentials that send the client secret in the form.
     ///
-    /// Use this where the server accepts both: RFC 6749 prefers the header, but Keycloak up to 18 and
-    /// some later releases do not decode its form-encoding.
+    /// Use this if the server also accepts [`basic`](Self::basic): RFC 6749 prefers the header, but Keycloak up to 18
+    /// and some later releases do not decode its form-encoding.
     ///
     /// # Errors
     ///
-    /// If either is empty or contains a control character, such as a tab or a line end. Spaces inside
-    /// are allowed (RFC 6749, appendix A).
+    /// Returns an error if the id or the secret is empty or contains a control character, such as a tab or a line end.
+    /// Spaces inside are allowed (RFC 6749, appendix A).
     pub fn new(
         client_id: impl Into<String>,
         client_secret: impl Into<String>,
@@ -134,7 +133,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     pub fn basic(
         client_id: impl Into<String>,
         client_secret: impl Into<String>,
@@ -150,7 +149,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// If the id is empty or contains a control character.
+    /// Returns an error if the id is empty or contains a control character.
     #[cfg(feature = "private-key-jwt")]
     pub fn private_key_jwt(
         client_id: impl Into<String>,
@@ -168,7 +167,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// If the id is empty or contains a control character.
+    /// Returns an error if the id is empty or contains a control character.
     pub fn id_only(client_id: impl Into<String>) -> Result<Self, ConfigError> {
         Ok(Self::proven(checked(client_id.into(), ID)?, Proof::IdOnly))
     }
@@ -184,12 +183,12 @@ impl Credentials {
     /// Adds a field to the form of the token request, such as an assertion.
     ///
     /// A field `grant_type` replaces `client_credentials`. If a value must be new for each request,
-    /// return the credentials from [`Provider::from_fn`]. For values that never change and are no
-    /// secret, prefer [`parameter`](crate::TokenSourceBuilder::parameter).
+    /// return the credentials from [`Provider::from_fn`]. For values that never change and are not secret, prefer
+    /// [`parameter`](crate::TokenSourceBuilder::parameter).
     ///
-    /// Do not let programs of one client share a store if they act for different subjects: a
-    /// [`TokenStore`](crate::TokenStore) distinguishes tokens by endpoint, parameters and client id,
-    /// but not by these fields.
+    /// Programs of one client must not share a store if they act for different subjects: a
+    /// [`TokenStore`](crate::TokenStore) distinguishes tokens by endpoint, parameters and client id, but not by these
+    /// fields.
     ///
     /// # Examples
     ///
@@ -238,7 +237,7 @@ impl Credentials {
         if !matches!(self.proof, Proof::Basic(_) | Proof::Absent) {
             form.append_pair("client_id", &self.client_id);
         }
-        // Only an assertion contains its time and its audience.
+        // Of all proofs, only an assertion contains a time and an audience.
         #[cfg(not(feature = "private-key-jwt"))]
         let _ = (now, endpoint);
         let mut header = None;
@@ -275,7 +274,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Only the method: neither the secret nor its length.
+/// Shows only the method: neither the secret nor its length.
 impl fmt::Debug for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -301,16 +300,14 @@ impl Provider {
 
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
-    /// Before each token request the file is read again. If it is half written, unreadable, too large
-    /// or gone, the last good secret stays in use. It must be a regular file of 16 KiB at most.
+    /// The file is read again before each token request. While it is half written, unreadable, too large or gone, the
+    /// last good secret stays in use. It must be a regular file of 16 KiB at most.
     ///
-    /// On unix it is refused if its group or other users can write it, because they could then choose
-    /// the secret. If other users can read it, which is how Docker and Kubernetes mount secrets by
-    /// default, one warning names the setting of the mount that closes it. Its group may read it, as
-    /// with Kubernetes' `fsGroup`.
+    /// On unix, a file that its group or other users can write is refused, because they could then choose the secret.
+    /// If other users can read it, which is how Docker and Kubernetes mount secrets by default, one warning names the
+    /// mount's setting that prevents this. Its group may read it, as with Kubernetes' `fsGroup`.
     ///
-    /// Reading takes a blocking thread of the runtime, and a network file system that hangs keeps that
-    /// thread.
+    /// Each read takes a blocking thread of the runtime. If a network file system hangs, that thread hangs with it.
     #[must_use]
     pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
         let (client_id, path) = (client_id.into(), client_secret.into());
@@ -321,8 +318,8 @@ impl Provider {
 
     /// Calls an async function, such as the client of a vault.
     ///
-    /// Each call has the timeout of a token request. Of an error, only the text is kept, as
-    /// [`Secrets::redact`] leaves it.
+    /// Each call has the timeout of a token request. If it fails, only the text of its error is kept, redacted as by
+    /// [`Secrets::redact`].
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
     where
@@ -343,7 +340,7 @@ impl Provider {
         }
     }
 
-    /// Returns the secrets that no text may show. A source adds what it sends, and the tokens that it
+    /// Returns the secrets that no text may show. A source adds the credentials that it sends, and the tokens that it
     /// gets.
     ///
     /// Add your own, such as the password of a proxy, and give the handle to other layers.

@@ -78,7 +78,8 @@ impl TokenEndpoint {
     ///
     /// # Errors
     ///
-    /// If the address is plain http on another machine, is not absolute, or carries user information.
+    /// Returns an error if the address is plain http on another machine, is not absolute, or
+    /// carries user information.
     pub fn new(uri: Uri) -> Result<Self, ConfigError> {
         Ok(Self {
             origin: Origin::loopback(&uri)?,
@@ -94,9 +95,9 @@ impl TokenEndpoint {
     ///
     /// # Errors
     ///
-    /// If `auth_url` is plain http on another machine, is not absolute, has a query, or already
-    /// contains a part of this path. If `realm` is empty, or has a character other than letters,
-    /// digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
+    /// Returns an error if `auth_url` is plain http on another machine, is not absolute, has a
+    /// query, or already contains a part of this path. An error also follows if `realm` is empty or
+    /// has a character other than letters, digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
         let base = auth_url.trim().trim_end_matches('/');
         if base.contains(['?', '#']) {
@@ -124,7 +125,7 @@ impl TokenEndpoint {
 
     /// Takes the address of an issuer, whose discovery document names the endpoint.
     ///
-    /// You can also pass the address of the document itself, of OpenID Connect or of RFC 8414: it
+    /// You can also pass the address of the document itself (OpenID Connect or RFC 8414), which
     /// contains `/.well-known/`.
     ///
     /// The document is read before the first token request, and again after a failed one, unless the
@@ -134,8 +135,8 @@ impl TokenEndpoint {
     ///
     /// # Errors
     ///
-    /// If the address is plain http on another machine, is not absolute, or has user information or a
-    /// query.
+    /// Returns an error if the address is plain http on another machine, is not absolute, or has
+    /// user information or a query.
     pub fn discover(issuer: &str) -> Result<Self, ConfigError> {
         let address = issuer.trim().trim_end_matches('/');
         if address.contains(['?', '#']) {
@@ -144,7 +145,8 @@ impl TokenEndpoint {
             ));
         }
         let (issuer, document) = match address.split_once("/.well-known/") {
-            // The path of the issuer is before the name of the document, or behind it (RFC 8414).
+            // The path of the issuer stands before the name of the document, or behind it (RFC
+            // 8414).
             Some((start, name)) => {
                 let path = name.find('/').and_then(|at| name.get(at..));
                 (
@@ -220,7 +222,7 @@ impl TokenEndpoint {
     }
 }
 
-/// Origin and path, without the query, which may hold a secret.
+/// Shows the origin and the path, without the query, which may hold a secret.
 impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenEndpoint({}{})", self.origin, self.uri.path())

@@ -39,7 +39,7 @@ pub struct Error(Box<Reason>);
 
 #[derive(Debug)]
 enum Reason {
-    /// No token for this request, which was not sent.
+    /// There was no token for the request, which was not sent.
     Token(TokenError),
     /// The service below failed.
     Below(BoxError),
@@ -47,12 +47,12 @@ enum Reason {
     Refused(BoxError, Rejection),
 }
 
-/// Error of tower's own layers.
+/// Boxed error, as tower's own layers return it.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Invalid credentials, endpoint or origin: what is wrong, and what to use instead.
 ///
-/// Never repeats the value, which may be a secret.
+/// Its text never repeats the invalid value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(&'static str);
 
@@ -67,7 +67,7 @@ impl Error {
         Self(Box::new(Reason::Refused(error, rejection)))
     }
 
-    /// Why there was no token for the request, which was **not** sent.
+    /// Returns why there was no token for the request, which was **not** sent.
     #[must_use]
     pub fn token(&self) -> Option<&TokenError> {
         match &*self.0 {
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// Why the remote service refused the call, if the error of the service below shows that.
+    /// Returns why the remote service refused the call, if the error of the service below shows that.
     #[must_use]
     pub fn rejection(&self) -> Option<&Rejection> {
         match &*self.0 {
@@ -89,7 +89,7 @@ impl Error {
     ///
     /// # Errors
     ///
-    /// This error itself, if it has a [`token`](Self::token) error.
+    /// Returns this error itself if it has a [`token`](Self::token) error.
     pub fn into_source(self) -> Result<BoxError, Self> {
         match *self.0 {
             Reason::Below(error) | Reason::Refused(error, _) => Ok(error),

@@ -20,13 +20,12 @@ use crate::{
 };
 
 pin_project! {
-    /// Resolves to the response of the inner service, or to an error. If that has a
-    /// [`token`](Error::token) error, nothing was sent.
+    /// Resolves to the response of the inner service, or to an error. If the error has a [`token`](Error::token) error,
+    /// nothing was sent.
     ///
-    /// While its token is being replaced, a refused call is held: until the token request has a
-    /// result, for ten seconds at most, and not beyond its deadline
-    /// ([`DeadlineAt`](tower_tds_outcome::DeadlineAt)). When you send it again, it has the new token.
-    /// If an outer timeout of yours is shorter, the call ends as a timeout.
+    /// A refused call is held while its token is being replaced: until the token request has a result, for ten seconds
+    /// at most, and not beyond the call's deadline ([`DeadlineAt`](tower_tds_outcome::DeadlineAt)). When you send it
+    /// again, it carries the new token. If an outer timeout of yours is shorter, the call ends as a timeout.
     ///
     /// # Cancel safety
     ///
@@ -69,7 +68,7 @@ pub(crate) struct Sent {
 struct Held<T> {
     result: Result<T, BoxError>,
     sent: Sent,
-    /// Until the flight or the time for it has ended.
+    /// Waits until the flight or the time for it has ended.
     wait: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
@@ -178,7 +177,7 @@ impl Sent {
                 Err(refresh) => refresh,
             },
             Outcome::RoleMissing | Outcome::NoHeader => Refresh::None,
-            // It shows nothing about the token.
+            // Any other outcome shows nothing about the token.
             _ => return Err(result.map_err(Error::below)),
         };
         Err(rejected(result, Rejection::new(outcome, refresh)))
@@ -198,7 +197,7 @@ impl Sent {
         }
     }
 
-    /// The state of the refused token after the wait.
+    /// Returns the state of the refused token after the wait.
     fn refresh(&self) -> Refresh {
         let shared = &self.source.shared;
         if shared.supersedes(self.generation) {

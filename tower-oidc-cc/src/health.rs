@@ -30,7 +30,7 @@ pub struct Health {
     pub waiting_for: Option<Duration>,
     /// Time since the service began to refuse tokens, if the token in use is doubted.
     ///
-    /// `None` if the token in use was not refused, or was accepted since.
+    /// `None` if the token in use was not refused, or was accepted after that.
     pub refused_for: Option<Duration>,
     /// Time since the last token was received; `None` before the first.
     pub last_success: Option<Duration>,
@@ -44,9 +44,9 @@ pub(crate) enum Phase {
     /// There has been no token yet.
     Absent,
     Fresh,
-    /// Valid, and its renewal is due.
+    /// Valid, but due for renewal.
     Stale,
-    /// Valid by its lifetime, and the service has refused it.
+    /// Valid by its lifetime, but refused by the service.
     Doubted,
     Expired,
 }

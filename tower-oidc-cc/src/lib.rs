@@ -61,15 +61,15 @@
 //!
 //! - **One request.** Any number of callers without a token share one token request, and dropping a
 //!   caller never cancels it.
-//! - **Outages.** While a token is valid, no fault of the token endpoint fails your calls. If the
-//!   service has refused it, other calls wait for one second at most.
+//! - **Outages.** While a token is valid, no fault of the token endpoint fails your calls. If the service has refused
+//!   that token, calls wait for its successor for one second at most.
 //! - **Refused tokens.** One 401 that names no missing role or header replaces the token, unless tokens
 //!   were refused shortly before ([the rule](TokenSource#refused-tokens)). Meanwhile the refused call
 //!   is held, so that a retry layer outside sends it again with the new token. Refusals cause at most
 //!   16 refreshes an hour.
-//! - **Recovery.** Once the endpoint is healthy again, you have a token after one backoff. It lasts
-//!   30 s at most, or two minutes after an error that is not [transient](TokenError::is_transient); a
-//!   `Retry-After` extends it, to five minutes at most.
+//! - **Recovery.** Once the endpoint is healthy again, you have a token after one backoff. A backoff lasts 30 s at
+//!   most, or two minutes after an error that is not [transient](TokenError::is_transient); a `Retry-After` extends it,
+//!   to five minutes at most.
 //! - **Fail closed.** Every request that is sent carries a token that was valid when the service became
 //!   ready. Tokens go only to the origins you list, and over plain http only to loopback addresses. If
 //!   a token request is redirected, that is an error.
@@ -90,8 +90,8 @@
 //! - Machines that are suspended between `poll_ready` and `call`. That call may send an expired token,
 //!   which its refusal then replaces.
 //! - Tokens that are revoked more often than every five minutes.
-//! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. Any other grant is a
-//!   [form of fields](Credentials::field).
+//! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. For any other grant, add
+//!   [fields](Credentials::field) to the form.
 //! - Reading the content of tokens: they are opaque to a client (RFC 9068, section 6).
 //! - Compressed token replies, secrets from a pipe, and runtimes other than tokio.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -15,9 +15,9 @@ mod tests;
 
 /// A server that may receive the token: a scheme, a host and a port.
 ///
-/// Requests get the token only if all three are equal. Letter case of the host does not matter, and a
-/// missing port is the default port of the scheme. That is all the normalisation there is: with a
-/// trailing dot, user information or another spelling of the host, your request is refused.
+/// Requests get the token only if all three are equal. The case of the host's letters does not matter, and a missing
+/// port is the default port of the scheme. Nothing else is normalised: with a trailing dot, user information or another
+/// spelling of the host, your request is refused.
 ///
 /// # Examples
 ///
@@ -80,7 +80,7 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// If the address is not https, is not absolute, or carries user information.
+    /// Returns an error if the address is not https, is not absolute, or carries user information.
     pub fn from_uri(uri: &Uri) -> Result<Self, ConfigError> {
         let origin = Self::parse(uri)?;
         if origin.scheme != Scheme::HTTPS {
@@ -98,7 +98,7 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// If the address is plain http on another host, is not absolute, or carries user information.
+    /// Returns an error if the address is plain http on another host, is not absolute, or carries user information.
     pub fn loopback(uri: &Uri) -> Result<Self, ConfigError> {
         let origin = Self::parse(uri)?;
         if origin.scheme == Scheme::HTTP && !uri.host().is_some_and(is_loopback) {
@@ -135,7 +135,7 @@ impl Origin {
 
     /// Completes an address that is only a path; any other one is returned as it is.
     ///
-    /// Use it if your layer knows its only server, above a client that wants absolute addresses.
+    /// Use it in a layer for a single server, above a client that requires absolute addresses.
     ///
     /// # Examples
     ///

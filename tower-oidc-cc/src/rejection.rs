@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use tower_tds_outcome::Outcome;
 
-/// Why a call was refused, and whether a resend can help.
+/// Shows why a call was refused, and whether a resend can help.
 ///
 /// You find it in the extensions of a refused response, or in the [error](crate::Error::rejection) that
 /// stands for one. `Display` is one line for a log, with your next step.
@@ -56,8 +56,8 @@ impl Rejection {
 
     /// Whether one resend can help: a newer token exists or was requested for this call.
     ///
-    /// It can even if that token request failed, because the refusal may have been a single error of
-    /// the service.
+    /// A resend can help even if that token request failed, because the refusal may have been a single error of the
+    /// service.
     #[must_use]
     pub fn is_worth_a_resend(&self) -> bool {
         matches!(self.refresh, Refresh::Requested | Refresh::Replaced)
@@ -65,10 +65,9 @@ impl Rejection {
 
     /// Returns the time after which a resend with the same token can help.
     ///
-    /// You get one if the token is less than a minute old and the one before it was refused too: the
-    /// clock of the service may be behind that of the authorization server. Once it has reached the
-    /// time of the token's issue, the token is valid. These waits grow with the token's age, from two
-    /// seconds.
+    /// You get one if the token is less than a minute old and the one before it was refused too, because the clock of
+    /// the service may be behind that of the authorization server. Once the service's clock has reached the time of
+    /// issue, the token is valid. These waits grow with the token's age, from two seconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.refresh {

@@ -1,4 +1,5 @@
-//! The reply of the token endpoint (RFC 6749, sections 5.1 and 5.2), and its token. No I/O, no clock.
+//! The reply of the token endpoint (RFC 6749, sections 5.1 and 5.2), and its token. This module does no I/O and reads
+//! no clock.
 
 #![cfg_attr(
     not(test),
@@ -131,7 +132,7 @@ pub(crate) fn read(
     })
 }
 
-/// Returns the error of a response that is no success, with its `Retry-After`.
+/// Returns the error of a response that is not a success, with its `Retry-After`.
 pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
     let status = head.status;
     let error = TokenError::new(match kind {
@@ -147,7 +148,7 @@ pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
     }
 }
 
-/// Whether a person must change something, or the server was only busy (RFC 6749, section 5.2).
+/// Decides whether a person must change something, or the server was only busy (RFC 6749, section 5.2).
 ///
 /// A 401 is a failed client authentication whatever its body is: gateways write their own. A 400 is a
 /// wrong setting, unless it is a page, which a proxy sends about a request that it did not pass on.
@@ -185,7 +186,7 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, &'static str>
     }
 }
 
-/// Without a byte-order mark, which RFC 8259, section 8.1, allows a parser to skip.
+/// Returns the text behind a byte-order mark, which RFC 8259, section 8.1, allows a parser to skip.
 fn trimmed(body: &[u8]) -> &[u8] {
     body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start()
 }
@@ -194,8 +195,8 @@ fn is_page(text: &[u8]) -> bool {
     text.starts_with(b"<")
 }
 
-/// Returns the name in a list that `text` is, in any letter case. Errors show this one, not the
-/// server's text.
+/// Returns the name in a list that equals `text`, in any letter case. Errors show this name instead of the server's
+/// text, which may echo a secret.
 fn known(names: &'static str, text: &str) -> Option<&'static str> {
     let mut names = names.split(' ');
     names.find(|name| name.eq_ignore_ascii_case(text))
@@ -218,7 +219,7 @@ fn life(expires_in: &Value) -> Result<Option<Duration>, &'static str> {
     Ok(Some(duration(secs.trunc())))
 }
 
-/// Digits, perhaps with a fraction.
+/// Reads digits, perhaps with a fraction.
 fn seconds(text: &str) -> Option<f64> {
     let is_plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     text.parse().ok().filter(|_| is_plain)
@@ -228,14 +229,13 @@ fn duration(secs: f64) -> Duration {
     Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(u64::MAX))
 }
 
-/// Life of a token without `expires_in`, which RFC 6749 only recommends. Five minutes is the default
-/// of Keycloak's realm setting "Access Token Lifespan". Shorter would cost token requests, longer a
-/// 401.
+/// Life of a token without `expires_in`, which RFC 6749 only recommends. Five minutes is the default of Keycloak's
+/// realm setting "Access Token Lifespan". A shorter life would cost token requests, a longer one a 401.
 const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
 const SCHEME: &str = "Bearer ";
 /// Byte-order mark (U+FEFF), which some servers send before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// Codes that errors name. They need a person: RFC 6749, section 5.2; `access_denied`, which Keycloak
+/// Codes that only a person can resolve, so errors name them: RFC 6749, section 5.2; `access_denied`, which Keycloak
 /// sends for a disabled realm; RFC 8707, 9396 and 9449; Entra ID's `invalid_resource`.
 const REFUSALS: &str = "invalid_request invalid_client invalid_grant unauthorized_client \
      unsupported_grant_type invalid_scope access_denied invalid_target invalid_resource \
@@ -243,7 +243,7 @@ const REFUSALS: &str = "invalid_request invalid_client invalid_grant unauthorize
 /// Codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
 /// Keycloak.
 const BUSY: &str = "temporarily_unavailable server_error slow_down unknown_error";
-/// RFC 6750, and Apigee's name for it.
+/// The type of RFC 6750, and Apigee's name for it.
 const BEARER: &str = "Bearer BearerToken";
-/// Other registered types (RFC 9449, 9200 and 8693), and one that never was.
+/// Other registered types (RFC 9449, 9200 and 8693), and `mac`, which was never registered.
 const OTHER_TYPES: &str = "DPoP PoP N_A mac";

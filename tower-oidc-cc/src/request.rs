@@ -42,7 +42,7 @@ pub(crate) trait Fetch: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
 }
 
-/// Fetches tokens by token requests.
+/// Fetches each token by a token request.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
     settings: Settings,
@@ -56,15 +56,15 @@ pub(crate) struct Settings {
     pub(crate) provider: Provider,
     /// Fields of all forms, besides those of the grant and the client.
     pub(crate) parameters: Vec<(String, String)>,
-    /// Time for one request.
+    /// Longest time of one request.
     pub(crate) timeout: Duration,
     pub(crate) clock: Clock,
 }
 
-/// HTTP client without its type: sends one request and reads the response.
+/// The HTTP client behind one type: sends a request and reads the response.
 pub(crate) type Exchange =
     dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
-/// A head, and a body or its error.
+/// The head of a response, and its body or an error.
 pub(crate) type Answer = (Parts, Result<Bytes, TokenError>);
 
 // === impl Grant ===
@@ -169,7 +169,7 @@ impl Settings {
         self.endpoint.uri()
     }
 
-    /// Calls the provider. A fault of it is an error like any other.
+    /// Calls the provider. If it panics or takes too long, that is an error like any other.
     async fn credentials(&self) -> Result<Arc<Credentials>, TokenError> {
         let provided = timeout(self.timeout, self.provider.provide());
         let provided = match AssertUnwindSafe(provided).catch_unwind().await {
@@ -221,7 +221,7 @@ fn request_at(
     Ok(request)
 }
 
-/// Adds what proves the client to the secrets that no text may show.
+/// Adds the client's proof to the secrets that no text may show.
 fn know(secrets: &Secrets, request: &Request<Bytes>) {
     if let Some(header) = request.headers().get(header::AUTHORIZATION) {
         secrets.add_authorization(header);

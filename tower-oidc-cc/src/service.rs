@@ -43,11 +43,11 @@ pub struct BearerAuthLayer<J = ReadHead> {
 ///
 /// # Backpressure
 ///
-/// `poll_ready` waits for a valid token, then polls the inner service. If the remote service has refused the token, that
-/// delays readiness by one second at most, while a new one is requested.
+/// `poll_ready` waits for a valid token, then polls the inner service. If the remote service has refused the token, the
+/// request for a new one delays readiness by a second at most.
 ///
-/// Without a token `poll_ready` does not fail: it keeps the error of the token request, the future of the next `call`
-/// returns it, and the inner service is not called.
+/// Without a token `poll_ready` does not fail. It keeps the error of the token request, which the future of the next
+/// `call` returns without calling the inner service.
 ///
 /// If you `call` without `poll_ready`, the token is used if there is one. Otherwise the token request starts, and your
 /// future returns an error that demands readiness.
@@ -64,9 +64,9 @@ pub struct BearerAuthLayer<J = ReadHead> {
 ///
 /// See [`Error`]: there was no token, or the request must not carry it, or the inner service failed.
 ///
-/// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an async block around
-/// it: the compiler cannot prove that such a block is `Send` (rust-lang/rust#102211). With tower's `Timeout` you meet
-/// the same.
+/// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an async block
+/// around it: the compiler cannot prove that such a block is `Send` (rust-lang/rust#102211). tower's `Timeout` has the
+/// same problem.
 pub struct BearerAuth<S, J = ReadHead> {
     inner: S,
     rules: Arc<Rules>,
@@ -108,7 +108,7 @@ impl BearerAuthLayer {
         Self::with(source, origins.into_iter().collect(), None)
     }
 
-    /// Sends tokens of `source` to `origin`, also in requests that have only a path.
+    /// Sends tokens of `source` to `origin`, even in requests that have only a path.
     ///
     /// Use it for a connection to one server: hyper's `client::conn`, or a channel of tonic's generated clients. If a
     /// request has an absolute address, it must be of this origin, and a `Host` header must name it.
@@ -132,7 +132,7 @@ impl BearerAuthLayer {
 }
 
 impl<J> BearerAuthLayer<J> {
-    /// Sets how the outcome of a call is read; by [`ReadHead`] by default.
+    /// Sets the type that reads the outcome of a call; [`ReadHead`] by default.
     ///
     /// You need it if your service refuses tokens with a status of its own. Errors from below that carry an
     /// [`Outcome`](tower_tds_outcome::Outcome) are read as they are.

@@ -76,10 +76,9 @@ mod tests;
 /// one left, it takes 2, 4 or 16 refusals in a row, and at least 20, 40 or 80 seconds since the last
 /// refresh. If a refresh fails, the next refusal after the backoff repeats it at no further cost.
 ///
-/// Until the refresh has a result, the refused call is held, so that your resend carries the new token.
-/// Other calls wait for one second at most and then send the doubted token. Its successor is used
-/// without a rest. If that is refused too within its first minute, send the call again after
-/// [`Rejection::retry_after`](crate::Rejection::retry_after).
+/// Until the refresh has a result, the refused call is held, so that your resend carries the new token. Other calls
+/// wait for one second at most and then send the doubted token. The new token is used without a rest. If it is refused
+/// too within its first minute, send the call again after [`Rejection::retry_after`](crate::Rejection::retry_after).
 ///
 /// None of this helps if tokens are revoked more often than every five minutes, or if the nodes of a
 /// service refuse each new token for a minute.
@@ -136,7 +135,7 @@ pub struct TokenSourceBuilder {
 /// Decision on a call that has no settled token.
 enum Entry {
     Send(Arc<Bearer>),
-    /// Wait for this flight. With an instant, the token in use may be sent from then on.
+    /// Wait for this flight. From the instant on, if there is one, the token in use may be sent.
     Wait(u64, Option<Instant>),
 }
 
@@ -194,7 +193,7 @@ impl TokenSource {
     ///
     /// # Errors
     ///
-    /// As for [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
         let bearer = self.clone().wait().await?;
         Ok(bearer.token.clone())
@@ -329,8 +328,8 @@ impl TokenSource {
         }
     }
 
-    /// Makes sure that there is a task for the flight. Without a running runtime there is none, and the
-    /// flight is lost.
+    /// Returns whether there is a task for the flight, after an attempt to start one. Without a running runtime there
+    /// is none, and the flight is lost.
     fn drive(&self) -> bool {
         let is_driven = Handle::try_current().is_ok_and(|runtime| {
             let mut locked = self.shared.lock();
@@ -404,9 +403,9 @@ impl TokenSourceBuilder {
 
     /// Shares the token with other processes that use the same store; none by default.
     ///
-    /// Without a token, a process waits for twelve seconds at most while another one requests it. If that
-    /// one has saved no token after five seconds, one of the waiting processes makes the request. Where
-    /// the token was requested, callers wait until it is saved, for two seconds at most.
+    /// Without a token, a process waits for twelve seconds at most while another one requests it. If that one has saved
+    /// no token after five seconds, one of the waiting processes makes the request. In the process that requested the
+    /// token, callers wait until it is saved, for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Box::new(store));
@@ -474,5 +473,5 @@ impl fmt::Debug for TokenSourceBuilder {
 /// Default timeout of a token request. Keycloak 26.5.0 answers in 5 ms; ten seconds leave time for a TLS
 /// handshake with a few lost packets, and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait. It keeps the sum with the clock from overflow.
+/// Longest wait, so that adding it to the clock cannot overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

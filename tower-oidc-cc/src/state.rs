@@ -1,15 +1,14 @@
 //! State of one token source, as a value: the token, the request in flight, the last failure.
 //!
-//! Events go in, actions come out. There is no I/O, no clock and no task in here.
+//! Events go in, actions come out. This module does no I/O, reads no clock and spawns no task.
 //!
-//! Until its expiry a token is *valid*: *fresh* until its renewal is due, then *stale*. It is *doubted*
-//! if the service has refused it and has not accepted it since, and stays in use even so. Its
-//! *generation* is its number in this process; a refusal of one generation has no effect on another.
-//! While calls may send a token without a read of this state, it is *settled*. One token request for all
-//! waiters is a *flight*, and flights are numbered too.
+//! Until its expiry a token is *valid*: *fresh* until its renewal is due, then *stale*. It is *doubted* if the service
+//! has refused it and has not accepted it since; a doubted token stays in use. Its *generation* is its number in this
+//! process, and a refusal of one generation has no effect on another. While calls may send a token without a read of
+//! this state, the token is *settled*. One token request for all waiters is a *flight*, and flights are numbered too.
 //!
-//! Before it replaces a token that is still good, a renewed token *rests*: if the clock of a gateway is
-//! behind that of the issuer, it refuses a token that was issued in its future.
+//! A renewed token *rests* before it replaces one that is still good. If the clock of a gateway is behind that of the
+//! issuer, the gateway refuses a token that was issued in its future.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -36,15 +35,16 @@ pub(crate) struct State {
     policy: RefreshPolicy,
     /// Draws a number in `0.0..1.0`, for jitter.
     draw: fn() -> f64,
-    /// Token in use, until its expiry is noticed.
+    /// The token in use, until its expiry is noticed.
     token: Option<Arc<Bearer>>,
-    /// Replaces the token at its own `renew_at`, or earlier if that is refused.
+    /// A token that rests. It replaces the token in use at the `renew_at` of that one, or earlier if that one is
+    /// refused.
     next: Option<Arc<Bearer>>,
     /// Number of the newest token; zero before the first.
     generation: u64,
     /// How often in a row a renewal has brought the token in use again.
     repeats: u32,
-    /// First token that was refused, if none was accepted since.
+    /// Number of the first refused token, if none was accepted since.
     refused_from: u64,
     in_flight: Option<Flight>,
     /// How many flights have begun.
@@ -92,7 +92,7 @@ struct Failure {
     logged_at: Timestamp,
 }
 
-/// Line for the log, emitted outside of the lock.
+/// Line for the log, emitted after the lock is released.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// Generation, reason, remaining life, and whether this process requested the token.
@@ -119,19 +119,19 @@ pub(crate) enum Reason {
 /// An event of a token source.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Call that needs a token.
+    /// A call needs a token.
     Needed,
     /// Time has passed.
     Timer,
-    /// Flight that has brought a token.
+    /// The flight has brought a token.
     Fetched(Issued),
-    /// Failure of the flight.
+    /// The flight has failed.
     Failed(TokenError),
-    /// End of the flight with its runtime, so that nothing is known of it.
+    /// The flight has ended with its runtime, so nothing is known of its result.
     Lost,
-    /// Acceptance of a call with the token of this number.
+    /// A call with the token of this number was accepted.
     Accepted(u64),
-    /// Refusal of a call with the token of this number.
+    /// A call with the token of this number was refused.
     Refused(u64),
 }
 
@@ -443,7 +443,7 @@ impl State {
     fn refused(&mut self, generation: u64, now: Timestamp) -> Action {
         self.advance(now);
         match &self.token {
-            // Expired since it was refused, so a resend needs a new token.
+            // The token has expired since it was sent, so a resend needs a new one.
             None => {
                 return match self.request_at(now) {
                     Action::Fail(_) => Action::Rest,
@@ -502,7 +502,7 @@ impl State {
         let is_over = |old: &Arc<Bearer>| old.lifetime.renew_at.has_come_at(now);
         if self.token.as_ref().is_some_and(is_over)
             && let Some(next) = self.next.take()
-            // The old token may outlive it.
+            // The old token may outlive the new one.
             && next.lifetime.is_valid_at(now)
         {
             self.replace(Some(next));
@@ -560,7 +560,8 @@ const LONGEST_DELAY: Duration = Duration::from_secs(1);
 /// Longest rest of a new token, counted from its request, unless a tenth of what is left of either token
 /// is shorter.
 const REST: Duration = Duration::from_secs(60);
-/// Shortest wait before a young token that was refused is sent again. It doubles with the token's age.
+/// Shortest wait before a young token that was refused is sent again. Above this the wait is the token's age, so the
+/// age doubles until the next attempt.
 const BEHIND: Duration = Duration::from_secs(2);
 /// How often in a row a renewal may bring the same token, as from servers that return one until it
 /// expires. After that, the source waits for the expiry. With the first request these are four for each

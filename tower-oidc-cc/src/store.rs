@@ -36,10 +36,9 @@ mod tests;
 
 /// Shares a token between your processes, so that all of them together make one token request.
 ///
-/// Use it where many processes share one client: a file for processes on one machine, Redis or Valkey
-/// for several machines. Pass it to [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store). It
-/// is read before each token request, and written after a successful one; a call that finds a valid
-/// token does not wait for it.
+/// Use it where many processes share one client: a file for processes on one machine, Redis or Valkey for several
+/// machines. Pass it to [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store). The store is read before each
+/// token request, and written after a successful one. Calls that find a valid token do not wait for it.
 ///
 /// If your store fails, takes longer than two seconds, or holds no usable token, it is skipped and the
 /// process requests a token itself. Tokens are stored in clear: restrict the readers, or encrypt the
@@ -51,8 +50,8 @@ mod tests;
 ///
 /// # Cancel safety
 ///
-/// Each future is dropped after two seconds. If a write of yours is interrupted, it must leave the old
-/// entry or none: write a file beside the old one, and rename it.
+/// Each future is dropped after two seconds. A write that is interrupted must leave the old entry or none: if you write
+/// files, write the new one beside the old one, and rename it.
 ///
 /// # Examples
 ///
@@ -104,7 +103,7 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Any failure. It is logged, and the store is skipped.
+    /// Return any failure: it is logged, and the store is skipped.
     fn load(
         &self,
         key: &str,
@@ -116,7 +115,7 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Any failure. It is logged, and the store is skipped.
+    /// Return any failure: it is logged, and the store is skipped.
     fn save(
         &self,
         key: &str,
@@ -125,12 +124,12 @@ pub trait TokenStore: Send + Sync + 'static {
 
     /// Takes the lease of this key for `term`, and returns whether it was free.
     ///
-    /// End the lease after `term`, so that another process can request a token if this one ends. If two
-    /// processes hold it, both request a token, and there is no other harm.
+    /// End the lease after `term`, so that another process can request a token if this one ends. If two processes hold
+    /// it, both request a token, which does no other harm.
     ///
     /// # Errors
     ///
-    /// Any failure of the store. If another process holds the lease, return `false` and no error.
+    /// Return any failure of the store. If another process holds the lease, return `false` and no error.
     fn lease(
         &self,
         key: &str,
@@ -151,7 +150,7 @@ pub trait TokenStore: Send + Sync + 'static {
 
 /// Token for a [`TokenStore`]: its bytes and its expiry.
 ///
-/// `Debug` shows no token. Times are of the wall clock, the only one that two machines share.
+/// `Debug` shows no token. Times are those of the wall clock, because two machines share no other.
 #[derive(Clone)]
 pub struct StoredToken {
     bytes: Vec<u8>,
@@ -171,8 +170,8 @@ struct Entry<'a> {
     life: u64,
 }
 
-/// Fetch behind a store: looks for the token of another process, and saves a token of this one. It
-/// takes the lease before the fetch.
+/// Fetches through a store: looks for the token of another process first, takes the lease before a token request, and
+/// saves the token that it gets.
 pub(crate) struct Stored<F> {
     inner: F,
     store: Box<dyn Erased>,
@@ -187,7 +186,7 @@ struct Lease {
     until: Instant,
 }
 
-/// One operation.
+/// One operation of a store.
 type Work<'a, T> = BoxFuture<'a, Result<T, Box<dyn Error + Send + Sync>>>;
 
 /// Object-safe form of a [`TokenStore`].
@@ -248,7 +247,7 @@ impl StoredToken {
         entry(&self.bytes).is_some_and(|entry| entry.key == key)
     }
 
-    /// `None` for times outside of the clock's range.
+    /// Creates an entry; `None` for times outside of the clock's range.
     pub(crate) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
         let life = life.min(LONGEST);
         let entry = Entry {
@@ -263,8 +262,8 @@ impl StoredToken {
         })
     }
 
-    /// `None` if the bytes are no entry of this key, or if the token has expired or is dated far in the
-    /// future.
+    /// Reads an entry of this key. Returns `None` if the bytes are not one, or if the token has expired or is dated far
+    /// in the future.
     pub(crate) fn read_at(&self, now: Timestamp, key: &str) -> Option<Issued> {
         let entry = entry(&self.bytes).filter(|entry| entry.key == key)?;
         let age = match now.wall.duration_since(time(entry.issued)?) {
@@ -426,7 +425,7 @@ impl<F: Fetch> Fetch for Stored<F> {
     }
 }
 
-/// Other processes would wait for a lease that outlives its source.
+/// Gives back the lease, because other processes would wait for one that outlives its source.
 impl<F> Drop for Stored<F> {
     fn drop(&mut self) {
         self.release();

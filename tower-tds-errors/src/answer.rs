@@ -1,4 +1,4 @@
-//! Answered errors as the responses they were, for callers that read statuses.
+//! Turns errors back into the responses that they came from, for callers that read statuses.
 
 use std::fmt;
 use std::future::Future;
@@ -17,13 +17,13 @@ use tower_tds_outcome::remove_connection_headers;
 
 use crate::error::Error;
 
-/// Returns the response again where an [`Error`] stands for one, for code that reads statuses
-/// itself.
+/// Turns each [`Error`] that came from a response back into that response, for code above that
+/// reads statuses itself.
 ///
 /// Crates such as octocrab, kube and `object_store` have their own error for a 404, and never see
 /// one if the client below returns an [`Error`]. With such a crate, put this layer outermost, above
-/// the retry layer: what cannot be retried then reaches it as the [response](Error::into_response)
-/// that it was. Errors without a response stay errors.
+/// the retry layer: after the last retry the crate gets the [response](Error::into_response), and
+/// reads it as it always does. Errors without a response stay errors.
 ///
 /// # Examples
 ///
@@ -54,11 +54,12 @@ use crate::error::Error;
 #[non_exhaustive]
 pub struct IntoResponseLayer;
 
-/// Returns the response again where an [`Error`] stands for one.
+/// Turns each [`Error`] that came from a response back into that response; see
+/// [`IntoResponseLayer`].
 ///
 /// # Backpressure
 ///
-/// Readiness is the inner service's own.
+/// The service is ready when the inner one is.
 ///
 /// # Cancel safety
 ///
@@ -66,7 +67,8 @@ pub struct IntoResponseLayer;
 ///
 /// # Errors
 ///
-/// Those of the inner service that [`Error::into_response`] does not turn into a response.
+/// Returns the errors of the inner service that did not come from a response; see
+/// [`Error::into_response`].
 #[derive(Clone, Copy, Debug)]
 pub struct IntoResponse<S> {
     inner: S,
@@ -84,10 +86,10 @@ pin_project! {
 pin_project! {
     /// Body of a success, or the part of an error's body that was read.
     pub struct AnswerBody<B> {
-        // Of a success.
+        // The body of a success; `None` for an error.
         #[pin]
         body: Option<B>,
-        // Of an error, until it has been read.
+        // The part of an error's body that was read, until it is yielded.
         read: Bytes,
     }
 }
@@ -115,8 +117,8 @@ impl Error {
     /// Returns the response that this error stands for: its status, its headers, and the part of
     /// its body that was read, at most 16 KiB.
     ///
-    /// `Content-Length` is that of the part, and headers of the connection are gone. If bytes are
-    /// missing, you find the extension [`BodyCut`] in the response.
+    /// `Content-Length` is the length of that part, and headers that belong to the connection are
+    /// removed. If bytes are missing, you find the extension [`BodyCut`] in the response.
     ///
     /// # Errors
     ///
@@ -131,7 +133,7 @@ impl Error {
         remove_connection_headers(&mut headers);
         headers.remove(TRAILER);
         let body = mem::take(&mut facts.body);
-        // Without a body, the length is that of the response to a GET.
+        // A response to HEAD has no body. Its length is that of the response to a GET, and stays.
         if facts.method != Some(Method::HEAD) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         }

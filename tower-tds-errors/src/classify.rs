@@ -33,7 +33,7 @@ pub(crate) struct Expected {
     authorization: u32,
 }
 
-/// Headers of a request that its error needs.
+/// Facts about a request that its error needs.
 #[derive(Clone, Default)]
 pub(crate) struct RequestFacts {
     pub(crate) expected: Expected,
@@ -43,9 +43,9 @@ pub(crate) struct RequestFacts {
 /// Secrets that no text of the service or of the HTTP client may show.
 #[derive(Clone)]
 enum Redaction {
-    /// Given to the layer.
+    /// The handle that the layer was given.
     Shared(Secrets),
-    /// The request's own `Authorization`.
+    /// The request's own `Authorization`, if the layer was given no handle.
     Own(HeaderValue),
 }
 
@@ -54,12 +54,12 @@ enum Redaction {
 /// Returns `Ok` for a 304, and for a 2xx, unless that is an HTML page in place of the JSON or XML
 /// that the request accepts, or the head of a gRPC response that refuses the token (16 or 7).
 ///
-/// If the head of the request was too large (431, or a 400 with such a text), the advice names the
-/// size of your token.
+/// If the head of the request was too large (431, or a 400 whose text reports it), the advice names
+/// the size of your token.
 ///
-/// Pass the headers of the request, because `Range` and `Accept` change the meaning of a response,
-/// and no text may show the value of `Authorization`. Decompress the body before you pass what you
-/// have read of it, because the message is there.
+/// Pass the headers of the request as well: `Range` and `Accept` change the meaning of a response,
+/// and the value of `Authorization` can only be kept out of the texts if it is known. Decompress
+/// the body first, because the message is read from it.
 ///
 /// # Errors
 ///
@@ -102,13 +102,14 @@ pub(crate) fn error_of(
 ) -> Option<Error> {
     let wait = hint(status, headers, clock::wall);
     let kind = match by_head(status, headers, request.expected)? {
-        // A longer window is too long to sleep.
+        // A program should stop its job rather than sleep for more than a minute, so this is
+        // another kind.
         Kind::Throttled if has_long_window(headers) || wait > Some(MINUTE) => Kind::QuotaExhausted,
         kind => kind,
     };
     let text = message::text(body);
     let said = text.map_or_else(Vec::new, message::candidates);
-    // Unlike the header, the body may be cut, generic or translated.
+    // Read before the body, which may be cut, generic or translated.
     let challenges = message::challenges(headers);
     let meant = match kind {
         // A gRPC refusal has the status of a success.
@@ -128,8 +129,8 @@ pub(crate) fn error_of(
         StatusCode::SWITCHING_PROTOCOLS => Some(NO_UPGRADE.into()),
         _ => too_large(status, message.as_deref(), request),
     };
-    // Counts as answered, because a service may send a 407 itself. That of a proxy's tunnel is a
-    // connect error and does not reach this code.
+    // Even a 407 counts as answered, because the service may send one itself. The 407 of a proxy's
+    // tunnel is a connect error, and does not reach this code.
     facts.sent = Sent::Answered;
     facts.status = Some(status);
     facts.secrets = request.secrets();
@@ -149,10 +150,10 @@ pub(crate) fn error_of(
     Some(Error::build(facts, None))
 }
 
-/// Returns the kind of a response head, or `None` for a success: the [`Outcome`], refined where it
-/// is `Other`.
+/// Returns the kind of a response head, or `None` for a success. The [`Outcome`] decides, and where
+/// it is `Other`, the status does.
 ///
-/// An unregistered status is read as the first of its class (RFC 9110, section 15).
+/// An unregistered status is read like the first one of its class (RFC 9110, section 15).
 fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Option<Kind> {
     Some(match Outcome::of_head(status, headers, clock::wall) {
         Outcome::TokenRefused => Kind::Unauthorized,
@@ -166,7 +167,7 @@ fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Optio
             return is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
         }
         _ => match status.as_u16() {
-            // An upgrade is a non-goal.
+            // 101 is an upgrade, which these layers do not support.
             101 | 300..=399 | 511 => Kind::UnexpectedAnswer,
             404 | 410 => Kind::NotFound,
             408 | 425 => Kind::Unavailable,
@@ -201,7 +202,8 @@ pub(crate) fn is_grpc_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
     matches!(outcome, Outcome::TokenRefused | Outcome::RoleMissing)
 }
 
-/// Returns the advice if the head of the request was too large. The token is its largest part.
+/// Returns the advice if the head of the request was too large. Usually the token is its largest
+/// part.
 fn too_large(
     status: StatusCode,
     message: Option<&str>,
@@ -255,7 +257,7 @@ fn hint(
 fn has_long_window(headers: &HeaderMap) -> bool {
     headers.iter().any(|(name, value)| {
         let window = name.as_str().strip_prefix("x-ratelimit-remaining-");
-        // The header's name ends with the window's name.
+        // Kong may put the name of a limit before that of its window.
         let window = window.and_then(|window| window.rsplit('-').next());
         matches!(window, Some("hour" | "day" | "month" | "year")) && value.as_bytes() == b"0"
     })
@@ -286,7 +288,7 @@ impl RequestFacts {
         let mut data = None;
         for (name, value) in headers {
             if *name == ACCEPT {
-                // The value of most requests, compared first.
+                // Most requests send this value, so it is compared first.
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
             } else if *name == AUTHORIZATION {
@@ -332,8 +334,8 @@ fn is_data(accepted: &[u8]) -> bool {
 const NO_UPGRADE: &str =
     "send it with another client: these layers do not pass on an upgrade, such as a WebSocket";
 
-/// Most bytes of an error body that are read. The largest known error page of a gateway has 4 KiB.
-/// Reading more costs more than a new connection.
+/// Longest part of an error body that is read. The largest known error page of a gateway has 4 KiB.
+/// Beyond this bound, reading on to reuse the connection costs more than a new one.
 const MOST_BYTES: usize = 16 * 1024;
 
 /// Longest window that is worth a wait. Kong's next longer window is an hour.

@@ -14,8 +14,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 
-/// A layer that holds a response, or reads its body, lets go of it this long before the deadline, so
-/// that the layers above still return it. No attempt begins so late.
+/// Margin before the deadline: a layer that holds a response, or reads its body, hands it up this early, so that the
+/// layers above can still return it. No attempt begins within the margin.
 pub(crate) const HEADROOM: Duration = Duration::from_millis(10);
 
 // === impl Timer ===

@@ -19,9 +19,9 @@ mod transport;
 /// A failed request: what went wrong, whether to try again, and when.
 ///
 /// [`Display`](std::fmt::Display) is one line of at most 300 characters: the URL that failed, what
-/// happened, why, and what to do next. With `{:#}` you get the chain of causes as well, and with
-/// `Debug` kind, status and attempts. None of them contains a token, a secret or the query of the
-/// call's URL.
+/// happened, why, and what to do next. `{:#}` adds the chain of causes, and `Debug` adds the kind,
+/// the status and the number of attempts. None of these texts contains a token, a secret or the
+/// query of the call's URL.
 ///
 /// Wrap the errors of your own layers with [`new`](Self::new), so that the retry layer treats them
 /// like its own.
@@ -54,7 +54,7 @@ struct Inner {
 #[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
-    /// [`set_kind`](Self::set_kind) does not change it.
+    /// Whether the request was sent. [`set_kind`](Self::set_kind) does not change it.
     pub(crate) sent: Sent,
     pub(crate) status: Option<StatusCode>,
     /// Message of the service, without possible secrets.
@@ -72,9 +72,9 @@ pub(crate) struct Facts {
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
     pub(crate) gave_up: Option<GiveUp>,
-    /// Cause of the wait at the deadline.
+    /// Cause of the wait in which the deadline passed.
     pub(crate) waited_for: Option<Cow<'static, str>>,
-    /// Received and the announced bytes of a success that ended early.
+    /// Bytes received, and bytes announced, of a success whose body ended early.
     pub(crate) received: Option<u64>,
     pub(crate) expected: Option<u64>,
     /// Advice in place of the kind's own.
@@ -83,7 +83,7 @@ pub(crate) struct Facts {
     pub(crate) advice: Option<Advice>,
     /// Whether a retry costs no budget.
     pub(crate) is_free: bool,
-    /// Never shown in a text.
+    /// Values that no text may show.
     pub(crate) secrets: Option<Secrets>,
 }
 
@@ -126,7 +126,7 @@ impl Error {
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
         let facts = self.facts_mut();
         facts.method = None;
-        // Dropped, because a response to another request is none to the caller's.
+        // Dropped, because the response to another request is not the caller's.
         facts.headers = None;
         facts.note_request(&method, uri);
         self
@@ -214,7 +214,8 @@ impl Error {
         self.facts_mut().gave_up = Some(reason);
     }
 
-    /// Changes the kind. [`sent`](Self::sent) does not change.
+    /// Changes the kind, and with it the text and the retry rule. [`sent`](Self::sent) does not
+    /// change.
     ///
     /// # Examples
     ///
@@ -258,8 +259,8 @@ impl Error {
 
     /// Whether a retry of the same request may succeed.
     ///
-    /// Stays true when the attempts are used up (see [`gave_up`](Self::gave_up)), and is false if a
-    /// layer forbids a retry.
+    /// This stays true when the attempts are used up (see [`gave_up`](Self::gave_up)), and is false
+    /// if a layer forbids a retry.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
@@ -267,8 +268,8 @@ impl Error {
 
     /// Whether all other calls of your job will fail for the same reason, so that you can stop it.
     ///
-    /// True for a quota that is used up for longer than a minute, wrong credentials, and a failed
-    /// TLS handshake.
+    /// Returns true for a quota that is used up for longer than a minute, for wrong credentials,
+    /// and for a failed TLS handshake.
     ///
     /// # Examples
     ///
@@ -286,10 +287,11 @@ impl Error {
         )
     }
 
-    /// Whether the server's certificate has an unknown issuer: add its CA to the root certificates.
+    /// Whether the issuer of the server's certificate is unknown. If so, add its CA to your root
+    /// certificates.
     #[must_use]
     pub fn is_unknown_issuer(&self) -> bool {
-        // As rustls prints it.
+        // rustls shows this only in its text.
         let unknown = |error: &(dyn StdError + 'static)| {
             let text = error.to_string();
             text.contains("UnknownIssuer") || text.contains("unknown issuer")
@@ -386,13 +388,13 @@ impl Error {
         self.facts().attempts
     }
 
-    /// The duration of the call with all attempts and waits, if there was a retry layer.
+    /// Returns the duration of the call with all attempts and waits, if there was a retry layer.
     #[must_use]
     pub fn elapsed(&self) -> Option<Duration> {
         self.facts().elapsed
     }
 
-    /// Why the retry layer gave up, if there was one.
+    /// Returns why the retry layer gave up, if there was one.
     ///
     /// If you nest retry layers, the outer one does not retry an error that has a reason, so
     /// requests do not multiply.
@@ -401,7 +403,7 @@ impl Error {
         self.facts().gave_up
     }
 
-    /// Returns the cause of the wait at the deadline.
+    /// Returns what the call was waiting for when its deadline passed, for example `a response`.
     #[must_use]
     pub fn waited_for(&self) -> Option<&str> {
         self.facts().waited_for.as_deref()
@@ -413,7 +415,7 @@ impl Error {
         self.facts().received
     }
 
-    /// Returns the retry rule: the kind's own, unless a newer token may help.
+    /// Returns the retry rule: the kind's own, unless a layer has set another one.
     pub(crate) fn advice(&self) -> Advice {
         self.facts().advice.unwrap_or(self.kind().row().advice)
     }
@@ -428,7 +430,7 @@ impl Error {
         Self { inner }
     }
 
-    /// Notes the outcome again, after a change of the facts that decide it.
+    /// Updates the outcome after a change of the facts that decide it.
     fn settle(&mut self) {
         let outcome = self.facts().outcome();
         self.inner.cause.set_outcome(outcome);
@@ -455,7 +457,7 @@ impl Facts {
         }
     }
 
-    /// What the failure means for the token and the limits.
+    /// Returns the meaning of the failure for the token and the limits.
     fn outcome(&self) -> Outcome {
         match self.kind {
             Kind::MissingRole => Outcome::RoleMissing,
@@ -463,7 +465,7 @@ impl Facts {
             Kind::InvalidToken | Kind::Unauthorized => Outcome::TokenRefused,
             Kind::RateExceeded => Outcome::RateExceeded,
             Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.retry_after),
-            // Counted by the limits, because a `RangeUnclear` may be about connections.
+            // A `RangeUnclear` may be about connections, so the limits react to it as well.
             Kind::ConnectionLimit | Kind::RangeUnclear => Outcome::ConnectionsExceeded,
             // Whatever its text, a 401 refuses the token.
             _ if self.status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
@@ -484,8 +486,8 @@ impl Facts {
         }
     }
 
-    /// Returns a text of a service or of a cause on one line, without secrets; `None` if there is
-    /// nothing.
+    /// Returns a text of a service or of a cause on one line, without secrets; `None` if nothing is
+    /// left.
     pub(crate) fn shown(&self, text: &str) -> Option<Box<str>> {
         let line = match &self.secrets {
             Some(secrets) => secrets.line(text),

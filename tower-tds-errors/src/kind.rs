@@ -24,21 +24,21 @@ pub enum Sent {
 pub(crate) enum Advice {
     /// A retry cannot help.
     Never,
-    /// Once, without a wait: a layer below gets a new token or another connection.
+    /// One retry without a wait, because a layer below gets a new token or another connection.
     Once,
-    /// Once, with full jitter.
+    /// One retry, after a random wait (full jitter).
     OnceLater,
-    /// With full jitter.
+    /// Retries after random waits (full jitter).
     Backoff,
-    /// After a second, with full jitter.
+    /// Retries after a second and jitter.
     Silence,
-    /// After the requested wait, or after a second if there is none, with full jitter.
+    /// Retries after the requested wait, or after a second if there is none, and jitter.
     Quota,
 }
 
 /// Why the retry layer made no further attempt.
 ///
-/// Its text is a stable name, for logs and metrics.
+/// `Display` prints a stable name, for logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GiveUp {
@@ -73,7 +73,7 @@ pub(crate) struct Row {
     pub(crate) advice: Advice,
     /// Whether the request can have reached the service, if there is no response.
     pub(crate) sent: Sent,
-    /// Message: what happened, and what to do next.
+    /// Texts of the message: what happened, and what to do next.
     pub(crate) what: &'static str,
     pub(crate) next: &'static str,
 }
@@ -111,10 +111,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The kind of a failure. Two failures differ in kind if your program reacts differently to
-    /// them.
+    /// The kind of a failure. Failures differ in kind where your program should react differently.
     ///
-    /// Decided by the status alone, or by the type of a transport error; texts only refine it. For
+    /// The status, or the type of a transport error, decides the kind; texts only refine it. For
     /// the retry rule of each kind, see the table on the [front page](crate).
     ///
     /// # Examples
@@ -127,11 +126,11 @@ kinds! {
     /// ```
     pub enum Kind {
         /// The request arrived without its token, because something on the way strips the header.
-        /// The token layer keeps the token.
+        /// The token layer keeps its token.
         MissingCredentials: "missing_credentials", Never, Answered,
             "request arrived without a token",
             "check whether a proxy removes the Authorization header; if none was sent, send a token";
-        /// Invalid, revoked or expired token. The token layer gets a new one.
+        /// The token is invalid, revoked or expired. The token layer gets a new one.
         InvalidToken: "invalid_token", Once, Answered,
             "token refused as invalid or expired",
             "get a new token; if that fails too, check realm and clock";
@@ -139,7 +138,8 @@ kinds! {
         Unauthorized: "unauthorized", Once, Answered,
             "token refused without a reason",
             "get a new token; if that fails too, check the key on the service's site";
-        /// Valid token without the role for this kind of data. Have your administrator grant it.
+        /// The token is valid, but lacks the role for this kind of data. Have your administrator
+        /// grant it.
         MissingRole: "missing_role", Never, Answered,
             "token lacks the role for this data",
             "request the role for the member that owns the key";
@@ -152,7 +152,8 @@ kinds! {
         TokenRefused: "token_refused", Never, Never,
             "token request refused",
             "check client id and secret";
-        /// More calls than the quota of your API key allows (429). The limiter pauses the key.
+        /// You made more calls than the quota of your API key allows (429). The limiter pauses the
+        /// key.
         Throttled: "throttled", Quota, Answered,
             "quota used up",
             "wait until the quota resets";
@@ -161,17 +162,17 @@ kinds! {
         QuotaExhausted: "quota_exhausted", Quota, Answered,
             "quota used up for more than a minute",
             "retry when the quota resets";
-        /// More requests per second than your IP address may send (423). The limiter slows down.
+        /// Your IP address sent more requests per second than it may (423). The limiter slows down.
         RateExceeded: "rate_exceeded", Silence, Answered,
             "too many requests per second from this IP address",
             "send nothing for a second, then fewer requests; share one limiter";
-        /// More connections than your IP address may hold (416 without `Range`). The limiter opens
-        /// fewer for a while.
+        /// Your IP address holds more connections than it may (416 without `Range`). The limiter
+        /// opens fewer for a while.
         ConnectionLimit: "connection_limit", Backoff, Answered,
             "too many connections from this IP address",
             "close connections, or share one client; another key does not help";
-        /// Range outside the resource, or too many connections: a 416 without `Content-Range` to a
-        /// request with `Range`. It is retried once, because the cause is unknown.
+        /// The range is outside the resource, or there are too many connections: a 416 without
+        /// `Content-Range` to a request with `Range` leaves this open, so it is retried once.
         RangeUnclear: "range_unclear", OnceLater, Answered,
             "range outside the resource, or too many connections",
             "check the range, or share one client";
@@ -189,7 +190,8 @@ kinds! {
         Misdirected: "misdirected", Once, Answered,
             "connection led to the wrong server",
             "retry on a new connection";
-        /// Redirect, upgrade, HTML page or the login page of a captive portal in place of data.
+        /// A redirect, an upgrade, an HTML page or the login page of a captive portal came in place
+        /// of data.
         UnexpectedAnswer: "unexpected_answer", Never, Answered,
             "redirect, upgrade or HTML page instead of data",
             "check the base URL; a login page means a missing token or a captive portal";
@@ -197,29 +199,29 @@ kinds! {
         NotFound: "not_found", Never, Answered,
             "no such resource",
             "check the path";
-        /// Any other refusal: see the status.
+        /// The service refused the request for any other reason: see the status.
         Rejected: "rejected", Never, Answered,
             "request rejected",
             "change the request";
-        /// Invalid request, which cannot be sent: correct the call.
+        /// The request is invalid and cannot be sent: correct the call.
         InvalidRequest: "invalid_request", Never, Never,
             "request cannot be sent",
             "use an absolute URI, a scheme that the client supports, and a body that does not fail";
-        /// No connection, or one that closed before it took the request. Nothing was sent.
+        /// No connection was made, or it closed before it took the request. Nothing was sent.
         Connect: "connect", Backoff, Never,
             "connection failed",
             "check host and network, then retry";
-        /// The TLS handshake failed, for example by a wrong certificate, version or host name.
-        /// Retries cannot help.
+        /// The TLS handshake failed, for example because of a wrong certificate, version or host
+        /// name. Retries cannot help.
         Tls: "tls", Never, Never,
             "TLS handshake failed",
             "check certificates, clock and host name, and that the server speaks https";
-        /// No response in time. Perhaps the service has received the request.
+        /// No response came in time. The service may have received the request.
         Timeout: "timeout", Backoff, Unknown,
             "no response in time",
             "retry, request less, or allow more time";
-        /// The connection ended before the response. For a safe method the first one is retried at
-        /// once, because the connection may have been idle in a pool.
+        /// The connection ended before the response. With a safe method, the first such failure is
+        /// retried at once, because the connection may have been idle in a pool.
         Reset: "reset", Backoff, Unknown,
             "connection closed before the response",
             "retry if the request may run twice";
@@ -231,7 +233,7 @@ kinds! {
         Malformed: "malformed", Never, Unknown,
             "malformed response",
             "check scheme, host, port and coding";
-        /// The response is larger than what is read at once.
+        /// The response is larger than your program allows to be read at once.
         TooLarge: "too_large", Never, Answered,
             "response is too large",
             "read it in parts, with `chunk`";

@@ -63,8 +63,9 @@ mod trace;
 ///
 /// # Allocations
 ///
-/// Each call allocates its future, a copy of the request's head and an extension for its deadline;
-/// one that has to wait, a timer, unless the deadline is [kept below](Self::deadline_kept_below).
+/// Each call allocates its future, a copy of the request's head and an extension for its deadline.
+/// A call that has to wait also allocates a timer, unless the deadline is [kept
+/// below](Self::deadline_kept_below).
 ///
 /// # Bounds
 ///
@@ -104,11 +105,11 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
 /// of the call, and counts towards its deadline. Bound the waiting calls with a `ConcurrencyLimit`
-/// above. Put a `LoadShed` below, where a shed call is retried within the deadline, and a `Buffer`
-/// below as well, because above this layer it never fills.
+/// above. A `LoadShed` belongs below, where a shed call is retried within the deadline, and so does
+/// a `Buffer`, because above this layer it never fills.
 ///
-/// `call` adds the request to the budget. Nothing is sent before the first poll of the future. Each
-/// call clones the inner service, and polls the clone ready for each attempt.
+/// `call` counts the request for the budget. Nothing is sent before the first poll of the future.
+/// Each call clones the inner service, and polls the clone ready for each attempt.
 ///
 /// # Cancel safety
 ///
@@ -122,10 +123,10 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// # Errors
 ///
-/// You get the last attempt's error, with [`attempts`](Error::attempts),
-/// [`elapsed`](Error::elapsed) and [`gave_up`](Error::gave_up). At the deadline it has
-/// [`waited_for`](Error::waited_for), and the kind of the last response, if there was one. Without
-/// a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
+/// You get the error of the last attempt, with [`attempts`](Error::attempts),
+/// [`elapsed`](Error::elapsed) and [`gave_up`](Error::gave_up). If the deadline passed, the error
+/// also has [`waited_for`](Error::waited_for), and the kind of the last response, if there was one.
+/// Without a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
 ///
 /// # Under layers of tower
 ///
@@ -223,19 +224,20 @@ impl<P> RetryLayer<P> {
     /// permit, a backoff, the read of an error's body. Nothing is sent after it.
     ///
     /// If the request has a [`DeadlineAt`](crate::DeadlineAt), the earlier of the two counts; with
-    /// neither it has two minutes. As with tower's timeout, the body of a success has no deadline.
+    /// neither, the call has two minutes. As with tower's timeout, the body of a success has no
+    /// deadline.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.shared.policy.deadline = Some(deadline);
         self
     }
 
-    /// Leaves it to the service below to end an attempt at its deadline, which saves a timer for
-    /// each call.
+    /// Leaves it to the service below to end an attempt at its deadline, so that a call needs no
+    /// timer here.
     ///
-    /// Do this only over a service that, whatever it waits for, wakes at the
-    /// [`DeadlineAt`](crate::DeadlineAt) of its request and then returns: a `RequestLimit` of
-    /// tower-tds-limits does. Over any other, a call that gets no response would not end.
+    /// Do this only over a service that wakes at the [`DeadlineAt`](crate::DeadlineAt) of its
+    /// request in each of its waits, and then returns, as a `RequestLimit` of tower-tds-limits
+    /// does. Over any other, a call that gets no response would not end.
     #[must_use]
     pub const fn deadline_kept_below(mut self) -> Self {
         self.shared.policy.is_kept_below = true;
@@ -271,7 +273,7 @@ impl<P> RetryLayer<P> {
     /// All services of this layer and of its clones share the budget, for all hosts: one failing
     /// host may use up the retries of another. Several layers can share one budget.
     ///
-    /// `None` sets no bound on the load of retries. Use that for a service that has only this
+    /// With `None`, the load of retries has no bound. Use that for a service that has only this
     /// client, or in tests.
     #[must_use]
     pub fn budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
@@ -322,7 +324,7 @@ where
     }
 }
 
-/// Calls clone only the service below, so a shared reference can be called.
+/// A call clones only the service below, so you can call through a shared reference.
 impl<S, P, B, R> Service<Request<B>> for &Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,

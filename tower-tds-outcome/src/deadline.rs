@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use http::Extensions;
 
-/// Deadline of a call, as an extension of its request.
+/// The deadline of a call, as an extension of its request.
 ///
-/// Set it to bound a call in all layers at once: nothing is sent after it, and each layer that reads it then returns an
-/// error with the cause of the wait, or the response that it holds. Retry layers take the earlier of this and their own
-/// deadline, and set it on each attempt.
+/// Set it to bound a call in all layers at once. Nothing is sent after it, and a layer that is still waiting then
+/// returns an error that names the cause of its wait, or passes on the response that it holds. Retry layers compare it
+/// with their own deadline, and set the earlier one on each attempt.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ pub struct DeadlineAt(Instant);
 // === impl DeadlineAt ===
 
 impl DeadlineAt {
-    /// Ends a call at `at`, once this is in the extensions of its request.
+    /// Creates a deadline at `at`; put it into the extensions of the request.
     #[inline]
     #[must_use]
     pub const fn new(at: Instant) -> Self {

@@ -1,13 +1,14 @@
-//! Headers of one connection, which no message passes on to the next.
+//! Headers that belong to one connection, so that a proxy may not pass them on.
 
 use http::HeaderMap;
 use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 
-/// Removes the headers that are about one connection, and not about the message (RFC 9110, section
-/// 7.6.1): `Connection` and what it lists, `Transfer-Encoding`, `TE`, `Upgrade` and the older ones.
+/// Removes the headers that belong to the connection instead of the message (RFC 9110, section
+/// 7.6.1): `Connection` and what it lists, `Transfer-Encoding`, `TE`, `Upgrade`, and three older
+/// names.
 ///
-/// Use it where you pass a message on; the next sender sets them for its own connection.
-/// `Content-Length` stays, because it may belong to a response to HEAD.
+/// Call it before you pass a message on, because the next sender sets these headers for its own
+/// connection. `Content-Length` stays: in a response to HEAD it is part of the message.
 ///
 /// # Examples
 ///
@@ -23,7 +24,8 @@ use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 /// assert_eq!(headers.len(), 1);
 /// ```
 pub fn remove_connection_headers(headers: &mut HeaderMap) {
-    // Most messages have few headers and none of these, and a look-up hashes.
+    // Most messages have few headers and none of these, so comparing names costs less than looking
+    // each one up by its hash.
     if headers.keys().any(is_of_connection) {
         remove(headers);
     }
@@ -49,7 +51,7 @@ fn is_of_connection(name: &HeaderName) -> bool {
     [CONNECTION, TRANSFER_ENCODING, TE, UPGRADE].contains(name) || OLDER.contains(&name.as_str())
 }
 
-/// Names without a registered meaning that are still sent.
+/// Headers that no current standard defines, and that some senders still add.
 const OLDER: [&str; 3] = ["keep-alive", "proxy-connection", "http2-settings"];
 
 #[cfg(test)]

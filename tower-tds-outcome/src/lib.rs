@@ -1,9 +1,10 @@
 //! The vocabulary that the layers of tower-tds share: outcomes of calls, waits, deadlines and texts without secrets.
 //!
-//! Your token layer, your limiter and your retry layer all look at the same 401, 423 or 429. So the [`Outcome`] of a
-//! response stands here once, with the [wait](retry_after) it demands and the [deadline](DeadlineAt) of its call.
-//! [tower-oidc-cc], [tower-tds-errors] and [tower-tds-limits] speak it for you. Depend on it if you write a layer between
-//! them: if your error carries a [`Cause`], every layer above reads it.
+//! Your token layer, your limiter and your retry layer all look at the same 401, 423 or 429. This crate defines once
+//! what it means to them: the [`Outcome`] of the call, the [wait](retry_after) that the response demands, and the
+//! [deadline](DeadlineAt) of the call. [tower-oidc-cc], [tower-tds-errors] and [tower-tds-limits] use it already, so
+//! you need it only for a layer of your own between them: if your error carries a [`Cause`], every layer above can read
+//! its outcome.
 //!
 //! ```
 //! use http::{HeaderMap, StatusCode};
@@ -16,7 +17,8 @@
 //! assert_eq!(outcome(StatusCode::LOCKED), Outcome::RateExceeded);
 //! ```
 //!
-//! Texts of a server, a proxy or an HTTP client may hold your secret, so [`Secrets`] redacts them before you log them:
+//! A server, a proxy or an HTTP client may echo your secret in a text, so let [`Secrets`] redact such texts before you
+//! log them:
 //!
 //! ```
 //! use tower_tds_outcome::Secrets;
@@ -30,9 +32,10 @@
 //!
 //! # Guarantees
 //!
-//! - **Known values** are replaced in each form that [`Secrets::redact`] lists, wherever they stand.
-//! - **Words stay.** Without a known value, a text changes only where something in it is no word of a language.
-//! - Memory has a bound: the last four values of each name.
+//! - **Known values are replaced** wherever they stand, in each form that [`Secrets::redact`] lists.
+//! - **Ordinary words stay.** If a text has none of your values, only strings that don't look like words or names
+//!   change.
+//! - **Memory is bounded.** `Secrets` keeps the last four values of each name.
 //!
 //! # Non-goals
 //!

@@ -1,4 +1,4 @@
-//! Outcome of a call: the one table of statuses, and the link that carries it in a chain of errors.
+//! Outcomes of calls: the table that reads them from statuses, and the error that carries them up through the layers.
 
 use std::{
     error::Error,
@@ -13,7 +13,7 @@ use crate::retry_after::retry_after;
 #[cfg(test)]
 mod tests;
 
-/// Outcome of a call, for the token it carried and for the limits it counts against.
+/// The meaning of a call's result: for the token that it carried, and for the limits that count it.
 ///
 /// | outcome of a call | read as |
 /// |---|---|
@@ -21,7 +21,9 @@ mod tests;
 /// | 401 | `TokenRefused`, whatever its text, unless `WWW-Authenticate` names one of the next two |
 /// | 401 or 403, the challenge names a missing role or scope | `RoleMissing` |
 /// | 401, the challenge names a missing header or token | `NoHeader` |
-/// | gRPC with `grpc-status` in the head: 16; 7; 2, 4, 8, 13 or 14 | `TokenRefused`; `RoleMissing`; `Other` |
+/// | gRPC with `grpc-status` 16 in the head | `TokenRefused` |
+/// | gRPC with `grpc-status` 7 in the head | `RoleMissing` |
+/// | gRPC with `grpc-status` 2, 4, 8, 13 or 14 in the head | `Other` |
 /// | 416 without `Content-Range`, which would refuse a range (RFC 9110, section 15.5.17) | `ConnectionsExceeded` |
 /// | 423 | `RateExceeded` |
 /// | 429 | `QuotaExceeded`, with the wait of [`retry_after`] |
@@ -30,39 +32,40 @@ mod tests;
 /// | an error that carries a [`Cause`] | the outcome of the first one in its chain |
 /// | any other error | `Lost`, unless a layer knows its type |
 ///
-/// Your service gives 401, 416, 423 and 429 these meanings; the rest is HTTP's.
+/// For 401, 416, 423 and 429 the table follows the transport data service of this family, for all others HTTP. If your
+/// service differs, implement [`ReadOutcome`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Answered, with the token accepted.
+    /// The service answered, and accepted the token.
     Accepted,
-    /// Token refused as invalid. A new one may help.
+    /// The service refused the token as invalid. A new one may help.
     TokenRefused,
-    /// Valid token, but a role is missing.
+    /// The token is valid, but lacks a role.
     RoleMissing,
-    /// Arrived without its token, so something on the way removed it.
+    /// The request arrived without its token, so something on the way removed it.
     NoHeader,
-    /// More requests per second than the IP address may send.
+    /// This IP address sent more requests per second than it may.
     RateExceeded,
-    /// More connections than the IP address may hold.
+    /// This IP address holds more connections than it may.
     ConnectionsExceeded,
-    /// Quota of the credential used up. The wait is the server's, if it named one.
+    /// The quota of the credential is used up. If the server named a wait, you find it here.
     QuotaExceeded(Option<Duration>),
-    /// Given up by a gateway, while the service may still be at work on the request.
+    /// A gateway gave up waiting, while the service may still be working on the request.
     GatewayTimedOut,
-    /// Never reached the service, so no limit counts it.
+    /// The request never reached the service, so no limit counts it.
     Unsent,
-    /// No answer, though the request may have arrived.
+    /// No answer came, though the request may have arrived.
     Lost,
-    /// Answered by the service or a gateway. That shows nothing about the token, because a gateway may answer before it
-    /// checks one.
+    /// The service or a gateway answered in some other way. This shows nothing about the token, because a gateway may
+    /// answer before it checks one.
     Other,
 }
 
 /// Reads the outcome of a call, for the layers above it.
 ///
-/// Implement it if your service's statuses or errors mean something of their own, and give it to the layer that reads
-/// them. [`ReadHead`] is the rule for everything else, so usually you write one `match` before it.
+/// Implement this trait if some statuses or errors of your service have a meaning of their own, and pass your type to
+/// the layers that read outcomes. Usually you write one `match` arm, and leave all other results to [`ReadHead`].
 ///
 /// # Examples
 ///
@@ -91,11 +94,11 @@ pub trait ReadOutcome {
     fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome;
 }
 
-/// Reads the status and the headers of a response, and of an error the [`Cause`] that it carries.
+/// Reads a response by its status and headers, and an error by the [`Cause`] in its chain of sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadHead;
 
-/// Link in the chain of an error that carries the outcome of the call, so that each layer above can read it.
+/// Carries the outcome of a call in the chain of an error's sources, so that each layer above can read it.
 ///
 /// Return it from the [`source`](Error::source) of your own error type:
 ///
@@ -127,13 +130,15 @@ pub struct Cause {
     source: Option<BoxError>,
 }
 
-/// Error of tower's own layers.
+/// Boxed error, as tower's own layers return it.
 type BoxError = Box<dyn Error + Send + Sync>;
 
 // === impl Outcome ===
 
 impl Outcome {
-    /// Reads the head of a response. `now` is called for a 429 only, in case its wait is a date and it has no `Date`.
+    /// Reads the head of a response.
+    ///
+    /// Calls `now` only for a 429: its wait may be a date, and then it counts from `now` if the response has no `Date`.
     #[inline]
     pub fn of_head(
         status: StatusCode,
@@ -158,8 +163,8 @@ impl Outcome {
         chain(error).find_map(|link| link.downcast_ref::<Cause>().map(Cause::outcome))
     }
 
-    /// Reads the text of a 401 or 403, which is in its body or in a parameter of its challenge: whether the token is
-    /// invalid, or a role or the header is missing.
+    /// Reads the text of a 401 or 403, from its body or from a parameter of its challenge: is the token invalid, or is
+    /// a role or the header missing? Returns `None` for a text that is not known.
     #[must_use]
     pub fn of_text(text: &str) -> Option<Self> {
         let text = text.trim().trim_end_matches('.');
@@ -172,7 +177,7 @@ impl Outcome {
         } else if ROLE_MISSING.iter().any(starts) {
             Some(Self::RoleMissing)
         } else {
-            // Only the whole text counts, because one about a failed check may contain these words.
+            // These count only as the whole text, because a text about a failed check may contain them as well.
             let is_dead = |known: &&str| text.eq_ignore_ascii_case(known);
             DEAD.iter().any(is_dead).then_some(Self::TokenRefused)
         }
@@ -206,7 +211,7 @@ impl Cause {
         self.outcome
     }
 
-    /// Changes the outcome.
+    /// Replaces the outcome, for example because a layer above knows more about the failure.
     pub const fn set_outcome(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
@@ -245,8 +250,8 @@ impl Error for Cause {
 
 /// Iterates over an error and its causes.
 ///
-/// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. After 32 links
-/// it ends, so that a circle ends as well.
+/// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. It ends after
+/// 32 links, in case a chain leads back to itself.
 pub fn chain<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -261,8 +266,9 @@ fn below<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     }
 }
 
-/// Reads the head of a gRPC response, which refuses with status 200 (trailers-only). For any other response the status
-/// is in its trailers, after the handler ran.
+/// Reads the head of a gRPC response, whose status is 200 even if the call was refused. A call that is refused before
+/// its handler runs has `grpc-status` in the head (trailers-only). Any other has it in the trailers, which are not
+/// read.
 #[cold]
 fn of_grpc(headers: &HeaderMap) -> Outcome {
     let value = |name| headers.get(name).map_or(&b""[..], |value| value.as_bytes());
@@ -297,8 +303,8 @@ fn of_refusal(
     }
 }
 
-/// Reads the parameters of the challenges: the first one that is known decides. Gateways quote them or not, and do not
-/// escape quotes.
+/// Returns the outcome of the first parameter whose text is known. Not all gateways quote the values, and those that do
+/// leave the quotes inside of them unescaped.
 fn challenged(headers: &HeaderMap) -> Option<Outcome> {
     let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
     let texts = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -312,7 +318,7 @@ fn challenged(headers: &HeaderMap) -> Option<Outcome> {
     })
 }
 
-/// Returns the wall clock, for a date without a `Date` header.
+/// Returns the wall clock, from which a date counts if the response has no `Date` header.
 fn wall() -> SystemTime {
     #[expect(
         clippy::disallowed_methods,
@@ -325,14 +331,14 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 const GRPC: &[u8] = b"application/grpc";
 
-/// Starts of texts about a missing header, of lua-resty-openidc and other plugins of Kong.
+/// Beginnings of texts about a missing header, as lua-resty-openidc and plugins of Kong send them.
 const NO_HEADER: [&str; 3] = [
     "no authorization header found",
     "no bearer authorization header value found",
     "no bearer access token value found",
 ];
 
-/// Texts about a token that is invalid or has expired, of Kong's plugins, and the error of RFC 6750, section 3.1.
+/// Texts about an invalid or expired token: those of Kong's plugins, and the error code of RFC 6750, section 3.1.
 const DEAD: [&str; 5] = [
     "invalid token",
     "invalid_token",
@@ -341,13 +347,13 @@ const DEAD: [&str; 5] = [
     "token expired",
 ];
 
-/// Starts of texts about a missing role: of the service, as its contract has it, of a plugin of Kong, and the error of
-/// RFC 6750, section 3.1.
+/// Beginnings of texts about a missing role: of the service, as its contract has it, of a plugin of Kong, and the error
+/// code of RFC 6750, section 3.1.
 const ROLE_MISSING: [&str; 3] = [
     "access token does not have the required scope/role",
     "missing required ",
     "insufficient_scope",
 ];
 
-/// More than the deepest known chain, which has 7 links.
+/// Several times the deepest known chain, which has 7 links.
 const DEEPEST: usize = 32;

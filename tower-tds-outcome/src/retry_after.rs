@@ -1,4 +1,4 @@
-//! Reads how long a response wants you to wait.
+//! Waits that responses demand.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,18 +10,19 @@ use http::{
 #[cfg(test)]
 mod tests;
 
-/// Returns how long a response wants you to wait: the longest of its `Retry-After`, or the reset of a used-up limit.
+/// Returns how long a response wants you to wait: the longest of its `Retry-After` values, or else the reset of a limit
+/// that is used up.
 ///
 /// | header | what is read |
 /// |---|---|
 /// | `Retry-After` (RFC 9110, section 10.2.3) | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
-/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, unless the header with `Remaining` in place of `Reset` shows that calls are left |
+/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, and if `RateLimit-Remaining` or `X-RateLimit-Remaining` does not show that calls are left |
 ///
-/// Dates count from the `Date` of the response, so that a skewed clock changes nothing, and from `now` if there is none.
-/// If they are past, there is no wait. Malformed values are ignored, and an overflow is the longest wait, so set a bound
-/// of your own.
+/// Dates count from the `Date` of the response, so a skewed clock changes nothing; without `Date` they count from
+/// `now`. A date in the past means no wait. Malformed values are ignored, and a number that overflows becomes the
+/// longest possible wait, so set a bound of your own.
 ///
-/// Gateways such as Kong send the reset with every response. Before you wait because of it, check that the status is a 429.
+/// Gateways such as Kong send the reset with every response, so wait for it only after a 429.
 ///
 /// # Examples
 ///
@@ -62,7 +63,7 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     })
 }
 
-/// Digits, perhaps with a fraction; a sign is malformed.
+/// Reads seconds, rounding a fraction up. A sign makes the text malformed.
 fn seconds(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -77,5 +78,5 @@ fn seconds(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(whole.saturating_add(up)))
 }
 
-/// More seconds than a wait has: 31 years, or a time since 2001.
+/// Numbers from here on are dates: as a wait this would be 31 years, as a date it is in 2001.
 const EPOCHS: Duration = Duration::from_secs(1_000_000_000);

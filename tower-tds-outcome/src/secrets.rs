@@ -1,4 +1,4 @@
-//! Handle that holds secrets, and takes them out of texts.
+//! Handle that holds secrets and removes them from texts.
 
 use std::{
     fmt,
@@ -18,13 +18,14 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Holds the secrets of your program, and takes them out of texts before these are shown.
+/// Holds the secrets of your program, and removes them from texts that you show or log.
 ///
-/// Use a layer's handle for your own logs as well: the builder fills it with the client secret, the tokens, the
-/// assertions and the passwords of proxies. Without any value it still finds what only a secret looks like.
+/// If you already have the handle of a token layer, use it for your own logs as well: it knows the client secret, the
+/// tokens, the assertions and the passwords of proxies. An empty handle still finds what can only be a secret by its
+/// shape.
 ///
-/// It holds the last four values of each name, so that a text about the token that was just replaced is also clean. Do
-/// not add a client id, which is public and helps to find a fault.
+/// The last four values of each name are kept, so that a late text about a token that was just replaced is also clean.
+/// Don't add your client id: it is public, and helps to find a fault.
 ///
 /// # Clone
 ///
@@ -43,22 +44,23 @@ mod tests;
 #[derive(Clone, Default)]
 pub struct Secrets(Arc<Mutex<Vec<Known>>>);
 
-/// Name and value, which is overwritten when it is dropped.
+/// Name and value. The value's memory is overwritten when it is dropped.
 type Known = (&'static str, Zeroizing<String>);
 
 // === impl Secrets ===
 
 impl Secrets {
-    /// Adds a value, which takes the place of the oldest one if there are four of its name.
+    /// Adds a value. If there are four of this name already, it replaces the oldest one.
     ///
-    /// Under eight characters, a value is only replaced as a whole word, because it may be a part of one.
+    /// A value of less than eight characters is only replaced as a whole word, because it may also be a part of
+    /// ordinary words.
     pub fn add(&self, name: &'static str, value: &str) {
         let value = value.trim();
         if value.is_empty() {
             return;
         }
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Added again, a value becomes the newest one, and those are in front.
+        // A value that is added again becomes the newest one. The newest are in front.
         values.retain(|(_, known)| **known != value);
         values.insert(0, (name, value.to_owned().into()));
         let mut of_name = 0;
@@ -68,7 +70,7 @@ impl Secrets {
         });
     }
 
-    /// Adds the credential of an `Authorization` header, and the password inside if its scheme is Basic.
+    /// Adds the credential of an `Authorization` header, and if its scheme is Basic, the password inside as well.
     pub fn add_authorization(&self, header: &HeaderValue) {
         let text = String::from_utf8_lossy(header.as_bytes());
         let (scheme, credential) = text.split_once(' ').unwrap_or(("", &text));
@@ -83,18 +85,19 @@ impl Secrets {
 
     /// Replaces secrets by `[redacted]`: known values, and strings that do not look like words:
     ///
-    /// - known values, also escaped as in JSON and in Rust's `Debug`, form-urlencoded, with `%XX` in both cases, as the
-    ///   numbers of their bytes, and in base64, alone or behind an id;
-    /// - passwords of URLs, and the credential after `Bearer` or `Basic`, if it has 16 characters or more, and letters
+    /// - known values: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either case,
+    ///   as a list of byte numbers, and in base64, alone or behind a client id;
+    /// - passwords in URLs, and credentials after `Bearer` or `Basic` of 16 characters or more that have both letters
     ///   and digits;
-    /// - values of `client_secret`, `secret`, `token`, `password`, `sig`, `key` and names that end so, in queries, forms,
-    ///   JSON, `name: value` and `name = value`, if they have eight characters or more and are no word;
-    /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` in which letters and digits alternate as in no name,
-    ///   so JWTs as well. Paths, class names, UUIDs, names of pods, and lower-case names with dots stay.
+    /// - values of `client_secret`, `secret`, `token`, `password`, `sig`, `key` and of names that end in one of them,
+    ///   in queries, forms, JSON, `name: value` and `name = value`, if they have eight characters or more and are not
+    ///   ordinary words;
+    /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` in which letters and digits alternate more often
+    ///   than in names, as in JWTs. Paths, class names, UUIDs, names of pods, and lower-case names with dots stay.
     ///
-    /// Trace ids, commits and digests of hexadecimal digits alone look like keys, and are replaced.
+    /// Trace ids, commit hashes and digests look like keys, so they are replaced as well.
     ///
-    /// Work grows with the length of the text, whatever it repeats.
+    /// The work is linear in the length of the text, even if the text is made to slow it down.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let decoded = Decoded::new(text);
@@ -114,7 +117,7 @@ impl Secrets {
         found.sort_unstable_by_key(|range| range.start);
         let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
         for range in found {
-            // Parts that touch are one.
+            // Parts that touch or overlap become one.
             if range.start > end || shown.is_empty() {
                 shown.push_str(part(text, end..range.start));
                 shown.push_str(REDACTED);
@@ -138,10 +141,10 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Finds a known value in a decoded text, which may be cut inside of it, and in base64.
+/// Finds a known value in a decoded text and in base64. The text may have been cut inside of the value.
 fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
-    // In forms, a space is a plus. What looks like an escape in the value may have been decoded as well, and a backslash
-    // at its end with the quote behind it.
+    // Forms encode a space as a plus. If the value itself contains what looks like an escape, decoding has changed that
+    // too, and a backslash at its end was joined with the quote that follows.
     let form = text.replace('+', " ");
     let decoded = Decoded::new(value).text;
     for known in [value, &decoded]
@@ -157,7 +160,8 @@ fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     if value.chars().count() < SHORTEST_PART {
         return;
     }
-    // Base64 has an id before the value, and what follows it, in the same groups of letters.
+    // In HTTP Basic an id precedes the value, and a group of four letters may cover the end of one and the beginning of
+    // the other.
     let inside = inside_base64(value);
     let standard = text.replace('-', "+").replace('_', "/");
     let is_other = |c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c));
@@ -170,7 +174,7 @@ fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Finds a value in a text; a short one only as a whole word.
+/// Finds a value in a text. A short value must be a whole word.
 fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     let joins = |c: char| c.is_alphanumeric() || c == '_';
     let is_short = value.chars().count() < SHORTEST_PART;
@@ -183,8 +187,8 @@ fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Returns the letters that stand for a value in base64 behind 0, 1 and 2 other bytes, without those that depend on
-/// others.
+/// Returns the base64 letters of a value behind 0, 1 and 2 other bytes, without the letters at its edges, which also
+/// depend on its neighbours.
 fn inside_base64(value: &str) -> [String; 3] {
     [0, 2, 3].map(|start| {
         let padded = "\0".repeat(start * 3 / 4) + value;
@@ -193,10 +197,11 @@ fn inside_base64(value: &str) -> [String; 3] {
     })
 }
 
-/// Current value, the one before, and two more of an outage.
+/// The current value, the one before it, and two more from an outage.
 const KEPT: usize = 4;
 
-/// Length below which a value, or a part of one at the end of a text that was cut, may be a word.
+/// Shortest value that is replaced inside of words too, and shortest beginning of a value that is replaced at the end
+/// of a text that was cut. Anything shorter may be a word.
 const SHORTEST_PART: usize = 8;
 
 /// Stands in place of a secret.

@@ -1,4 +1,5 @@
-//! Finds unknown secrets by their shape. Each rule passes over a decoded text once, so that long texts cost no more a byte.
+//! Finds unknown secrets by their shape. Each rule passes over the decoded text once, so that a long text costs no more
+//! per byte than a short one.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ pub(crate) fn find(decoded: &Decoded) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the password in `https://user:password@host`.
+/// Finds the password in `https://user:password@host`.
 fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
     for (at, scheme) in text.match_indices("://") {
         let start = at + scheme.len();
@@ -22,7 +23,7 @@ fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
         let host = find_at(url, 0, |c| "/?#".contains(c));
         let colon = find_at(url, 0, |c| ":@[".contains(c));
         let is_port = find_at(url, colon + 1, |c| !c.is_ascii_digit()) == host;
-        // If the password was not encoded, it may contain what ends a host.
+        // A password that was not percent-encoded may contain `/`, `?` or `#`, which would end the host.
         let end = part(url, 0..host).rfind('@');
         let end = end.or_else(|| url.rfind('@').filter(|_| !is_port));
         if colon < host && tail(url, colon).starts_with(':') {
@@ -31,7 +32,7 @@ fn passwords_of_urls(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Values with the name of a secret, as in `name=value`, `"name": "value"` and `name: Some("value")`.
+/// Finds the values of names such as `client_secret`, in `name=value`, `"name": "value"` and `name: Some("value")`.
 fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
     let text = &*decoded.text;
     let spelled = |at| decoded.source(at..at + 1).len();
@@ -44,7 +45,7 @@ fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
         if at < seen || !is_name(name) {
             continue;
         }
-        // `==` and `=>` are one sign; `token::Error` is a path, and `token://` an address.
+        // `==` and `=>` count as one sign. After `token::Error`, a path, and `token://`, an address, no value follows.
         let sign = find_at(text, at + 1, |c| !"=>".contains(c));
         let start = find_at(text, sign, |c| !c.is_whitespace());
         if tail(text, sign).starts_with(':') || tail(text, sign).starts_with("//") {
@@ -53,7 +54,7 @@ fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
         let quoted = quoted(decoded, start);
         let is_prose = quoted.is_none() && (is_apart || start > sign);
         let range = quoted.unwrap_or_else(|| {
-            // Of an encoded value, `%26` is a part.
+            // An `&` that was encoded as `%26` belongs to the value.
             let ends = |c| is_end(c) || matches!(c, '&' | ';');
             let mut ends = tail(text, start).match_indices(ends);
             let end = ends.find(|(n, end)| *end != "&" || spelled(start + n) == spelled(at));
@@ -79,7 +80,8 @@ fn quoted(decoded: &Decoded, start: usize) -> Option<Range<usize>> {
     if !matches!(before, "" | "b") && !before.ends_with(['(', '[']) {
         return None;
     }
-    // Inside of the value, a quote has more backslashes. If the text was cut, there is no closing one.
+    // A quote inside of the value has more backslashes than the one that opened it. A text that was cut has no closing
+    // quote.
     let spelled = |at: usize| decoded.source(at..at + 1).len();
     let inside = open + 1;
     let mut quotes = tail(text, inside).match_indices(quote);
@@ -90,8 +92,8 @@ fn quoted(decoded: &Decoded, start: usize) -> Option<Range<usize>> {
 /// Whether a value may be a secret, and not made of words.
 fn is_value(value: &str, is_prose: bool, is_key: bool) -> bool {
     let is_sentence = value.contains(char::is_whitespace);
-    // In prose, names follow: `token: InvalidSignature`, `secret: not_found`, `key: /etc/ssl/server.key`. A key may also
-    // be the one of a map: `order-12345`.
+    // In prose, names may follow, as in `token: InvalidSignature`, `secret: not_found` or `key: /etc/ssl/server.key`. A
+    // key may also be that of a map, such as `order-12345`.
     let is_of_map = is_prose && is_key;
     let is_separator =
         |c: char| c.is_whitespace() || is_prose && "_/.:".contains(c) || is_of_map && c == '-';
@@ -106,7 +108,7 @@ fn is_value(value: &str, is_prose: bool, is_key: bool) -> bool {
     value.chars().count() >= LEAST_VALUE && !value.split(is_separator).all(is_word)
 }
 
-/// Long words that mix letters with digits and are no names, and what follows `Bearer` and `Basic`.
+/// Finds long words that mix letters with digits and are not names, and the credentials after `Bearer` and `Basic`.
 fn random_words(text: &str, found: &mut Vec<Range<usize>>) {
     let mut before = "";
     let mut end = 0;
@@ -130,7 +132,8 @@ fn random_words(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// From the first to the last part that is no name, in a word of parts such as a path or a host.
+/// Returns the range from the first to the last part that is not a name, in a word of several parts such as a path or a
+/// host.
 fn odd_part(word: &str) -> Range<usize> {
     let (mut first, mut last, mut start) = (word.len(), 0, 0);
     for segment in word.split('/') {
@@ -147,7 +150,7 @@ fn odd_part(word: &str) -> Range<usize> {
     first..last
 }
 
-/// Whether a name has short groups of letters and digits, as those of pods and UUIDs have.
+/// Whether a name consists of short groups of letters and digits, like a UUID or the name of a pod.
 fn is_grouped(name: &str) -> bool {
     let groups: Vec<_> = name.split(['-', '_']).map(str::len).collect();
     groups.len() > 1 && groups.iter().all(|length| *length <= LONGEST_GROUP)
@@ -163,7 +166,7 @@ fn is_random(word: &str) -> bool {
     };
     let kinds: String = word.as_bytes().iter().map(kind).collect();
     let changes = ["aA", "a0", "A0", "0a", "0A"].map(|change| kinds.matches(change).count());
-    // Without capitals in it, a word has half as many.
+    // A word in one case has half as many changes.
     let longest = LONGEST_KIND << u32::from(has_one_case(word));
     !word.is_empty() && changes.iter().sum::<usize>() * longest >= word.len()
 }
@@ -189,7 +192,7 @@ fn has_one_case(word: &str) -> bool {
     word.to_lowercase() == word || word.to_uppercase() == word
 }
 
-/// Whether no unquoted value goes on here.
+/// Whether an unquoted value ends at this character.
 fn is_end(c: char) -> bool {
     c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>')
 }
@@ -206,20 +209,20 @@ fn is_word_char(c: char) -> bool {
     is_name_char(c) || matches!(c, '+' | '/' | '.' | '~')
 }
 
-/// Returns the first place from `start` on at which a character is `of`, or the end.
+/// Returns the first place at or after `start` whose character matches `of`, or the end of the text.
 fn find_at(text: &str, start: usize, of: impl Fn(char) -> bool) -> usize {
     tail(text, start).find(of).map_or(text.len(), |n| start + n)
 }
 
-/// Ends of the names of secrets, in lower case.
+/// Endings of the names of secrets, in lower case.
 const NAMES: &str = "secret token password passwd pwd passphrase sig key authorization";
 
-/// Letters and digits of a word with 142 bits, if it is random.
+/// Random letters and digits of this length have 142 bits.
 const LEAST_WORD: usize = 24;
 const LEAST_CREDENTIAL: usize = 16;
 const LEAST_VALUE: usize = 8;
-/// As in the last group of a UUID. Those of a pod's name are shorter.
+/// The last group of a UUID. The groups of a pod's name are shorter.
 const LONGEST_GROUP: usize = 12;
-/// Letters that names have on average between two changes: `Saml2AuthenticationTokenConverter` eight, and
-/// `OAuth2AccessTokenResponseClient` six. Of random letters and digits, every second one is a change.
+/// Average number of letters between two changes in names: eight in `Saml2AuthenticationTokenConverter`, and six in
+/// `OAuth2AccessTokenResponseClient`. In random letters and digits every second one is a change.
 const LONGEST_KIND: usize = 6;

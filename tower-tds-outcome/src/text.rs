@@ -1,19 +1,19 @@
-//! Texts as they stand in other texts: escaped, percent-encoded, cut.
+//! Texts inside of other texts: escaped, percent-encoded, cut.
 
 use std::ops::Range;
 
-/// Text without its escapes, and where each part of it stands in the source.
+/// A text without its escapes, with the place of each part in the source.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     pub(crate) text: String,
-    /// For each byte of the text, the start of its character in the source.
+    /// For each byte of `text`, where its character starts in the source.
     starts: Vec<usize>,
 }
 
 // === impl Decoded ===
 
 impl Decoded {
-    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and `&quot;`, however often they were escaped again.
+    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and `&quot;`, even if they were escaped several times.
     pub(crate) fn new(source: &str) -> Self {
         let mut decoded = Self::default();
         let mut rest = source;
@@ -28,19 +28,19 @@ impl Decoded {
         decoded
     }
 
-    /// Returns the place in the source of a part of the text.
+    /// Maps a range of the text to its range in the source.
     pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
         let at = |n: usize| self.starts.get(n).copied().unwrap_or_default();
         at(range.start)..at(range.end)
     }
 }
 
-/// Returns a part of a text; empty if there is no such part.
+/// Returns a part of a text, or an empty one if there is no such part.
 pub(crate) fn part(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
 }
 
-/// Returns the text from a place on; empty if there is none.
+/// Returns the text from `start` on, or an empty one if it is shorter.
 pub(crate) fn tail(text: &str, start: usize) -> &str {
     part(text, start..text.len())
 }
@@ -57,7 +57,7 @@ fn escape(text: &str) -> Option<(char, usize)> {
         .or_else(|| after_slashes(text))
 }
 
-/// Returns the character of up to four parts: of bytes, or of two units as in `\ud83d\ude00`.
+/// Returns the character that up to four parts encode: bytes, or two UTF-16 units as in `\ud83d\ude00`.
 fn joined<T>(
     text: &str,
     read: impl Fn(&str) -> Option<(T, usize)>,
@@ -91,7 +91,7 @@ fn byte(text: &str) -> Option<(u8, usize)> {
     ))
 }
 
-/// Returns the unit of UTF-16 of `\u00e9`.
+/// Returns the UTF-16 unit of `\u00e9`.
 fn unit(text: &str) -> Option<(u16, usize)> {
     let digits = letters(text)?.strip_prefix('u')?;
     Some((
@@ -100,7 +100,8 @@ fn unit(text: &str) -> Option<(u16, usize)> {
     ))
 }
 
-/// Of `\n`, `\"` and `\u{e9}`; else the backslashes are one, which the texts around it escaped.
+/// Returns the character of `\n`, `\"` or `\u{e9}`. Before any other letter the backslashes count as one, which the
+/// surrounding texts escaped again.
 fn after_slashes(text: &str) -> Option<(char, usize)> {
     let letters = letters(text)?;
     let length = text.len() - letters.len() + 1;
@@ -130,7 +131,7 @@ fn hex(text: &str, length: usize) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().filter(|_| are_hex)
 }
 
-/// One line of at most [`LONGEST`] characters, with hidden and reordering characters escaped.
+/// Cuts a text to one line of at most [`LONGEST`] characters, with hidden and reordering characters escaped.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::new();
     let mut length = 0;
@@ -167,5 +168,5 @@ const ENTITIES: [(char, &str); 4] = [
     ('&', "&amp;"),
 ];
 
-/// Length for log lines and terminals. The longest known text of the service has 83 characters.
+/// Fits into a log line and a terminal. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;

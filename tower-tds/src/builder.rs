@@ -142,7 +142,7 @@ impl Builder {
     /// `TDS_CLIENT_SECRET_FILE`, the path of a file with the secret.
     ///
     /// # Errors
-    /// If a variable is missing, is not text, or is not usable: the error names it.
+    /// Returns an error that names the variable if one is missing, is not text, or is not usable.
     pub fn from_env() -> Result<Self, BuildError> {
         let auth_url = required("TDS_AUTH_URL")?;
         let base_url = required("TDS_BASE_URL")?;
@@ -365,7 +365,7 @@ impl Builder {
         self
     }
 
-    /// Puts the parts together.
+    /// Builds the parts of a client, and joins them.
     pub(crate) fn sender(self) -> Result<Sender, BuildError> {
         let unusable = |error| BuildError::because("the base URL is not usable", error);
         let base_url = self.base_url.parse::<Uri>().map_err(|error| {
@@ -486,7 +486,7 @@ fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
     match env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
         Err(VarError::NotPresent) => Ok(None),
-        // Without its source, whose text contains the value, which may be the secret.
+        // The source is left out, because its text contains the value, which may be the secret.
         Err(VarError::NotUnicode(_)) => Err(BuildError::new(format!("{name} is not text"))),
     }
 }

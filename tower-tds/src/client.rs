@@ -1,4 +1,4 @@
-//! A client from its calls and its status to its end.
+//! The client: its calls, its status, and its shutdown.
 
 use std::{
     fmt::{self, Display},
@@ -44,7 +44,8 @@ pub(crate) mod status;
 ///
 /// # Backpressure
 /// `poll_ready` is always ready: the future of a call waits for its token and its permits, within
-/// its deadline. To reject calls instead, put a `LoadShed` over a `ConcurrencyLimit` around it.
+/// its deadline. If you would rather reject calls, put a `LoadShed` over a `ConcurrencyLimit`
+/// around the client.
 ///
 /// # Cancel safety
 /// If you drop a call that was sent, it is completed in the background, so that its response frees
@@ -206,7 +207,8 @@ impl Client {
     pub async fn shutdown(&self, within: Duration) -> bool {
         self.sender.calls.close();
         let ended = async {
-            // In a backoff or in the queue, a call is not in flight for the limiter.
+            // A call in a backoff or in the queue is not in flight for the limiter, so its end is
+            // awaited first.
             self.sender.calls.ended().await;
             self.sender.limiter.idle().await;
             // Saving a token may also be in progress.
@@ -307,8 +309,9 @@ impl Builder {
     /// Builds the client. Nothing is sent, and no runtime is needed.
     ///
     /// # Errors
-    /// If an address is not https (or allowed loopback http), if a certificate or a proxy is not
-    /// usable, if there are no root certificates, or if two settings exclude each other.
+    /// Returns an error if an address is not https (or allowed loopback http), if a certificate or
+    /// a proxy is not usable, if there are no root certificates, or if two settings exclude each
+    /// other.
     pub fn build(self) -> Result<Client, BuildError> {
         Ok(Client::new(self.sender()?))
     }

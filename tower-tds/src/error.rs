@@ -59,7 +59,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// As `main` prints it: the line.
+/// Prints the line, because `main` prints its error like this.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -68,7 +68,7 @@ impl fmt::Debug for BuildError {
 
 impl error::Error for BuildError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        // Below the cause, which the line already has.
+        // Skips the cause, which the line already contains.
         self.source.as_ref()?.source()
     }
 }

@@ -4,11 +4,11 @@
 //! request -> Retry -> RequestLimit -> BearerAuth -> Classify -> hyper client -> TLS -> ConnectionLimit -> TCP
 //! ```
 //!
-//! [`Client`] is a [`tower_service::Service`] that keeps a valid token and stays within the
-//! service's limits on any network. The proof covers windows and counters; for leaky buckets the
-//! default rests on measurements, unless you give the burst. You get a success, or one typed error
-//! with the next step. Its layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and
-//! [`tower_tds_errors`], which also work alone; this crate puts them in order.
+//! [`Client`] is a [`tower_service::Service`]. It keeps a valid token and stays within the service's limits on any
+//! network. The proof covers windows and counters; for leaky buckets the default rests on measurements, unless you give
+//! the burst. You get a success, or one typed error with the next step. The layers of a client come from
+//! [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which also work alone; this crate puts them in
+//! order.
 //!
 //! ```no_run
 //! use tower_tds::Client;
@@ -22,11 +22,10 @@
 //! # }
 //! ```
 //!
-//! Your path is appended to the base URL, and [`Call::query`] encodes parameters. Use
-//! [`Client::request`] for any other request with any [`RequestBody`]. Read a [`Response`] as
-//! bytes, text or JSON, or in chunks. Set the deadline of one call and its body with
-//! [`Call::deadline`], and of all with [`Builder::deadline`]. For unit tests,
-//! [`Client::from_service`] creates a client without sockets.
+//! The path that you give is appended to the base URL, and [`Call::query`] encodes parameters. Use [`Client::request`]
+//! for any other request with any [`RequestBody`]. Read a [`Response`] as bytes, text or JSON, or in chunks.
+//! [`Call::deadline`] sets the deadline of one call and its body, and [`Builder::deadline`] that of all calls. For unit
+//! tests, [`Client::from_service`] creates a client without sockets.
 //!
 //! # Guarantees
 //! - One token request serves all clones. Renewal comes before the token expires, and delays no
@@ -57,9 +56,9 @@
 //! - A mode without certificate checks.
 //! - Types for the service's data: you define paths, queries and payloads.
 //! - Proxies of the environment by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
-//! - HTTP/2 and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each. Around reqwest: the
-//!   example `reqwest_below` of the repository.
-//! - New connections after a 421: the retry may use the same one of the pool again.
+//! - HTTP/2 and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each. To put the layers around reqwest, see
+//!   the example `reqwest_below` of the repository.
+//! - A new connection after a 421: the pool may give the retry the same one.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -72,7 +71,7 @@ mod stack;
 mod testing;
 
 pub mod layers {
-    //! Build a stack of your own from the layers, and the conversion that joins them.
+    //! Parts for a stack of your own: the layers, and the conversion that joins their errors.
     //!
     //! Each layer works alone. In one stack, the token layer and the limits read the
     //! [`Outcome`](outcome::Outcome) that a typed error carries. You only convert their own errors

@@ -55,9 +55,9 @@ impl From<&Self> for SharedLimits {
     }
 }
 
-/// Returns the longest wait of a token call for its permit. It is first in the queue. So it waits
-/// only for permits that are already live: for one interval, or two with some rules, after the
-/// slowest response.
+/// Returns the longest wait of a token call for its permit. The call is first in the queue, so it
+/// waits only for permits that are already live: for one interval, or two with some rules, after
+/// the slowest response.
 pub(crate) fn longest_turn(limits: &Limits) -> Duration {
     let intervals = limits.quotas().iter().map(Quota::per);
     let longest = intervals.max().unwrap_or_default();

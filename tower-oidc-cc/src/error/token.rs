@@ -1,19 +1,17 @@
-//! Error of a call without a token: the cause, the URL, the duration, and the next step.
+//! The error of a call without a token, with the cause, the URL, the duration, and the next step.
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 use http::{StatusCode, Uri};
 use tower_tds_outcome::{Cause, Outcome, Secrets};
 
-/// Why there is no token to send, and the next step.
+/// Error of a call that has no token to send, with the reason and the next step.
 ///
-/// Retrying is safe: a call that ends with this error was **never sent** to the inner service. It is
-/// one word wide and cheap to clone, because all calls that wait for one token request share its
-/// outcome.
+/// Retrying is safe: a call that ends with this error was **never sent** to the inner service. The error is one word
+/// wide and cheap to clone, because all calls that wait for one token request share its outcome.
 ///
-/// `Display` is one line: the failure, the URL, the root cause, the time since the first failure, and
-/// your next step. No text that a token endpoint sent is in it. `Debug` adds a second line for
-/// programmers.
+/// `Display` is one line: the failure, the URL, the root cause, the time since the first failure, and your next step.
+/// It repeats no text that a token endpoint sent. `Debug` adds a second line for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
@@ -28,7 +26,7 @@ struct Repr {
     cause: Option<String>,
     failing_for: Duration,
     retry_after: Option<Duration>,
-    /// For the layers above: the call was not sent.
+    /// Shows the layers above that the call was not sent.
     source: Arc<Cause>,
     secrets: Option<Secrets>,
 }
@@ -40,7 +38,7 @@ pub(crate) enum Kind {
     Transport,
     /// The timeout of the token request passed.
     Timeout,
-    /// Any other status: the endpoint may be busy, starting, or elsewhere.
+    /// The endpoint responded with some other status: it may be busy, starting, or elsewhere.
     Unavailable(StatusCode),
     /// The endpoint refused the credentials or the grant, with an OAuth error code if it is a known one.
     Rejected(StatusCode, Option<&'static str>),
@@ -50,19 +48,19 @@ pub(crate) enum Kind {
     Malformed(&'static str),
     /// Well-formed reply, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
-    /// Not a bearer token, but one of this type.
+    /// The token is not a bearer token, but of this type.
     WrongType(&'static str),
     /// The provider has no credentials.
     NoCredentials,
-    /// Panic of the HTTP client or the token store during the token request.
+    /// The HTTP client or the token store panicked during the token request.
     Panicked,
     /// The token expired between `poll_ready` and `call`.
     Expired,
-    /// There is no token, because `call` came without `poll_ready`.
+    /// The layer has no token yet, because `call` came without `poll_ready`.
     Unready,
     /// The request's origin is not in the layer's list.
     ForeignOrigin,
-    /// Only a path as the address, and no default origin in the layer.
+    /// The address is only a path, and the layer has no default origin.
     NoOrigin,
     /// The `Host` header names another host than the address.
     OtherHost,
@@ -168,8 +166,8 @@ impl TokenError {
         self.0.kind.remedy().1
     }
 
-    /// Returns the secrets of the token request, which you may find in the text of a
-    /// [`source`](Error::source).
+    /// Returns the secrets of the token request. The text of a [`source`](Error::source) may contain one, so redact it
+    /// before you log it.
     #[must_use]
     pub fn secrets(&self) -> Option<&Secrets> {
         self.0.secrets.as_ref()
@@ -187,7 +185,7 @@ impl TokenError {
     /// Returns the time until the end of the backoff. If you call before that, you get this error
     /// again.
     ///
-    /// It counts from the `poll_ready` before the call.
+    /// The time counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.0.kind == Kind::Expired {
@@ -251,7 +249,7 @@ impl fmt::Display for TokenError {
     }
 }
 
-/// Two lines; the first one is `Display`.
+/// Prints two lines. The first one is that of `Display`.
 impl fmt::Debug for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, retry_after) = (self.0.kind, self.0.retry_after);
@@ -336,7 +334,7 @@ impl Kind {
                 false,
                 "the client is set to DPoP: set it to bearer tokens at the server",
             ),
-            // It may be another server, or a gateway.
+            // The answer may come from another server, or from a gateway.
             Self::Rejected(_, None) => (
                 false,
                 "check the client id and the secret, and that this is the token endpoint",

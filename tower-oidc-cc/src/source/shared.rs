@@ -1,8 +1,8 @@
 //! The shared part of a source: the slot that calls read, and the state behind a lock.
 //!
-//! Callers and the task apply events to the state, which makes all decisions, and each step publishes its
-//! result: the token in the slot, and that a flight has begun or ended. With a settled token, a call
-//! reads the slot and the wall clock, and takes no lock. All others wait for the end of their flight.
+//! Callers and the task apply events to the state, which makes all decisions. Each step publishes its result: the token
+//! in the slot, and whether a flight has begun or ended. With a settled token, a call reads the slot and the wall
+//! clock, and takes no lock. Every other call waits for the end of its flight.
 
 use std::{
     fmt,
@@ -25,11 +25,11 @@ use crate::{
 
 pub(crate) struct Shared {
     slot: ArcSwapOption<Bearer>,
-    /// Number of the token in the slot while calls may send it without a look at the state; if not, zero.
-    /// Of the two writes, either may come first: a call that misses a change is one that was a moment
-    /// earlier.
+    /// Number of the token in the slot while calls may send it without a look at the state; zero while they may not.
+    /// Calls may see the new slot before the new number, or after it: one that sees an old value acts like a call a
+    /// moment earlier.
     settled: AtomicU64,
-    /// Held for arithmetic, never across an `.await`.
+    /// Locked for arithmetic, never across an `.await`.
     locked: Mutex<Locked>,
     /// Notified when a flight begins or ends, or the last handle is gone.
     pub(super) changed: Arc<Notify>,
@@ -98,7 +98,7 @@ impl Shared {
     /// Waits until this flight has ended.
     pub(crate) async fn ended(&self, flight: u64) {
         loop {
-            // Created before the look, so that no end is missed between the two.
+            // Created before the state is read, so that no end is missed between the two.
             let changed = self.changed.notified();
             if self.in_flight() != Some(flight) {
                 return;
@@ -196,13 +196,13 @@ impl Shared {
         self.lock()
     }
 
-    /// Poison is ignored, because a panic under the lock leaves the state consistent.
+    /// Locks the state. Poison is ignored, because a panic under the lock leaves the state consistent.
     pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The task then ends.
+/// Wakes the task, which then ends.
 impl Drop for Shared {
     fn drop(&mut self) {
         self.changed.notify_waiters();

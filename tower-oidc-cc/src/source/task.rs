@@ -33,7 +33,7 @@ impl Task {
 
     pub(super) async fn run(self) {
         loop {
-            // Created before the look, so that no flight is missed between the two.
+            // Created before the state is read, so that no flight is missed between the two.
             let changed = self.changed.notified();
             let Some(step) = self.step() else {
                 return;

@@ -1,4 +1,4 @@
-//! What only the inside of a source can show.
+//! Properties that only the inside of a source can show.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A token's lifetime: when it is renewed, and when it expires. Arithmetic on `now`, no clock.
+//! A token's lifetime: when it is renewed, and when it expires. Arithmetic on `now`, without a clock.
 
 #![cfg_attr(
     not(test),
@@ -14,8 +14,8 @@ mod tests;
 
 /// Time of the next renewal, for [`TokenSourceBuilder::policy`].
 ///
-/// Under every policy your first use requests the first token, and an expired token is never sent. Each
-/// figure is the number of token requests a day for tokens of 24 hours, the first included.
+/// Under every policy your first use requests the first token, and an expired token is never sent. Each figure below is
+/// the number of token requests a day for tokens of 24 hours, the first included.
 ///
 /// [`TokenSourceBuilder::policy`]: crate::TokenSourceBuilder::policy
 ///
@@ -96,8 +96,8 @@ impl Lifetime {
             return None;
         }
         let planned = sent.checked_add(policy.age(life, draw))?;
-        // If a token arrives late in its life, half of the rest is used, or `MIN_DELAY`. Without this
-        // line, a slow endpoint and a short life would cause a loop of requests.
+        // A token that arrives late in its life is renewed after half of the rest, or after `MIN_DELAY` if that is
+        // shorter. Without this line, a slow endpoint and a short life would cause a loop of requests.
         let soonest = now.checked_add(left.mul_f64(0.5).min(MIN_DELAY))?;
         Some(Self {
             renew_at: if planned.left_at(now) < soonest.left_at(now) {

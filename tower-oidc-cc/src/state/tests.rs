@@ -27,7 +27,7 @@ fn state() -> State {
     State::new(RefreshPolicy::Ahead, || 0.5)
 }
 
-/// A token like no other.
+/// A token that no other test has.
 fn token(sent: Timestamp, life: u64) -> Event {
     Event::Fetched(issued(&fastrand::u64(..).to_string(), sent, life))
 }
@@ -55,7 +55,7 @@ fn down() -> TokenError {
 enum Step {
     Ask,
     Look,
-    /// Request in flight brings a token of this life.
+    /// The request in flight brings a token of this life.
     Succeed(u64),
     Fail(bool),
     Accept,
@@ -216,7 +216,7 @@ fn a_renewed_token_rests_before_it_replaces_a_good_one() {
         assert_eq!((state.generation(), in_use(&state, in_rest)), (2, 1));
         assert_eq!(state.settled_at(in_rest), Some(1), "calls take no lock");
         assert!(matches!(state.on(Event::Timer, in_rest), Action::Sleep(_)));
-        // Whatever comes first at the end of the rest: the timer or a call.
+        // Either may come first at the end of the rest: the timer or a call.
         for event in [Event::Timer, Event::Needed] {
             let mut state = state_at_rest(life, now);
             let after = at(due + rest + 1);

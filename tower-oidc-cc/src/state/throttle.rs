@@ -1,5 +1,5 @@
-//! Throttle of token requests: the backoff after failures, and the rule for refused tokens. Arithmetic
-//! on `now`, no clock.
+//! Throttle of token requests: the backoff after failures, and the rule for refused tokens. Arithmetic on `now`,
+//! without a clock.
 //!
 //! A 401 may come from a revoked token, a route that refuses all tokens, an error of the service, or a
 //! wrong clock. With an empty body it can be any of these, so every 401 counts. The simulation in this
@@ -49,10 +49,10 @@ pub(crate) struct Refusals {
 impl Backoff {
     /// Records a failure and returns the wait that follows it.
     ///
-    /// After a transient failure the backoff has full jitter, which spreads many clients fastest (AWS
-    /// Architecture Blog, "Exponential Backoff And Jitter", 2015). Any other failure needs a change by
-    /// a person, and its backoff is one to two minutes. At least the server's `Retry-After`, `hint`, is
-    /// kept. `draw` is in `0.0..1.0`.
+    /// After a transient failure the backoff has full jitter, which spreads many clients fastest (AWS Architecture
+    /// Blog, "Exponential Backoff And Jitter", 2015). Any other failure needs a change by a person, and its backoff is
+    /// one to two minutes. The wait is never shorter than the server's `Retry-After` (`hint`), up to [`HINT_CAP`].
+    /// `draw` is in `0.0..1.0`.
     pub(crate) fn fail(&mut self, transient: bool, hint: Option<Duration>, draw: f64) -> Duration {
         let ceiling = BASE
             .saturating_mul(2_u32.saturating_pow(self.failures))
@@ -156,9 +156,9 @@ const CAP: Duration = Duration::from_secs(30);
 const REFUSED: Duration = Duration::from_secs(120);
 /// Longest `Retry-After` that is obeyed.
 const HINT_CAP: Duration = Duration::from_secs(300);
-/// For each unit of the bucket: the refusals in a row that a refresh needs, and the time since the last
-/// refresh. Chosen by the simulation in this module's tests, which compares rules by their failed
-/// calls, with revoked tokens, single false refusals and routes that always refuse.
+/// For each unit of the bucket: the refusals in a row that a refresh needs, and the time since the last refresh. The
+/// simulation in this module's tests compares rules by their failed calls, with revoked tokens, single false refusals
+/// and routes that always refuse; these values came out best.
 const BUCKET: [(u32, Duration); 4] = [
     (1, Duration::ZERO),
     (2, Duration::from_secs(20)),

@@ -16,15 +16,13 @@ use crate::error::ConfigError;
 
 /// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
-/// Give each client, endpoint and scope a file of its own, in a folder that other users cannot write,
-/// because they could hold the lock. Only the file's owner can access it (mode 0600); a new one is
-/// written beside the old one and renamed. The lease is a lock on a second file, `NAME.lock`, which
-/// ends with the process that holds it. If the file or its folder is not usable, the process logs a
-/// warning and requests a token.
+/// Give each client, endpoint and scope a file of its own. The folder must not be writable by other users, because they
+/// could hold the lock. Only the file's owner can access it (mode 0600); a new one is written beside the old one and
+/// renamed. The lease is a lock on a second file, `NAME.lock`, which ends with the process that holds it. If the file
+/// or its folder is not usable, the process logs a warning and requests a token.
 ///
-/// If a token from the file is due for renewal, it is renewed after half a minute, or sooner if its
-/// life is short. Should your program end before that, it uses the token until it expires, under
-/// every [policy](crate::RefreshPolicy).
+/// If a token from the file is due for renewal, it is renewed after half a minute, or sooner if its life is short. A
+/// program that ends before that uses the token until it expires, under every [policy](crate::RefreshPolicy).
 ///
 /// # Examples
 ///
@@ -100,7 +98,7 @@ impl TokenStore for FileStore {
         // Writing closes the lock file, which ends the lease.
         let (token, lock) = (token.clone(), self.leased().take());
         let write = move |paths: &Paths| {
-            // With the lease it uses a fixed name, so that it removes the file of a killed process.
+            // The holder of the lease uses a fixed name, so that it removes what a killed process has left.
             let beside = match &lock {
                 Some(_) => String::from(".new"),
                 None => format!(".{:x}", fastrand::u64(..)),
@@ -128,7 +126,7 @@ impl TokenStore for FileStore {
     }
 }
 
-/// `None` if there is no file.
+/// Reads the file; `None` if there is none.
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -161,7 +159,7 @@ fn check_owner(_: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes beside the old file and renames.
+/// Writes a new file beside the old one, and renames it.
 fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.to_path_buf().into_os_string();
     beside.push(suffix);
@@ -174,7 +172,7 @@ fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
-/// `None` if another process holds the lock.
+/// Takes the lock; `None` if another process holds it.
 fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
     let file = private(path, false)?;
     match file.try_lock() {

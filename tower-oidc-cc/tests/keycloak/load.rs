@@ -67,7 +67,7 @@ where
                 seen.failed.send_modify(|count| *count += 1);
             }
         }
-        // The server has to have its turn on the processors.
+        // Gives the server its turn on the processors.
         time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn post(uri: &str, form: &str) -> Answer {
     send(request.unwrap()).await
 }
 
-/// Moves the clock of the layer; the server's goes on as it does.
+/// Moves the clock of the layer. The server's own clock goes on unchanged.
 pub(crate) async fn skip(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;

@@ -154,7 +154,7 @@ async fn call_with_a_fresh_token_reads_the_wall_clock_once() {
     for _ in 0..1_000 {
         drop(service.clone().oneshot(get(DATA)).await.unwrap());
     }
-    // Once, when it is ready.
+    // Once, when the service is ready.
     assert_eq!(wall.reads.load(Ordering::SeqCst) - before, 1_000);
 }
 

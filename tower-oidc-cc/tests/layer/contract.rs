@@ -150,7 +150,7 @@ async fn host_that_a_proxy_passed_on_is_refused_with_the_advice_to_remove_it() {
         ("api.example.com", false),
         ("API.example.com:443", false),
     ] {
-        // What a reverse proxy does with the request of its user.
+        // A reverse proxy passes on the request of its user like this.
         let mut request = get("/data");
         request.headers_mut().insert(HOST, host.parse().unwrap());
         *request.uri_mut() = DATA.parse().unwrap();
@@ -187,7 +187,7 @@ async fn calls_without_readiness_start_one_token_request_and_say_so() {
         assert!(error.to_string().contains("before it was ready"), "{error}");
         assert!(error.advice().contains("await `ready`"), "{error}");
     }
-    // Readiness that is still pending is none.
+    // A service whose readiness is still pending is not ready.
     let mut pending = task::spawn(std::future::poll_fn(|cx| {
         Service::<Request<Body>>::poll_ready(&mut service, cx)
     }));

@@ -1,4 +1,4 @@
-//! The health of a token, and its callbacks and logs.
+//! The health of a token, and the events that are logged.
 
 use crate::support;
 

@@ -77,7 +77,7 @@ async fn tonic_interceptor_sends_the_current_token() {
     served(&server);
 }
 
-/// A connection of hyper's own, whose requests carry a path alone; so do those of tonic's clients.
+/// A connection of hyper's own. Its requests carry a path alone, like those of tonic's clients.
 async fn connection(
     server: &Server,
 ) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error>
@@ -252,7 +252,7 @@ async fn printed_error_names_the_endpoint_and_the_root_cause() {
     };
     let request = Request::get("https://api.example.org").body(Full::default());
     let error = service.oneshot(request.unwrap()).await.unwrap_err();
-    // As the layers above wrap it: boxed, in a program's own error.
+    // The layers above wrap the error like this: boxed, in a program's own error.
     let outer = Outer(error.into());
     assert_eq!(outer.to_string(), "no timetable");
     let printed = chain(&outer);

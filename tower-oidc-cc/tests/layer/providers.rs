@@ -170,7 +170,7 @@ async fn secret_file_that_others_can_write_is_refused() {
     }
 }
 
-/// Docker and Kubernetes mount secrets with 0444 and 0644, unless they are told another mode.
+/// Docker mounts secrets with 0444 by default, and Kubernetes with 0644.
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
 async fn secret_file_that_others_can_read_is_used_with_one_warning() {

@@ -90,7 +90,7 @@ fn a_runtime_that_ends_on_other_threads_leaves_each_waiter_a_token() {
     }
 }
 
-/// As in a test suite whose client is a `static`.
+/// Each test has its own runtime, and the client is a `static`, as in some test suites.
 #[test]
 fn a_hundred_and_twenty_runtimes_use_one_source() {
     let endpoint = Endpoint::default();
@@ -144,7 +144,8 @@ fn an_invalidated_token_is_never_returned_again() {
     }
 }
 
-/// Its runtime is alive and does not run, as in a program that is stopped in a debugger.
+/// The runtime of the flight is alive but does not run, as in a program that is stopped in a
+/// debugger.
 #[test]
 fn a_stalled_task_that_goes_on_does_not_replace_the_next_token() {
     let endpoint = Endpoint::scripted([Reply::token(3_600).after(secs(5))]);

@@ -1,4 +1,4 @@
-//! Errors of code that is not ours: a provider, a store, an HTTP client. Their texts hold secrets, and nothing of ours
+//! Errors of foreign code: a provider, a store, an HTTP client. Their texts hold secrets, and no text of this crate
 //! shows one.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -28,7 +28,7 @@ use crate::{
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Each secret stands between `«` and `»`. Nobody told the source about them.
+/// Each secret stands between `«` and `»`. The source has none of them among its known values.
 const TEXTS: [&str; 16] = [
     "cannot use «Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»",
     "cannot use \"«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»\"",
@@ -48,7 +48,7 @@ const TEXTS: [&str; 16] = [
     "the reply was\n  password: «pa55-word»\n",
 ];
 
-/// A secret and a token of words: only who knows them finds them.
+/// A secret and a token that consist of words, so only a redactor that has them finds them.
 const SECRET: &str = "correct horse+battery";
 const TOKEN: &str = "staple-of-words";
 
@@ -69,7 +69,7 @@ fn parts(marked: &str) -> (String, String) {
     (marked.replace(['«', '»'], ""), secret.to_owned())
 }
 
-/// What a source says of itself while it has no token.
+/// The texts of a source that has no token.
 async fn said(tokens: &TokenSource, capture: &Capture) -> String {
     let mut text = String::new();
     if let Err(error) = tokens.ready().await {

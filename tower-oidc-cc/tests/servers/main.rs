@@ -61,7 +61,7 @@ impl Data {
         }
     }
 
-    /// One call, sent once more if the layer marks it as worth it.
+    /// One call, sent once more if the layer marks it as worth a resend.
     async fn call(&self) -> Result<StatusCode, Failed> {
         let service = self.layer.layer(wire::client());
         let request = || Request::get(&self.address).body(Body::default()).unwrap();

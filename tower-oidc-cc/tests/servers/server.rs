@@ -15,7 +15,7 @@ use tower_oidc_cc::TokenEndpoint;
 pub(crate) struct Server {
     kind: Kind,
     life: u32,
-    /// Of its tokens: `opaque` or `jwt`.
+    /// Format of its tokens: `opaque` or `jwt`.
     format: &'static str,
     port: u16,
     log: PathBuf,
@@ -38,7 +38,7 @@ impl Server {
         Self::all_of(test, life, "opaque").await
     }
 
-    /// The same with signed tokens of a day.
+    /// Starts the servers with signed tokens that live for a day.
     pub(crate) async fn all_signed(test: &str) -> Vec<Self> {
         Self::all_of(test, 86_400, "jwt").await
     }

@@ -1,7 +1,7 @@
 //! Messages in an error body or in `WWW-Authenticate`, and the known ones that refine a status.
 //!
-//! They come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc, kong-oidc,
-//! kong-plugin-jwt-keycloak and Kong's own `jwt`.
+//! The known ones come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc,
+//! kong-oidc, kong-plugin-jwt-keycloak and Kong's own `jwt`.
 
 use std::str;
 
@@ -17,7 +17,7 @@ use crate::kind::Kind;
 pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
-        // In the middle, an error means that the body is not UTF-8.
+        // An error before the end means that the body is not UTF-8.
         Err(error) if error.error_len().is_some() => return None,
         Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?,
     };
@@ -28,7 +28,7 @@ pub(super) fn text(bytes: &[u8]) -> Option<&str> {
 
 /// Returns the candidate messages of a body, best first.
 ///
-/// Decided by the first character, because gateways declare the format wrongly or not at all.
+/// The first character decides the format, because gateways declare it wrongly or not at all.
 pub(super) fn candidates(text: &str) -> Vec<String> {
     let text = text.trim_start_matches('\u{feff}').trim();
     let found = match text.as_bytes().first() {
@@ -123,16 +123,17 @@ fn stripped(text: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the values of `error` and `error_description`, in order.
+/// Returns the reason of a gRPC refusal, and the values of `error` and `error_description` in the
+/// challenges.
 ///
-/// Lenient, because gateways separate parameters by comma or by space and do not escape quotes: a
-/// value ends at a quote before the end of the header, before a comma, or before a space and the
-/// next parameter.
+/// The parser is lenient, because gateways separate parameters by comma or by space and do not
+/// escape quotes. A value ends at the first quote that is followed by the end of the header, by a
+/// comma, or by a space and another parameter.
 pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
-    // Lossy, because a realm may have any encoding. It is not read.
+    // Lossy, because a realm may have any encoding, and is not needed.
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    // Reason of a gRPC refusal.
+    // A gRPC refusal gives its reason in this header.
     let reason = headers.get("grpc-message");
     let reason = reason.map(|reason| decoded(reason.as_bytes()));
     let mut found: Vec<_> = reason.into_iter().filter(|it| !it.is_empty()).collect();
@@ -144,7 +145,7 @@ pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
     found
 }
 
-/// Decodes a percent-encoded text. What is no code stays as it is.
+/// Decodes a percent-encoded text. A `%` without two hexadecimal digits stays as it is.
 fn decoded(text: &[u8]) -> String {
     let mut parts = text.split(|byte| *byte == b'%');
     let mut bytes = parts.next().unwrap_or_default().to_vec();
@@ -203,13 +204,13 @@ pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
         let is_refused = is_unauthorized || status == StatusCode::BAD_REQUEST;
         return is_refused.then_some(Kind::TokenRefused);
     }
-    // Here the gateway could not check the token. A new one would not help, and would put load on
-    // an identity server that is down.
+    // With these texts the gateway reports that it could not check the token. A new one would not
+    // help, and would put load on an identity server that is down.
     if IDENTITY.iter().any(|known| text.starts_with(known)) || is_unreachable(&text) {
         return is_unauthorized.then_some(Kind::Unavailable);
     }
     match outcome? {
-        // By default the role plugin responds 403; this service configures 401.
+        // The role plugin responds 403 by default; this service has configured 401.
         Outcome::RoleMissing if is_unauthorized || status == StatusCode::FORBIDDEN => {
             Some(Kind::MissingRole)
         }
@@ -235,7 +236,7 @@ fn is_unreachable(text: &str) -> bool {
     text.starts_with("accessing ") && text.contains(" failed")
 }
 
-/// Of nginx and Kong, Envoy, Apache, Tomcat, and IIS.
+/// Texts of nginx and Kong, Envoy, Apache, Tomcat, and IIS, in this order.
 const TOO_LARGE: [&str; 5] = [
     "request header or cookie too large",
     "request header fields too large",

@@ -60,12 +60,12 @@ pub struct ClassifyLayer {
 /// connection can be reused. The read also ends 10 ms before the call's [`DeadlineAt`], so that the
 /// layers above still return the error, made from the head and the bytes read so far.
 ///
-/// If responses may be compressed, put a decompression layer below. Otherwise there is no message,
-/// and the status alone decides.
+/// If responses may be compressed, put a decompression layer below. Without one, the message of a compressed body
+/// cannot be read, and the status alone decides.
 ///
 /// # Backpressure
 ///
-/// Readiness is the inner service's own.
+/// The service is ready when the inner one is.
 ///
 /// # Cancel safety
 ///
@@ -73,7 +73,7 @@ pub struct ClassifyLayer {
 ///
 /// # Clone
 ///
-/// Clones the inner service.
+/// Clones share the secrets. Each has its own clone of the inner service.
 ///
 /// # Errors
 ///
@@ -118,8 +118,8 @@ pin_project! {
 pin_project! {
     /// Bounded read of an error body.
     ///
-    /// Once a body has ended, its connection is reused. The others are dropped with their
-    /// connections.
+    /// A body that is read to its end leaves its connection to the next request. Any other body is dropped, which
+    /// closes its connection.
     struct Drain<R> {
         head: response::Parts,
         #[pin]
@@ -134,10 +134,10 @@ pin_project! {
     }
 }
 
-/// Parts of a request that its error needs.
+/// Facts about the request, kept until its response is there.
 struct Noted {
     request: RequestFacts,
-    /// Unless the retry layer above names the request.
+    /// `None` if a retry layer above names the request.
     name: Option<(Method, Uri)>,
     /// When the read of an error's body ends.
     deadline: Option<Instant>,
@@ -168,8 +168,8 @@ impl ClassifyLayer {
 
     /// Shares the secrets that no text of an error shows, for example those of a token source.
     ///
-    /// Without this, the layer knows the `Authorization` header of the request that failed, and keeps a copy of it during
-    /// each call. Either way, it hides what only a secret looks like: see [`Secrets::redact`].
+    /// Without this, the layer only knows the `Authorization` header of the request that failed, and keeps a copy of it
+    /// during each call. Either way it hides strings that look like secrets: see [`Secrets::redact`].
     #[must_use]
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = Some(secrets);
@@ -233,7 +233,7 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // A success has a short path of its own.
+        // Most calls succeed, so their path is short and inlined.
         let this = self.as_mut().project();
         if let StateProj::Calling { inner } = this.state.project() {
             match ready!(inner.poll(cx)) {
@@ -282,7 +282,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         ready!(drain.as_mut().poll(cx));
         let drain = drain.as_mut().project();
         let head = &*drain.head;
-        // A success does not get here.
+        // `error_of` returns `None` for a success only, which does not get here.
         let error = error_of(&this.noted.request, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut = !*drain.is_complete;

@@ -1,4 +1,4 @@
-//! Message of an error, its chain of causes, and its debug text.
+//! The texts of an error: its line, its chain of causes, and its debug text.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -12,7 +12,8 @@ use super::transport::NO_PROXY_CREDENTIALS;
 use super::{Error, Facts};
 use crate::kind::{GiveUp, Kind};
 
-/// One line: where, what, why, and what to do next. With `{:#}` the chain of causes follows.
+/// Prints one line: where the call failed, what happened, why, and what to do next. With `{:#}` the
+/// chain of causes follows.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line(f.alternate()))?;
@@ -34,7 +35,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// As `main` prints it: the line with kind, status and attempts.
+/// Prints the line, and behind it the kind, the status and the attempts. `main` prints its error
+/// like this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();
@@ -69,7 +71,7 @@ impl Error {
         links.filter(|link| !link.is::<Cause>())
     }
 
-    /// Returns the line. It has no cause if the chain of causes follows.
+    /// Returns the line, without the cause if the chain of causes follows.
     fn line(&self, has_chain: bool) -> String {
         let facts = self.facts();
         let mut line = String::new();
@@ -90,7 +92,7 @@ impl Error {
         let why = why.unwrap_or_default();
         let mut end = format!("; {}", self.next());
         match &facts.waited_for {
-            // Contained in the cause.
+            // The cause already names the wait.
             Some(waited) if why.contains(&format!("waiting for {waited}")) => {}
             Some(waited) => {
                 end.push_str("; the deadline passed while waiting for ");
@@ -98,8 +100,8 @@ impl Error {
             }
             None => end.push_str(facts.gave_up.map_or("", GiveUp::phrase)),
         }
-        // Failure and advice are always there. The cause is cut at a word, and a detail that does
-        // not fit is left out.
+        // Failure and advice always appear. The cause is cut at a word, and a detail that does not
+        // fit is left out.
         let length = |text: &str| text.chars().count();
         let most = LONGEST_LINE.saturating_sub(length(&end));
         line.push_str(&cut(&why, most.saturating_sub(length(&line))));
@@ -121,7 +123,7 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
-        // As rustls prints it.
+        // rustls shows this only in its text.
         if kind == Kind::Tls
             && self
                 .causes()
@@ -129,14 +131,14 @@ impl Error {
         {
             return "the server uses a CA's certificate as its own: have the CA issue another one for it";
         }
-        // Advice of an error below, which is nearer to the failure than the kind of this one.
+        // The advice of an error below is nearer to the failure than that of this kind.
         let mut below = self
             .causes()
             .filter_map(|cause| cause.downcast_ref::<Self>());
         if let Some(next) = below.find_map(|error| error.facts().next.as_deref()) {
             return next;
         }
-        // Refused by the proxy, not by the service.
+        // The proxy refused the call, not the service.
         let mut causes = self.causes().map(ToString::to_string);
         if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";
@@ -209,5 +211,5 @@ const LONGEST_LINE: usize = 300;
 /// Host, and enough of a path to recognise it.
 const LONGEST_URI: usize = 100;
 
-/// Each cause has at most 200 characters, so a debug text stays below 2 kB.
+/// Each cause has at most 200 characters, so a text with the chain stays below 2 kB.
 const DEEPEST: usize = 6;

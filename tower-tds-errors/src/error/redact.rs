@@ -1,9 +1,10 @@
-//! URLs and ids, of which only plain parts are shown, and the cut of a text.
+//! Reduces URLs and ids to their plain parts, and cuts texts.
 
 use http::Uri;
 use tower_tds_outcome::Secrets;
 
-/// Scheme, host, port and path. Only plain segments of the path are shown.
+/// Returns the scheme, host, port and path of a URI. Segments of the path that are not plain are
+/// hidden.
 pub(crate) fn uri(uri: &Uri) -> Box<str> {
     let mut shown = String::new();
     if let Some(scheme) = uri.scheme_str() {
@@ -11,7 +12,7 @@ pub(crate) fn uri(uri: &Uri) -> Box<str> {
         shown.push_str("://");
     }
     if let Some(authority) = uri.authority() {
-        // After the last `@`, which ends user and password.
+        // User and password end at the last `@`.
         let host = authority.as_str().rsplit('@').next().unwrap_or_default();
         let plain =
             |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
@@ -48,7 +49,7 @@ pub(crate) fn id(value: &str) -> Option<Box<str>> {
     fits.then(|| value.into())
 }
 
-/// `text` cut to `most` characters, after a word if there is one, with a mark where it was cut.
+/// Cuts a text to `most` characters, after a word if there is one, and marks the cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -68,7 +69,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 fn is_plain(segment: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '~' | '$');
     let is_short = segment.chars().count() <= LONGEST_SEGMENT;
-    // Some letters are invisible, which the redactor escapes.
+    // The redactor escapes invisible letters, so a segment with one is not shown.
     let is_visible = || Secrets::default().line(segment) == segment;
     is_short && segment.chars().all(plain) && !is_random(segment) && is_visible()
 }
@@ -82,13 +83,13 @@ fn is_random(run: &str) -> bool {
         && has(u8::is_ascii_digit)
 }
 
-/// Mark in a path, and at the end of a text that was cut.
+/// Stands for a hidden segment of a path, and for the rest of a text that was cut.
 const HIDDEN: &str = "…";
 
 /// Names of resources are words. Longer segments may be keys.
 const LONGEST_SEGMENT: usize = 24;
 
-/// UUID, or twice 32 digits.
+/// Fits a UUID, or two numbers of 32 digits.
 const LONGEST_ID: usize = 64;
 
 /// Secrets are not shorter: 16 random letters and digits have 95 bits.

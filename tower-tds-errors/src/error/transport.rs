@@ -9,7 +9,7 @@ use tower_tds_outcome::chain;
 use super::{Error, Facts, find};
 use crate::kind::{Kind, Sent};
 
-/// Stage of the exchange at the error.
+/// Stage of the exchange in which the error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Connecting,
@@ -22,7 +22,7 @@ enum Stage {
 /// Kind of an error, and whether the request was sent.
 type KindAndSent = (Kind, Sent);
 
-/// Unboxes the error, finds it in the chain, or classifies a transport error.
+/// Unboxes an [`Error`], finds one in the chain, or classifies the transport error.
 ///
 /// With this conversion the layers of this crate work over services with boxed errors, such as
 /// `Buffer`.
@@ -142,7 +142,7 @@ fn timeout(stage: Option<Stage>) -> Kind {
 
 fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent> {
     if *at == Some(Stage::Connecting) {
-        // Failed handshake, of which a link below may have a known type.
+        // The handshake failed. A link below may have a known type.
         return None;
     }
     let kind = if error.is_timeout() {
@@ -150,17 +150,17 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     } else if error.is_parse() {
         Kind::Malformed
     } else if error.source().is_some_and(|why| why.to_string() == GONE) {
-        // Its runtime has ended, and the caller runs on another one.
+        // The runtime of the connection has ended, while the caller runs on another one.
         Kind::Reset
     } else if error.is_user() || error.is_body_write_aborted() {
-        // Failed body of a request, or one that ended before its announced length.
+        // The body of the request failed, or ended before its announced length.
         return Some((Kind::InvalidRequest, Sent::Unknown));
     } else if error.is_canceled() || error.is_closed() {
         // hyper cancels only requests that it has not begun to write.
         Kind::Connect
     } else if error.is_incomplete_message() {
-        // Perhaps the server has read the request: one that closes the connection after reading it
-        // causes the same error.
+        // The server may have read the request, because closing the connection after that causes
+        // the same error.
         Kind::Reset
     } else {
         // Errors of bodies have no predicate. Only they have this text.
@@ -171,8 +171,8 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     Some(with_own_sent(kind))
 }
 
-/// Whether the server refused the client's certificate, or its absence, and so the request behind
-/// it. rustls shows it only in its text.
+/// Whether the server refused the client's certificate or missed one, and so refused the request.
+/// rustls shows it only in its text.
 fn refuses(error: &std::io::Error) -> bool {
     let words = error.to_string();
     let alert = words.strip_prefix("received fatal alert: ");
@@ -187,11 +187,12 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<KindAndSent> {
     let reading = stage == Some(Stage::Body);
     let kind = match error.kind() {
         ErrorKind::TimedOut => timeout(stage),
-        // So rustls and native TLS stacks report a bad certificate, version or name.
+        // rustls and native TLS stacks report a bad certificate, version or name like this.
         ErrorKind::InvalidData if connecting => Kind::Tls,
         // In TLS 1.3 a server refuses the client's certificate after the handshake.
         ErrorKind::InvalidData if stage == Some(Stage::Connected) && refuses(error) => Kind::Tls,
-        // So decoders report. A connection's own errors come inside of hyper's.
+        // Decoders report malformed data like this. The connection's own errors come inside of
+        // hyper's.
         ErrorKind::InvalidData | ErrorKind::InvalidInput if stage.is_none() => Kind::Malformed,
         // Only `connect` returns this, so nothing was sent.
         ErrorKind::ConnectionRefused => Kind::Connect,

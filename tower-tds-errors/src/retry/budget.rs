@@ -1,4 +1,4 @@
-//! Budget of retries: how much more a failing service is sent.
+//! Budget of retries, which bounds the extra load on a failing service.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,9 +31,10 @@ pub struct RetryBudget(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Calls that have not been turned into retries yet. A call only adds to it; the retry counts.
+    /// Calls that the balance does not contain yet. A call only increments this number; the next retry adds it to the
+    /// balance.
     calls: AtomicU64,
-    /// Worth of a call, a second, and a retry.
+    /// Parts of a [`RETRY`] that a call and a second are worth.
     per_call: u64,
     per_second: u64,
     balance: Mutex<Balance>,
@@ -102,15 +103,16 @@ impl RetryBudget {
         let by_time = balance.by_time.saturating_add(earned(elapsed, *per_second));
         let by_time = by_time.min(per_second.saturating_mul(SECONDS));
         let left = by_calls.saturating_add(by_time).checked_sub(RETRY.into());
-        // Calls pay first, because time pays again.
+        // The share of calls is spent first, because that of time grows back on its own.
         balance.by_time = left.map_or(by_time, |left| left.min(by_time));
         balance.by_calls = left.map_or(by_calls, |left| left.saturating_sub(by_time));
         left.is_some()
     }
 }
 
-/// One retry for ten calls is the SRE book's rule ("Handling Overload"). Three more each second keep a
-/// client at 20 calls a second whole while one of four nodes refuses its calls.
+/// One retry for ten calls is the SRE book's rule ("Handling Overload"). With three more each second, the budget pays
+/// for a first retry of each refused call of a client at 20 calls a second, while one of four nodes refuses: five a
+/// second.
 impl Default for RetryBudget {
     fn default() -> Self {
         Self::new(0.1, 3)
@@ -122,11 +124,11 @@ fn earned(elapsed: Duration, per_second: u64) -> u64 {
     u64::try_from(earned.checked_div(1_000_000_000).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// Cost of a retry. Fine enough for the time between two retries to count.
+/// Cost of a retry. The unit is so small that even a short time between two retries earns something.
 const RETRY: u32 = 1_000_000;
 
-/// How long unspent retries are kept: five seconds, in which the service takes 250 calls (contract). With more, a job
-/// whose attempts a limiter spaces takes long to see an outage.
+/// How long unspent retries are kept: five seconds, in which the service takes 250 calls (contract). If more were kept,
+/// a job whose attempts a limiter spaces would take long to notice an outage.
 const SECONDS: u64 = 5;
 const CALLS: u64 = 250;
 

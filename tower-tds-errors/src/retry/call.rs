@@ -1,4 +1,4 @@
-//! One call: its attempts, one after the other, within one deadline.
+//! One call: its attempts, one after another, within one deadline.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -33,7 +33,7 @@ pub(super) struct Call<S, B, P> {
     /// Size of the body before the first attempt.
     size: Option<u64>,
     deadline: Option<Instant>,
-    /// Set by the first failure, because most calls have none.
+    /// Set by the first failure. Most calls have none, so they don't pay for it.
     past: Option<Box<RetryState>>,
 }
 
@@ -94,7 +94,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 let Some((attempt, record)) = self.attempt() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
-                // If it is kept below, the service wakes then, and returns an error.
+                // If the deadline is kept below, the service itself wakes at it, and returns an
+                // error.
                 let is_kept_below = self.shared.policy.is_kept_below;
                 let deadline = self.deadline.filter(|_| !is_kept_below);
                 let ended = if record.span.is_disabled() {
@@ -147,12 +148,13 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let body = self.body.take()?;
         let number = self.attempts();
         let most = self.shared.policy.attempts.get();
-        // One more than the attempts, because one is not counted.
+        // One copy more than the attempts, because one attempt is not counted.
         if most > 1 && number <= most {
             self.body = self.shared.replay.replay(&body);
         }
         let mut request = Request::from_parts(self.head.clone(), body);
-        // Layers below add headers, and the caller's map may have room for them.
+        // Sends the caller's own map instead of its clone: layers below add headers, and it may
+        // have room for them.
         mem::swap(request.headers_mut(), &mut self.head.headers);
         let extensions = request.extensions_mut();
         if let Some(deadline) = self.deadline {
@@ -164,8 +166,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         Some(request)
     }
 
-    /// Whether the next attempt would send the body of the first: the clones of some bodies share
-    /// their stream, which an attempt before has read.
+    /// Whether the next attempt would send the same body as the first. The clones of some bodies
+    /// share one stream, which an earlier attempt has read.
     fn is_replayable(&self) -> bool {
         let body = self.body.as_ref();
         body.is_some_and(|body| self.shared.replay.size(body) == self.size)
@@ -199,8 +201,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
     #[cold]
     fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
-        // Final if a retry layer below gave it up, so that nested ones do not multiply attempts. If
-        // another layer settled it, the totals of the call are recorded below.
+        // If a retry layer below gave up, its error is final, so that nested ones do not multiply
+        // attempts. If another layer gave the reason, the totals of the call are recorded below.
         let settled = error.gave_up();
         if settled.is_some() && error.elapsed().is_some() {
             return Err(error);
@@ -215,7 +217,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             Err(GiveUp::Deadline) if self.is_over() || settled == Some(GiveUp::Deadline) => {
                 Err(self.ended(error))
             }
-            // Its copy cannot be sent, for example because it ended before its announced length.
+            // The copy of the body cannot be sent, for example because it ended before its
+            // announced length.
             Err(GiveUp::Fatal) if error.kind() == Kind::InvalidRequest && self.attempts() > 1 => {
                 Err(self.note(error, GiveUp::NotReplayable, true))
             }
@@ -254,8 +257,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         self.ended(error.with_waited_for(waited_for))
     }
 
-    /// Returns the final error of a call whose last attempt ended with `error` at the deadline. If
-    /// an earlier failure has more to say, it takes its place.
+    /// Returns the final error of a call whose last attempt ended with `error` at the deadline, or
+    /// an earlier failure that explains more.
     fn ended(&mut self, mut error: Error) -> Error {
         let sent = error.sent();
         let waited_for = error.facts_mut().waited_for.take();
@@ -264,7 +267,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         {
             error = past.better(sent).unwrap_or(error);
         }
-        // Rejected in good time, a call waited for nothing.
+        // A call that was rejected before its deadline waited for nothing.
         let passed = self.is_over().then_some(A_RESPONSE.into());
         let facts = error.facts_mut();
         facts.waited_for = waited_for.or(passed);
@@ -273,7 +276,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         }
         let mut error = self.note(error, GiveUp::Deadline, true);
         if sent == Sent::Never {
-            // Not counted, because it sent nothing.
+            // The last attempt sent nothing, so it does not count.
             let attempts = error.attempts().saturating_sub(1);
             error.facts_mut().attempts = attempts;
         }
@@ -344,5 +347,6 @@ fn within<F: Future>(
     })
 }
 
-/// Waited for once a request was handed on, if no layer below has recorded anything else.
+/// Named as the cause of the wait after a request was handed on, if no layer below has recorded
+/// another one.
 const A_RESPONSE: &str = "a response";

@@ -1,5 +1,5 @@
-//! Decides after a failure whether, when and at whose cost to retry. Arithmetic on the time that is
-//! left.
+//! Decides after a failure whether, when and at whose cost to retry, by arithmetic on the time that
+//! is left.
 
 #![cfg_attr(
     not(test),
@@ -24,7 +24,7 @@ use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) attempts: NonZeroU32,
-    /// `None` is two minutes, for calls without a [`DeadlineAt`].
+    /// `None` stands for two minutes, in calls without a [`DeadlineAt`].
     pub(super) deadline: Option<Duration>,
     /// Whether the service below ends its calls at their deadline.
     pub(super) is_kept_below: bool,
@@ -33,7 +33,7 @@ pub(super) struct Policy {
     pub(super) budget: Option<RetryBudget>,
 }
 
-/// Exponential backoff with full jitter. It spreads simultaneous retries best.
+/// Exponential backoff with full jitter, which spreads simultaneous retries best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backoff {
     base: Duration,
@@ -44,7 +44,7 @@ pub(super) struct Backoff {
 #[derive(Debug)]
 pub(super) struct RetryState {
     repeat: Repeats,
-    /// Number of attempts made, and of those that count.
+    /// Number of attempts that were made, and of those that count against the layer's bound.
     pub(super) attempts: u32,
     counted: u32,
     /// Whether a retry that is allowed only once was made.
@@ -56,7 +56,7 @@ pub(super) struct RetryState {
     rng: Rng,
     /// Failure before the current wait.
     failure: Option<Error>,
-    /// Last failure before that one with a status.
+    /// The last failure with a status before `failure`.
     answer: Option<Error>,
 }
 
@@ -67,16 +67,16 @@ pub(super) struct Repeats {
     pub(super) is_safe: bool,
     /// Its method is idempotent, or the caller allows a repeat.
     pub(super) is_idempotent: bool,
-    /// Because the caller forbids a repeat.
+    /// The caller forbids a repeat.
     pub(super) is_forbidden: bool,
 }
 
-/// Another attempt.
+/// Decision for another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Again {
     pub(super) wait: Duration,
-    /// Whether it costs one retry of the budget. It does not if the previous attempt was no work for
-    /// the service, if a layer below paces the next one, or if a newer token may help.
+    /// Whether it costs one retry of the budget. It costs none if the previous attempt made no work
+    /// for the service, if a layer below paces the next one, or if a newer token may help.
     pub(super) is_paid: bool,
     /// Whether it counts against the attempts of the layer.
     pub(super) is_counted: bool,
@@ -85,7 +85,8 @@ pub(super) struct Again {
 // === impl Policy ===
 
 impl Policy {
-    /// Returns the deadline of a call that begins now. `None` is beyond the range of the clock.
+    /// Returns the deadline of a call that begins now, or `None` if it is beyond the range of the
+    /// clock.
     #[inline]
     pub(super) fn deadline(&self, extensions: &Extensions, now: Instant) -> Option<Instant> {
         let outer = DeadlineAt::of(extensions).map(Instant::from_std);
@@ -176,8 +177,8 @@ impl RetryState {
         self.failure.take()
     }
 
-    /// Returns a better failure than the last one, which ended at the deadline without a status:
-    /// one with a status, or, if the last attempt only waited, any.
+    /// Returns an earlier failure that explains more than the last one, which ended at the deadline
+    /// without a status. It has a status itself, unless the last attempt sent nothing.
     pub(super) fn better(&mut self, sent: Sent) -> Option<Error> {
         match self.failure.take() {
             Some(failure) if failure.status().is_some() => Some(failure),
@@ -226,13 +227,14 @@ impl RetryState {
         if !self.repeat.is_idempotent && error.sent() != Sent::Never {
             return Err(GiveUp::NotIdempotent);
         }
-        // Closed by the server while it was idle: another attempt follows at once, and is not
-        // counted.
+        // The server may have closed the connection while it was idle. Another attempt then follows
+        // at once, and is not counted.
         let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
         if left.is_some_and(|left| left <= HEADROOM) {
             return Err(GiveUp::Deadline);
         }
-        // Checked first: the last attempt has no copy, and the reason is the number of attempts.
+        // Checked before the copy, which the last attempt does not have: the reason to report is
+        // the number of attempts.
         let is_counted = !was_idle || policy.attempts == NonZeroU32::MIN;
         if is_counted && self.counted >= policy.attempts.get() {
             return Err(GiveUp::Attempts);
@@ -252,8 +254,8 @@ impl RetryState {
         let wait = if is_at_once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
-            // Half of the remaining time is left for the attempt. Jitter never makes a hint that
-            // fits too long.
+            // Jitter takes at most half of the time that is left behind the floor, so that the
+            // attempt has the other half, and never raises a wait above the longest one.
             let after = left.map(|left| left.saturating_sub(floor));
             let half = after.and_then(|after| after.checked_div(2));
             let room = longest.saturating_sub(floor);
@@ -311,7 +313,7 @@ impl Repeats {
     }
 }
 
-/// Returns the minimum wait, which policy cannot shorten. Only the hint of a 429 replaces it.
+/// Returns the minimum wait, which no setting can shorten. Only the hint of a 429 replaces it.
 fn least(error: &Error) -> Duration {
     match error.advice() {
         Advice::Silence => SILENCE,
@@ -326,13 +328,13 @@ pub(super) fn up_to(bound: Duration, rng: &mut Rng) -> Duration {
     Duration::from_nanos(rng.u64(0..=bound))
 }
 
-/// SRE book's rule for one level of retries ("Handling Overload").
+/// The SRE book's rule for one level of retries ("Handling Overload").
 const ATTEMPTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// Two waits of at most 30 s between three attempts, and a minute for the attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Longest acceptable wait without the caller's consent. A window of a minute is longer.
+/// Longest wait that a caller accepts without setting one. A quota's window of a minute is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use http_body::Body;
 
 /// Copies a request body for a retry.
 ///
-/// Called before each attempt if the layer allows more than one, so keep it cheap: increment a
+/// The layer calls it before each attempt if it allows more than one, so keep it cheap: increment a
 /// reference count, or return `None`. Without a copy the request is sent once, and its error has
 /// [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement this trait.
 ///
@@ -49,9 +49,9 @@ pub trait Replay<B> {
 
     /// Returns the number of bytes that `body` would send if it were sent now, if that is known.
     ///
-    /// Only if this is still what it was before the first attempt, a copy is sent: a body that
-    /// shares its stream with its clones is shorter by then. Keep the default for copies that you
-    /// know to be independent.
+    /// A copy is sent only if it still has the size that the body had before the first attempt,
+    /// because a body that shares its stream with its clones is shorter by then. Keep the default
+    /// if you know that copies are independent.
     fn size(&self, body: &B) -> Option<u64> {
         let _ = body;
         None
@@ -64,8 +64,8 @@ pub trait Replay<B> {
 /// Only a body of a known size is sent again ([`Body::size_hint`]), and only while its clone still
 /// has that size, because the clones of some bodies share one stream.
 ///
-/// You need not name `T`, because the type of the request decides it: it is [`HttpBody`], or
-/// [`Plain`] for what is no [`Body`].
+/// You need not name `T`, because the type of the request decides it: it is [`HttpBody`] for every
+/// [`Body`], and [`Plain`] for the few types that are none.
 pub struct CloneBody<T = HttpBody>(PhantomData<fn() -> T>);
 
 /// Marks the [`CloneBody`] of bodies that are a [`Body`].
@@ -78,7 +78,7 @@ pub enum HttpBody {}
 #[derive(Debug)]
 pub enum Plain {}
 
-/// Whether a request may be sent more than once, in place of the rule for its method.
+/// Decides whether a request may be sent more than once, in place of the rule for its method.
 ///
 /// Set it as an extension of the request.
 ///
@@ -98,15 +98,15 @@ pub enum Plain {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repeat {
-    /// Retries it like an idempotent one.
+    /// The request is retried like an idempotent one.
     Allowed,
-    /// Sends it at most once.
+    /// The request is sent at most once.
     Never,
 }
 
 /// The number of an attempt, in the extensions of its request and its response.
 ///
-/// Read it from the request inside the retry layer, and from the response outside.
+/// Layers below the retry layer read it from the request, and layers above from the response.
 ///
 /// To save an allocation the first attempt has no extension: [`of`](Self::of) returns 1 there.
 ///
@@ -143,7 +143,8 @@ impl<T> fmt::Debug for CloneBody<T> {
     }
 }
 
-// As a bound, because a message about `Replay` is more helpful than one about `Clone`.
+// Hidden from the compiler's advice, because a message about `Replay` is more helpful than one
+// about `Clone`.
 #[diagnostic::do_not_recommend]
 impl<B: Body + Clone> Replay<B> for CloneBody {
     fn replay(&self, body: &B) -> Option<B> {

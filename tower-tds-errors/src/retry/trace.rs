@@ -13,7 +13,8 @@ use crate::error::Error;
 /// Name of a client.
 pub(super) type Name = Option<Arc<str>>;
 
-/// Record of a call, or of one of its attempts. Dropped before the end, it records a cancellation.
+/// Record of a call, or of one of its attempts. If it is dropped before the end, it records a
+/// cancellation.
 pub(super) struct Record {
     pub(super) span: Span,
     name: Name,
@@ -71,7 +72,7 @@ impl Record {
         }
     }
 
-    /// Records the end.
+    /// Records how the call or the attempt ended.
     pub(super) fn end<R>(mut self, ended: Result<&Response<R>, &Error>) {
         self.is_over = true;
         let attempts = match ended {

@@ -32,7 +32,7 @@ fn n(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).unwrap()
 }
 
-/// A budget that calls alone pay for, each this part of a retry.
+/// A budget that only calls pay into, each this part of a retry.
 fn budget(per_call: f32) -> RetryBudget {
     RetryBudget::new(per_call, 0)
 }

@@ -100,8 +100,7 @@ fn each_response_in_the_table_gives_its_kind() {
     assert!(tried > 25, "{tried}");
 }
 
-/// The number of times a request is sent that always fails with `kind`, and the average wait
-/// between.
+/// How often a request is sent that always fails with `kind`, and the average wait between.
 async fn sent(kind: Kind, method: Method) -> (u32, Duration) {
     let (sent, start) = (Arc::new(AtomicU32::new(0)), Instant::now());
     let count = Arc::clone(&sent);
@@ -126,7 +125,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn each_kind_is_retried_as_documented() {
     for Row { kinds, retried, .. } in rows() {
         for kind in kinds {
-            // PUT, which no idle connection is met for.
+            // A reset of a PUT gets no free retry for an idle connection.
             let (times, wait) = sent(kind, Method::PUT).await;
             let says = |words: &str| retried.contains(words);
             let expected = if says("once, ") { 2 } else { 3 };

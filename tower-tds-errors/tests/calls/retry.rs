@@ -161,7 +161,7 @@ async fn wait_beyond_the_deadline_ends_the_call_immediately() {
 #[tokio::test(start_paused = true)]
 async fn retries_after_io_errors_depend_on_the_method() {
     for (method, kind, sends) in [
-        // And once for free: it may have met a connection that had been idle.
+        // One more attempt is free, because the connection may have been idle.
         (Method::GET, io::ErrorKind::ConnectionReset, 4),
         (Method::PUT, io::ErrorKind::ConnectionReset, 3),
         (Method::POST, io::ErrorKind::ConnectionReset, 1),
@@ -204,7 +204,7 @@ async fn idempotent_methods_are_retried_for_every_retryable_kind() {
         let once = [Kind::InvalidToken, Kind::Unauthorized, Kind::Misdirected];
         let once = once.contains(kind) || *kind == Kind::RangeUnclear;
         let usual = if once { 2 } else { 3 };
-        // It may have met a connection that had been idle: once more, for free.
+        // One more attempt is free, because the connection may have been idle.
         let closed = *kind == Kind::Reset;
         for method in safe.iter().chain(&twice) {
             let free = u32::from(closed && safe.contains(method));
@@ -260,7 +260,7 @@ async fn post_and_patch_are_retried_if_the_caller_allows() {
     for method in [Method::POST, Method::PATCH] {
         for reset in [true, false] {
             let probe = Probe::new(move |_| match reset {
-                // The request has effects even so: no free attempt.
+                // Even where a repeat is allowed, the request has effects, so no attempt is free.
                 true => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 false => Ok(status_of(503)),
             });
@@ -422,7 +422,7 @@ proptest! {
             let start = Instant::now();
             let layer = attempts(most).deadline(secs(deadline));
             let result = send(layer, &probe, get("/")).await;
-            // The one for a connection that may have been idle is not counted.
+            // The retry for a connection that may have been idle is not counted.
             let most = most + u32::from(most > 1);
             assert!(probe.seen().len() <= usize::try_from(most).unwrap());
             assert!(start.elapsed() <= secs(deadline) + Duration::from_millis(1));

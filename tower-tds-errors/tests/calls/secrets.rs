@@ -176,7 +176,7 @@ const ECHOES: [&str; 6] = [
     "[@]",
 ];
 
-/// The credential is made of words, so that only who knows it finds it.
+/// The credential consists of words, so that only a redactor that has it finds it.
 #[tokio::test(start_paused = true)]
 async fn the_authorization_of_a_request_is_in_no_text_of_its_error() {
     for echo in ECHOES {
@@ -219,7 +219,7 @@ async fn the_authorization_of_a_request_is_in_no_text_of_its_error() {
     }
 }
 
-/// What only a secret looks like, with nothing known.
+/// Texts that show a secret by its shape alone, because no value is known.
 #[test]
 fn the_texts_of_foreign_causes_show_no_secret_and_keep_their_words() {
     for (cause, shown) in [
@@ -325,7 +325,7 @@ fn advice_matches_the_failure() {
         unknown.contains("root certificates of the client"),
         "{unknown}"
     );
-    // No kind advises its user to move a layer.
+    // These texts are for users of a program, who know nothing of layers.
     for kind in Kind::ALL {
         let line = Error::new(*kind, "why").to_string();
         assert!(!line.contains("layer"), "{line}");

@@ -61,12 +61,12 @@ async fn server(is_http2: bool) -> (SocketAddr, Read) {
     (address, read)
 }
 
-/// The size that a body tells.
+/// The size that a body announces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Hint {
-    /// What is left in the stream.
+    /// The bytes that are left in the stream.
     Left,
-    /// What was in it at first.
+    /// The bytes that it had at first.
     First,
     Unknown,
 }
@@ -153,7 +153,7 @@ async fn repeated_put_arrives_whole_or_not_at_all() {
         let (answer, read) = put(body, is_http2).await;
         assert_eq!(read[0], Ok(length), "{case}");
         if hint == Hint::Unknown {
-            // Nobody knows whether its copy is whole.
+            // Without a size, its copy may be incomplete.
             let error = answer.unwrap_err();
             assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable), "{case}");
             assert_eq!(read.len(), 1, "{case}");

@@ -1,4 +1,4 @@
-//! Effects of a server's HTTP/2 frames on a stream: all of it is a reset.
+//! HTTP/2 frames by which a server ends a stream: each of them counts as a reset.
 
 use std::net::SocketAddr;
 

@@ -25,7 +25,7 @@ pub(crate) enum Act {
     WriteAndHold(Vec<u8>),
     /// Writes this and closes by a reset.
     WriteAndReset(Vec<u8>),
-    /// Writes this, and then a body until the client has enough.
+    /// Writes this, and then a body until the client closes.
     Flood(Vec<u8>),
 }
 

@@ -92,7 +92,7 @@ fn other_statuses_never_refuse_the_token() {
     for status in [200, 204, 304] {
         assert_eq!(judged(status), Outcome::Accepted, "{status}");
     }
-    // A gateway may answer so before it looks at the token.
+    // A gateway may give these answers before it looks at the token.
     for status in [302, 400, 403, 404, 407, 408, 500, 503] {
         assert_eq!(judged(status), Outcome::Other, "{status}");
     }
@@ -154,7 +154,7 @@ fn grpc_status_in_the_head_refuses_the_token_or_names_a_role() {
             (Some("3"), Accepted),
             (Some("116"), Accepted),
             (None, Accepted),
-            // Like a 503, 504, 429 or 500, which a gateway can send before it checks a token.
+            // A gateway can send these before it checks a token, like a 503, 504, 429 or 500.
             (Some("14"), Other),
             (Some("4"), Other),
             (Some("8"), Other),
@@ -190,7 +190,7 @@ fn each_contract_status_has_its_own_outcome() {
     assert_eq!(read(429, &[]), Outcome::QuotaExceeded(None));
     assert_eq!(read(416, &[]), Outcome::ConnectionsExceeded);
     assert_eq!(read(504, &[]), Outcome::GatewayTimedOut);
-    // Whatever answered, the request was sent and counted.
+    // Whether a gateway or the service answered, the request was sent and counted.
     for status in [200, 401, 403, 404, 416, 423, 429, 500, 503, 504] {
         let outcome = read(status, &[]);
         let is_unanswered = matches!(outcome, Outcome::Unsent | Outcome::Lost);
@@ -257,7 +257,7 @@ fn an_error_is_read_by_the_first_cause_in_its_chain() {
     assert_eq!(read(&io::Error::other(refused())), Outcome::TokenRefused);
     let outer = Cause::new(Outcome::Unsent, Some(refused().into()));
     assert_eq!(read(&Outer(outer.into())), Outcome::Unsent);
-    // Without an outcome, the request may have arrived.
+    // An error without an outcome may come after the request has arrived.
     assert_eq!(read(&io::Error::other("reset")), Outcome::Lost);
     assert_eq!(read(&fmt::Error), Outcome::Lost);
 }

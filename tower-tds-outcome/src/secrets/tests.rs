@@ -8,7 +8,7 @@ fn with(value: &str) -> Secrets {
     secrets
 }
 
-/// What JSON, `Debug`, forms and percent-encoding make of a value, and base64 alone and behind an id.
+/// Forms of a value in JSON, `Debug`, forms, percent-encoding, and base64 alone and behind an id.
 fn forms(value: &str) -> Vec<String> {
     let percent = |upper: bool, all: bool| -> String {
         let each = value.bytes().map(|b| match b {
@@ -87,7 +87,7 @@ fn base64(bytes: &[u8]) -> String {
 
 #[test]
 fn a_known_value_is_replaced_in_every_form() {
-    // Words, so that no rule about shapes helps.
+    // These values are words, so no rule about shapes finds them.
     for value in [
         "correct horse",
         "correct\"horse",
@@ -224,7 +224,8 @@ proptest! {
         ][place];
         for form in forms(known) {
             let clean = secrets.redact(&format!("{before}{form}{after}"));
-            // Backslashes at the end of a value may stay, as those of the quote behind it.
+            // Backslashes at the end of a value may stay, because they may belong to the quote
+            // behind it.
             let most = before.len() + REDACTED.len() + after.len() + 3;
             prop_assert!(clean.contains(REDACTED) && clean.replace("\\", "").len() <= most, "{form} -> {clean}");
         }

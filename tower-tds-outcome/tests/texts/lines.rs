@@ -22,7 +22,7 @@ fn lines_of_servers_without_a_secret_stay_as_they_are() {
     assert!(changed.is_empty(), "{changed:#?}");
 }
 
-/// Secret, and the text that shows it.
+/// A secret, and the text that contains it.
 const WITH_A_SECRET: &[(&str, &str)] = &[
     // Keycloak.
     (
@@ -159,7 +159,7 @@ const WITH_A_SECRET: &[(&str, &str)] = &[
         "Kq3v9TzX1c7RbN5m",
         "GET /hook/Kq3v9TzX1c7RbN5mW8yLp2Hd HTTP/1.1 404",
     ),
-    // Encoded inside of the value, an ampersand does not end it.
+    // An ampersand that is encoded inside of the value does not end it.
     ("defgh12345", "POST /login password=abc%26defgh12345&x=1"),
     (
         "defgh12345",

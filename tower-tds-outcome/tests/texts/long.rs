@@ -1,8 +1,9 @@
-//! Texts that are long, and that begin the same thing again and again.
+//! Long texts that repeat the beginning of a pattern again and again.
 
 use tower_tds_outcome::Secrets;
 
-/// What a rule reads ahead for: a quote, an `@`, a digit, the end of a name, of a path or of an escape.
+/// Beginnings after which a rule reads ahead: for a quote, an `@`, a digit, the end of a name, of a path or of an
+/// escape.
 const BEGINNINGS: &[&str] = &[
     "://",
     "a://b:c",
@@ -59,8 +60,8 @@ const BEGINNINGS: &[&str] = &[
     ".",
 ];
 
-/// Each rule goes on behind what it has read. Were one to read the rest of the text at each place, this test would take
-/// an hour.
+/// Each rule continues behind what it has read. If one read the rest of the text at each place, this test would take an
+/// hour.
 #[test]
 fn a_text_that_repeats_any_beginning_is_read_once() {
     let secrets = Secrets::default();

@@ -1,4 +1,4 @@
-//! Texts with a secret, of which no part is shown.
+//! Texts with a secret, no part of which may be shown.
 
 use tower_tds_outcome::Secrets;
 
@@ -74,13 +74,13 @@ const TEXTS: &[&str] = &[
     "X-Api-Key: «4bT9x0Qz»",
     "{\"password\":\"«correct h0rse battery!»\"}",
     "{\"token\":\"«pa55-word",
-    // Passwords of URLs, also such as nobody encoded.
+    // Passwords of URLs, also without percent-encoding.
     "cannot connect to redis://:«pw»@cache:6379/0",
     "cannot connect to postgres://me:«hunter2»@db.example/x?sslmode=require",
     "proxy http://me:«p@ss»@proxy.example:3128 refused",
     "proxy http://me:«p/ss»@proxy.example:3128 refused",
     "proxy http%3A%2F%2Fme%3A«hunter2»%40proxy.example refused",
-    // A path and a path of base64.
+    // A path, and base64 that looks like one.
     "GET https://api.example/forecast/«3f2a9b8c7d6e5f4a3b2c1d0e9f8a7b6c»/25.03,121.56 answered 403",
     "PUT /v1/«q7W9eR2tY5uI1oP3aS6dF8gH»/stations",
     "-----BEGIN PRIVATE KEY-----\n«MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgevZzL1gdAFr88hb2»\n«OF/2NxApJCzGCEDdfSp6VQO30hyhRANCAAQRWz+jn65BtOMvdyHKcvjBeBSDZH2r»",
@@ -146,7 +146,7 @@ fn what_stands_around_a_secret_stays() {
     }
 }
 
-/// Values and places that are drawn, not chosen.
+/// Random secrets in many surroundings.
 #[test]
 fn a_random_secret_is_hidden_in_every_place() {
     let digits: [&[u8]; 4] = [

@@ -1,4 +1,4 @@
-//! What real servers, proxies and libraries say, which stays byte for byte.
+//! Sentences of real servers, proxies and libraries, which stay byte for byte.
 
 use tower_tds_outcome::Secrets;
 

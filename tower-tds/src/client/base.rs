@@ -16,7 +16,7 @@ pub(crate) struct Base {
     scheme: Scheme,
     authority: Authority,
     host: HeaderValue,
-    /// Without a trailing slash.
+    /// Path of the base URL, without a trailing slash.
     prefix: Bytes,
 }
 
@@ -65,7 +65,7 @@ impl Base {
     pub(crate) fn resolve(&self, target: Uri) -> Result<Uri, Error> {
         let target = ascii(target)?;
         if target.scheme().is_some() {
-            // Its origin is checked by the token layer.
+            // The token layer checks its origin.
             return Ok(target);
         }
         let mut parts = target.into_parts();
@@ -136,10 +136,10 @@ fn invalid(error: impl Into<tower::BoxError>) -> Error {
     error.with_advice("percent-encode characters that a URI cannot contain, such as a space (%20)")
 }
 
-/// Nothing of ASCII: what is a URI already stays as it is.
+/// Leaves all of ASCII alone, so a target that is a URI already stays as it is.
 const BEYOND_ASCII: &AsciiSet = &AsciiSet::EMPTY;
 
-/// What has a meaning in a query, or no place in one. `$` and `'` stay readable, as `OData` writes them.
+/// Characters that have a meaning in a query, or may not be in one. `$` and `'` stay readable, as `OData` writes them.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -89,8 +89,8 @@ impl ResponseBody {
 
     /// Whether the end of the body shows that it is complete.
     ///
-    /// Without length and chunks a body ends with its connection, so a cut one looks complete,
-    /// unless the client's own TLS shows the cut.
+    /// A body without an announced length and without chunks ends with its connection, so it looks
+    /// complete even if it was cut, unless the client's own TLS shows the cut.
     #[must_use]
     pub const fn is_verifiable(&self) -> bool {
         self.is_verifiable
@@ -191,7 +191,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// Empty, as timeout layers above put it into their own responses.
+/// An empty body, which timeout layers above put into their own responses.
 impl Default for ResponseBody {
     fn default() -> Self {
         Self {
@@ -227,7 +227,7 @@ where
     response.map(|body| AnyBody::new(body.map_err(Into::into)))
 }
 
-/// Returns a body in place of one that nothing decodes.
+/// Returns a body that fails, in place of one that the client cannot decode.
 #[cfg(feature = "compression")]
 pub(crate) fn coded(coding: &str) -> AnyBody {
     let coded = format!("the body is coded with {coding:?}, which was not requested");

@@ -20,7 +20,7 @@ use crate::client::{
 /// A call of [`Client::get`](crate::Client::get) or [`Client::request`](crate::Client::request),
 /// which is sent when you await it.
 ///
-/// If a target or a header is invalid, the error comes then, too.
+/// An invalid target or header is reported at that time as well.
 ///
 /// # Examples
 /// ```no_run

@@ -17,8 +17,8 @@ use tower_tds_errors::Replay;
 /// The body of a request.
 ///
 /// `()`, `&'static str`, `String`, `Bytes`, `Vec<u8>`, `Full<Bytes>` and `Empty<Bytes>` convert
-/// into a body that a retry can send again. Use a [stream](Self::stream) for what can be sent only
-/// once: where another body would be retried, its call fails with
+/// into a body that a retry can send again. Use a [stream](Self::stream) for a body that can be
+/// sent only once. Where any other body would be retried, the call with a stream fails with
 /// [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
 ///
 /// # Examples
@@ -54,8 +54,8 @@ pub struct Deadline {
     pub(crate) is_head_only: bool,
 }
 
-/// Body that is sent once, in a lock that is never waited for: it makes a body `Sync` that need not
-/// be.
+/// A body that is sent once. Its lock is never waited for: it makes the body `Sync`, which the
+/// caller's need not be.
 struct Stream(Mutex<UnsyncBoxBody<Bytes, BoxError>>);
 
 /// Replays bytes, and sends streams once.
@@ -65,8 +65,8 @@ pub(crate) struct ReplayBytes;
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// Creates a body that sends the data of `body` once. One that has no data is like
-    /// [`default`](Self::default).
+    /// Creates a body that sends the data of `body` once. If that has no data, you get the
+    /// [`default`](Self::default) body.
     ///
     /// # Examples
     /// ```
@@ -82,7 +82,8 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        // Adapters give each request a body, a GET as well, which a retry can then send again.
+        // Adapters give even a GET a body. Without this line, a retry could not send such a request
+        // again.
         if body.is_end_stream() {
             return Self::default();
         }
@@ -160,7 +161,7 @@ impl Body for RequestBody {
 
 impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its data may be secret.
+        // The data of a body may be secret.
         f.write_str(match self.0.as_deref() {
             None | Some(Either::Left(_)) => "RequestBody(bytes)",
             Some(Either::Right(_)) => "RequestBody(stream)",
@@ -219,7 +220,7 @@ impl Deadline {
     }
 }
 
-/// Creates a deadline at this time after the start of the call, and at most a century after it.
+/// Creates a deadline this long after the start of the call, but at most a century after it.
 impl From<Duration> for Deadline {
     fn from(after: Duration) -> Self {
         Self {

@@ -54,12 +54,12 @@ impl Response {
     /// Reads the whole body as text, up to 64 MiB, without its byte-order mark. Invalid bytes are
     /// replaced.
     ///
-    /// Decodes UTF-8, or with the feature `charset` what the `Content-Type` names.
+    /// Decodes UTF-8, or with the feature `charset` the charset that the `Content-Type` names.
     ///
     /// # Errors
     /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if the charset
-    /// is unknown, or is another one than UTF-8 and there is no feature `charset`. Plain ASCII is
-    /// returned in any case.
+    /// is unknown, or is not UTF-8 while the feature `charset` is off. Plain ASCII is returned in
+    /// any case.
     pub async fn text(self) -> Result<String, Error> {
         let charset = charset(self.0.headers());
         let bytes = self.bytes().await?;
@@ -129,13 +129,13 @@ impl Response {
 
     /// Returns the number of bytes that are left of the body, if the server announced its length.
     ///
-    /// `None` for a compressed body that the client decodes.
+    /// Returns `None` for a compressed body that the client decodes.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.0.body().size_hint().exact()
     }
 
-    /// Converts it into a response of the `http` crate.
+    /// Converts this into a response of the `http` crate.
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0
@@ -173,7 +173,7 @@ fn decode(charset: &str, bytes: &[u8]) -> Result<String, Error> {
     let encoding = encoding_rs::Encoding::for_label(charset.as_bytes());
     let encoding =
         encoding.ok_or_else(|| unreadable(charset, "read the body with `bytes`, and decode it"))?;
-    // Here a byte-order mark counts more than the label.
+    // `decode` follows a byte-order mark rather than the label.
     Ok(encoding.decode(bytes).0.into_owned())
 }
 

@@ -36,7 +36,7 @@ use crate::{
     stack::layer::TdsLayer,
 };
 
-/// Shared by the clones of a client.
+/// The parts that the clones of a client share.
 pub(crate) struct Sender {
     pub(crate) stack: Stack,
     pub(crate) name: Option<Arc<str>>,
@@ -54,7 +54,8 @@ pub(crate) type Stack = Box<dyn Fn(Request<RequestBody>) -> Attempts + Send + Sy
 
 type Attempts = RetryFuture<PermitBody<AnyBody>>;
 
-/// Number of calls without a response, and whether new ones may begin: [`CLOSED`] is a bit of it.
+/// Counts the calls without a response. Whether new ones may begin is a bit of the same number,
+/// [`CLOSED`].
 #[derive(Debug, Default)]
 pub(crate) struct CallTracker {
     count: AtomicUsize,
@@ -64,21 +65,21 @@ pub(crate) struct CallTracker {
     failure: Mutex<Option<(Instant, String)>>,
 }
 
-/// Call from its start to its response head, its error, or its drop.
+/// Counts a call from its start to its response head, its error, or its drop.
 struct TrackedCall(Arc<Sender>);
 
 /// Future of a [`Client`](crate::Client), and of a [`Call`](crate::Call).
 ///
 /// # Cancel safety
-/// If you drop it after it was sent, the call is completed in the background, and frees its permits
-/// then.
+/// If you drop the future after its request was sent, the call is completed in the background, and
+/// frees its permits then.
 pub struct ResponseFuture<R = Response<ResponseBody>> {
-    /// Error of a request that is not sent.
+    /// The attempts, or the error of a request that is not sent.
     inner: Result<Attempts, Option<Error>>,
     /// `None` after the end: a finished future that is kept does not count as a call.
     call: Option<TrackedCall>,
     bounds: Bounds,
-    /// For the errors of the body.
+    /// Method and address, for the errors of the body.
     asked: Option<(Method, Uri)>,
     response: PhantomData<fn() -> R>,
 }
@@ -328,7 +329,7 @@ where
 /// Default `User-Agent` (RFC 9110, section 10.1.5).
 const DEFAULT_USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
-/// One century: within the range of the clock, so that it replaces the retry layer's default.
+/// A century: within the range of the clock, so that it still replaces the retry layer's default.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";

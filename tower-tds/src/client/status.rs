@@ -38,13 +38,13 @@ pub struct Status {
     pub calls: usize,
     /// Whether the client was shut down.
     pub is_closed: bool,
-    /// Age and the error text of the last failure within ten minutes.
+    /// Age and error text of the last failure, if it was within the last ten minutes.
     ///
-    /// Mistakes of the caller do not count, such as a path that does not exist.
+    /// Mistakes of the caller, such as a path that does not exist, do not count.
     pub last_failure: Option<(Duration, String)>,
     /// Health of the token.
     pub token: Health,
-    /// Limits.
+    /// Snapshot of the limiter.
     pub limits: Snapshot,
     /// Permits of the first quota.
     quota: u64,
@@ -76,7 +76,7 @@ impl Status {
         }
     }
 
-    /// Whether there is a token, no pause after a 429, and no silence after a 423 or 416.
+    /// Whether a call could be sent now: there is a token, no pause after a 429, and no silence after a 423 or 416.
     ///
     /// It is false before the first token and after a shutdown. `client.tokens().ready()` fetches
     /// the first token.
@@ -155,7 +155,7 @@ impl Status {
         counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 
-    /// Cause of the current waits, if any call waits, with the rest of a pause or a silence.
+    /// Returns the cause of the current waits, if any call waits, with the rest of a pause or a silence.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let limits = &self.limits;

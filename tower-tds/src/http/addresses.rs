@@ -24,7 +24,7 @@ pub(crate) struct Addresses<C, R = GaiResolver> {
     /// Connects to one address.
     inner: C,
     resolver: R,
-    /// Last winners, which go first next time.
+    /// The addresses that won last. They are tried first next time.
     winners: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
@@ -132,8 +132,9 @@ fn sort(addresses: &mut [SocketAddr], winners: &[SocketAddr]) {
 
 /// Connects to the first address that answers. `first` is ready.
 ///
-/// Goes on only with a permit that is free at that time: a connect to a dead address must not queue
-/// in front of those that could answer. Dropping the losers cancels their connects.
+/// Begins another attempt only if a permit is free at that time, because a connect to a dead
+/// address must not queue in front of those that could answer. Dropping the losers cancels their
+/// connects.
 async fn race<C>(
     first: C,
     others: C,
@@ -174,7 +175,7 @@ where
 /// RFC 8305, section 5: the recommended delay between two attempts.
 const DELAY: Duration = Duration::from_millis(250);
 
-/// More than a service has addresses.
+/// More addresses than a service has.
 const MOST_WINNERS: usize = 8;
 
 #[cfg(test)]

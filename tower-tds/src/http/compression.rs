@@ -1,4 +1,5 @@
-//! Compressed bodies (RFC 9110, section 8.4): two request headers allow them, and they are decoded.
+//! Compressed bodies (RFC 9110, section 8.4): the client allows them by two request headers, and
+//! decodes them.
 
 use std::{io, pin::Pin, sync::Arc};
 
@@ -77,7 +78,7 @@ fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody>
     for header in [CONTENT_ENCODING, CONTENT_LENGTH] {
         response.headers_mut().remove(header);
     }
-    // The last one was applied last.
+    // The last coding was applied last, so it is decoded first.
     response.map(|body| {
         codings
             .iter()
@@ -153,7 +154,7 @@ async fn has_more(coded: &mut Coded) -> io::Result<bool> {
 /// Value of both headers, as the service documents it.
 const CODINGS: &str = "br,gzip";
 
-/// Each takes memory.
+/// The decoder of each coding takes memory.
 const MOST_CODINGS: usize = 4;
 
 const CHUNK: usize = 8 * 1024;

@@ -1,9 +1,9 @@
-//! Idle connections that may have died without a word: in a sleep, a failover, or a NAT that forgot
+//! Idle connections that may have died silently: in a sleep, in a failover, or in a NAT that forgot
 //! them.
 //!
-//! If a call ends without a response, it may have met one. So no connection is used again that has
-//! been idle since before that call began: it looks closed when the pool hands it out, before hyper
-//! takes the request, and the pool sends that request on another one.
+//! A call that ends without a response may have met such a connection. From then on, each
+//! connection that has been idle since before that call began looks closed when the pool hands it
+//! out. hyper has not taken the request by then, so the pool sends it on another connection.
 
 use std::{
     io,
@@ -19,17 +19,17 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::time::Instant;
 
-/// Calls of one pool, numbered in the order of their begin.
+/// Calls of one pool, numbered in the order in which they began.
 #[derive(Default)]
 pub(crate) struct Calls {
     last: AtomicU64,
-    /// Last one that ended without a response.
+    /// The last call that ended without a response.
     silent: AtomicU64,
     /// Calls without a response head yet, and their deadlines.
     waiting: Mutex<Vec<(u64, Option<Instant>)>>,
 }
 
-/// A call until its response head. If it is dropped before that, there was none.
+/// A call until its response head. Dropped before that, it counts as one without a response.
 pub(crate) struct Call {
     calls: Arc<Calls>,
     number: u64,
@@ -46,11 +46,12 @@ pub(crate) struct Pooled<T> {
 #[derive(Clone)]
 pub(crate) struct ConnectionState {
     calls: Arc<Calls>,
-    /// While it is idle: the last call at the begin of that. [`BUSY`] is added while it is not.
+    /// For an idle connection, the last call that had begun when it became idle. For one in use,
+    /// [`BUSY`] plus the last call that had begun when its request was written.
     state: Arc<AtomicU64>,
 }
 
-/// Response body that is not read to its end, so that its connection is in use.
+/// A response body that is not read to its end, so its connection is in use.
 pub(crate) struct InUse {
     connection: ConnectionState,
     state: u64,
@@ -59,8 +60,8 @@ pub(crate) struct InUse {
 // === impl Calls ===
 
 impl Calls {
-    /// Begins a call. Those that have reached their deadline have failed: they are only completed
-    /// in the background.
+    /// Begins a call. Earlier calls past their deadline count as calls without a response, although
+    /// they are still completed in the background.
     pub(crate) fn begin(self: &Arc<Self>, deadline: Option<Instant>) -> Call {
         let number = self.last.fetch_add(1, Relaxed) + 1;
         let mut waiting = self.waiting();
@@ -161,12 +162,13 @@ impl<T: Connection> Connection for Pooled<T> {
 // === impl ConnectionState ===
 
 impl ConnectionState {
-    /// Whether it has been idle since before the begin of a call that had no response.
+    /// Whether the connection has been idle since before the start of a call that had no response.
     fn is_doubtful(&self) -> bool {
         self.state.load(Relaxed) < self.calls.silent.load(Relaxed)
     }
 
-    /// Notes that a request is written. Each one has a state of its own, since it is a new call.
+    /// Notes that a request is written. Each request sets a state of its own, because it belongs to
+    /// a new call.
     fn begin(&self) {
         if self.state.load(Relaxed) < BUSY {
             let last = self.calls.last.load(Relaxed);
@@ -188,7 +190,8 @@ impl Drop for InUse {
     fn drop(&mut self) {
         let connection = &self.connection;
         let last = connection.calls.last.load(Relaxed);
-        // If you keep a body after its end, it may be dropped when the next request was written.
+        // A body that is kept after its end may be dropped after the next request was written. The
+        // state is then another one, and stays.
         let _ended = connection
             .state
             .compare_exchange(self.state, last, Relaxed, Relaxed);

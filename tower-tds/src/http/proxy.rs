@@ -32,9 +32,9 @@ use tower_tds_errors::{Error, Kind, Sent};
 pub(crate) enum Proxies {
     #[default]
     None,
-    /// One for all addresses.
+    /// One proxy for all addresses.
     One(Arc<Matcher>),
-    /// From the environment.
+    /// The proxies of the environment.
     Named(Arc<Matcher>),
 }
 
@@ -48,15 +48,15 @@ pub(crate) struct Proxied<C> {
 // === impl Proxies ===
 
 impl Proxies {
-    /// One for all addresses.
+    /// Takes one proxy for all addresses.
     pub(crate) fn one(url: &str) -> Self {
         Self::One(Arc::new(Matcher::builder().all(url).build()))
     }
 
     /// Reads the proxies of the environment, as curl does.
     ///
-    /// If the matcher cannot parse an address, it ignores it, and the client would connect
-    /// directly. So one that can be parsed and is refused stands in for it.
+    /// The matcher ignores an address that it cannot parse, and the client would connect directly.
+    /// So an address that parses, but that [`of`](Self::of) refuses, stands in for it.
     pub(crate) fn from_env() -> Self {
         let first = |names: [&str; 2]| names.into_iter().find_map(|name| env::var(name).ok());
         let https = [["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
@@ -98,8 +98,8 @@ impl Proxies {
         let Some(proxy) = proxy else {
             return Ok(None);
         };
-        // In place of an invalid port the connector would use port 80, and send the credentials to
-        // it unencrypted. To a proxy that expects TLS it would send them unencrypted as well.
+        // With an invalid port, the connector would use port 80, and send the credentials to it
+        // unencrypted. A proxy that expects TLS would also get them unencrypted.
         let has_port = |address: &Authority| address.as_str() != address.host();
         let is_broken =
             proxy.uri().port_u16().is_none() && proxy.uri().authority().is_some_and(has_port);

@@ -127,8 +127,8 @@ fn fault(error: &pem::Error) -> &'static str {
     }
 }
 
-/// Adds the platform's roots, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. It fails if none is
-/// valid.
+/// Adds the platform's roots, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Fails if none of them
+/// is valid.
 fn add_the_platforms(roots: &mut RootCertStore) -> Result<(), BuildError> {
     let found = load_native_certs();
     let (added, broken) = roots.add_parsable_certificates(found.certs);

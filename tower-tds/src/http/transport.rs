@@ -48,7 +48,7 @@ pub(crate) struct Http<B = RequestBody>(
     pub(crate) Arc<dyn Fn(Request<B>) -> HttpFuture + Send + Sync>,
 );
 
-/// A call until its response head. hyper-util has boxed its own future, so this one is not.
+/// A call until its response head. hyper-util has boxed its own future, so this one is not boxed again.
 pub(crate) struct HttpFuture {
     response: legacy::ResponseFuture,
     /// `None` after the end.
@@ -169,9 +169,8 @@ where
 
 /// Builds the clients over limited connectors.
 ///
-/// As there is about one token request a day, the token client keeps no idle socket. With a single
-/// connection the data client keeps none either, because a token call would wait for the idle
-/// timeout.
+/// Because there is about one token request a day, the token client keeps no idle socket. With a single connection the
+/// data client keeps none either, because a token call would wait for the idle timeout.
 pub(crate) fn clients<C>(
     limiter: &Limiter,
     is_rustls: bool,
@@ -234,8 +233,8 @@ fn tcp(
     // Finds dead connections while they are idle, and keeps those alive that a NAT would forget.
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
-    // A request that was given up arrives no later than the limiter assumes. Zero would mean the system's
-    // default, which is a quarter of an hour.
+    // A request that was given up must arrive no later than the limiter assumes. Zero would mean the system's default,
+    // which is a quarter of an hour.
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     service_fn(move |target: Target| {
@@ -244,9 +243,8 @@ fn tcp(
     })
 }
 
-/// Bounds the time of a handshake, from the readiness of the connector. If the request gets another
-/// socket meanwhile, the handshake continues in a task of the pool. Without the bound it might
-/// never end.
+/// Bounds the time of a handshake, from the readiness of the connector. Without the bound, it might never end: if the
+/// request gets another socket meanwhile, the handshake continues in a task of the pool.
 ///
 /// hyper clones the connector for each request, so the inner connector is behind an `Arc`.
 fn bounded<C>(

@@ -20,8 +20,7 @@ use crate::stack::translate::IntoError;
 /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its
 /// TLS.
 ///
-/// If you give exactly one origin, a request may have only a path, as those of kube do: it goes to
-/// that origin.
+/// If you give exactly one origin, a request may have only a path, as those of kube do, and goes to that origin.
 ///
 /// A deadline covers the call until its response head, but not the body. Nothing is sent after it,
 /// with one exception: over HTTP/2 with [`over_hyper_http1`](Self::over_hyper_http1), a call that
@@ -29,13 +28,13 @@ use crate::stack::translate::IntoError;
 /// that cannot be answered in time is rejected at once. Each attempt has a minute from its sending
 /// to its response head.
 ///
-/// If you drop a call that has its permit, it is completed in the background for up to ten seconds,
-/// because it counts as sent; so its request may still be written then. Over hyper's HTTP/1 client,
-/// set [`over_hyper_http1`](Self::over_hyper_http1): a call that was not sent yet ends instead, and
-/// costs nothing.
+/// If you drop a call that has its permit, it counts as sent, so it is completed in the background for up to ten
+/// seconds. Its request may still be written then. Over hyper's HTTP/1 client, set
+/// [`over_hyper_http1`](Self::over_hyper_http1): a dropped call that was not sent yet then ends at once, and costs
+/// nothing.
 ///
-/// Token requests are counted by the service as well: build the [`TokenSource`] over a client with
-/// a `RequestLimitLayer` of [`Limiter::first_in_line`].
+/// The service counts token requests as well, so build the [`TokenSource`] over a client with a `RequestLimitLayer` of
+/// [`Limiter::first_in_line`].
 ///
 /// # Backpressure
 /// Like [`Retry`], the service is always ready: a call waits for token and permits in its future,

@@ -20,12 +20,13 @@ use tower_tds_outcome::{Outcome, chain};
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
 /// If a call ends while it waits for a token, the error names the token endpoint and the last
-/// failed token request. With only a path, a request goes to the one origin of its layer.
+/// failed token request. A request with only a path goes to the origin of its layer, if there is
+/// exactly one.
 #[derive(Debug, Clone)]
 pub struct IntoError<S> {
     inner: S,
     tokens: TokenSource,
-    /// Where requests go that have only a path.
+    /// Origin of requests that have only a path.
     origin: Option<Arc<Origin>>,
 }
 
@@ -33,7 +34,7 @@ pin_project! {
     /// Future of an [`IntoError`].
     ///
     /// # Cancel safety
-    /// Dropping it drops the inner one.
+    /// Dropping this future drops the inner one.
     #[derive(Debug)]
     pub struct IntoErrorFuture<F> {
         #[pin]
@@ -73,7 +74,8 @@ where
             && let Some(origin) = &self.origin
         {
             *request.uri_mut() = origin.absolute(request.uri());
-            // No connection adds one by itself (RFC 9112, section 3.2).
+            // A bare connection does not add this header, which each request needs (RFC 9112,
+            // section 3.2).
             if let Some(authority) = request.uri().authority()
                 && let Ok(host) = HeaderValue::from_str(authority.as_str())
             {
@@ -103,7 +105,8 @@ where
     }
 }
 
-/// Converts an error. If the call waited for a token, it names the endpoint and its last error.
+/// Converts an error. If the call waited for a token, the new error names the endpoint and its last
+/// error.
 #[cold]
 fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
     let waited_for_token = error.cause() == Some(WaitCause::Readiness);
@@ -119,8 +122,8 @@ fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
 
 /// Converts the errors of the limits and the token layer, and leaves one of the service as it is.
 ///
-/// During the pause after a 429, calls that the limits reject have the kind of that 429. Without a
-/// permit for its socket in time, a call has [`Kind::LimitTimeout`]. Retries after a 416, 423 or
+/// A call that the limits reject in the pause after a 429 has the kind of that 429. A call that
+/// gets no permit for its socket in time has [`Kind::LimitTimeout`]. Retries after a 416, 423 or
 /// 429 cost no budget, because [`RequestLimit`] delays them.
 ///
 /// [`RequestLimit`]: tower_tds_limits::RequestLimit
@@ -154,7 +157,8 @@ fn from_bearer(error: tower_oidc_cc::Error) -> Error {
     }
 }
 
-/// Returns an error of the service below. There may have been no permit for a socket in time.
+/// Converts an error of the service below, which may be that there was no permit for a socket in
+/// time.
 fn from_service(error: BoxError) -> Error {
     let error = Error::from(error);
     let limited = chain(&error).find_map(|link| link.downcast_ref().map(from_limits));
@@ -182,7 +186,7 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     error
 }
 
-/// Reads what the limits did with a call, and returns what makes the error of its source.
+/// Reads an error of the limits, and returns a function that makes a typed error from a source.
 fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Error + use<> {
     let (wait, cause) = (error.retry_after(), error.cause());
     let is_final = error.is_deadline();
@@ -204,7 +208,7 @@ fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Erro
         WaitCause::Readiness => "a token".to_owned(),
         cause => cause.to_string(),
     });
-    // Rejected, a call has not waited.
+    // A call that was rejected has not waited.
     let waited_for = waited_for.filter(|_| !(is_final && error.is_rejected()));
     move |source| {
         let mut error = Error::new(kind, source).with_sent(sent);
@@ -223,7 +227,7 @@ fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Erro
 }
 
 fn from_token(error: TokenError) -> Error {
-    // Decided by the kind of the token request's own failure.
+    // The kind of the token request's own failure decides.
     let met = Error::from(BoxError::from(error.clone())).kind();
     let kind = if error.is_foreign_origin() {
         Kind::InvalidRequest
@@ -241,7 +245,7 @@ fn from_token(error: TokenError) -> Error {
     let wait = error.retry_after();
     let endpoint = error.endpoint().and_then(|endpoint| endpoint.parse().ok());
     let advice = match (met, kind) {
-        // Here the errors' own texts are better: about the proxy, and about certificates.
+        // Here the error has a better text of its own, about the proxy or about certificates.
         (Kind::Rejected, _) | (_, Kind::Tls) => None,
         _ if refused_tunnel(&error) => None,
         _ => Some(error.advice()),

@@ -141,7 +141,7 @@ async fn head_only_deadline_does_not_end_the_body() {
         response.expect("a head").text().await.expect("whole"),
         "bus."
     );
-    // Without a deadline a call has two minutes until its head, and its body any time.
+    // Without a deadline, a call has two minutes until its head, and no limit for its body.
     let slow = client.get("/v1/live/bus").await.expect("a head");
     assert_eq!(slow.text().await.expect("whole"), "bus.");
 }
@@ -207,7 +207,7 @@ fn response_and_client_are_send_and_sync() {
     is_plain::<Client>();
 }
 
-/// As tower-http's timeout asks of the bodies below it.
+/// tower-http's timeout answers with the default of the body below it.
 #[tokio::test]
 async fn default_body_is_complete_and_holds_nothing() {
     let body = tower_tds::ResponseBody::default();

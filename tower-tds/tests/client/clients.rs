@@ -92,7 +92,7 @@ async fn client_layer_works_over_reqwest() {
     is_the_whole_stack(&server, service, Bytes::new).await;
 }
 
-/// As kube and tonic send requests, and as a proxy passes them on.
+/// Requests as kube and tonic send them, and as a proxy passes them on.
 #[tokio::test]
 async fn request_with_only_a_path_goes_to_the_one_origin() {
     let server = start(Config::default()).await;
@@ -106,7 +106,7 @@ async fn request_with_only_a_path_goes_to_the_one_origin() {
         let answer = service.clone().oneshot(request.expect("a request")).await;
         assert_eq!(answer.expect("data").status(), StatusCode::OK);
     }
-    // Of two origins nobody knows which.
+    // With two origins, the one that is meant is unknown.
     let here = Origin::loopback(&server.base_url().parse().expect("a URL")).expect("an origin");
     let other = Origin::from_uri(&"https://d.example".parse().expect("a URL")).expect("an origin");
     let tokens = client.tokens().clone();

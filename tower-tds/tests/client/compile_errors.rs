@@ -1,5 +1,5 @@
-//! Programs that do not compile: the compiler's messages are those of the third table of
-//! `TROUBLES.md`, and the line that stands there mends each.
+//! Programs that do not compile. The compiler's messages are those of the third table of
+//! `TROUBLES.md`, and the fix in the same row of it makes each program compile.
 
 use std::{
     env, fs,

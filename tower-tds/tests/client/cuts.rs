@@ -14,7 +14,7 @@ use tower_tds::{Builder, Client, Credentials, Limits, layers::limits::Rules};
 use crate::server::Server;
 
 /// Runs an ignored test in a namespace where `localhost` has these addresses, unless the machine
-/// makes none.
+/// cannot make one.
 fn in_a_namespace(test: &str, hosts: &str) {
     let unshare = |command: &str| {
         let mut unshare = Command::new("unshare");

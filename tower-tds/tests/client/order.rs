@@ -16,7 +16,7 @@ use tower_tds::{
     },
 };
 
-/// The service, and what puts its token on requests.
+/// The service, and the layer that puts its token on requests.
 fn service() -> (Sim, BearerAuthLayer) {
     let sim = Sim::new(Config::default());
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");

@@ -24,7 +24,7 @@ const LOADS: [(f64, u64, u64); 4] = [
     (110.0, 600, 2),
 ];
 
-/// What became of a load.
+/// The results of a load.
 #[derive(Debug, Default)]
 struct Outcome {
     answered: usize,
@@ -83,7 +83,8 @@ async fn load<F: Future<Output = End> + Send + 'static>(
     outcome
 }
 
-/// How many requests calls without a deadline send, until calls with one could be sent last.
+/// Counts the requests that calls without a deadline send, up to the last moment at which a call
+/// with one could be sent.
 async fn possible(rate: f64, takes: Duration, allowed: Duration) -> u64 {
     let server = server(takes).await;
     let client = sim::client(&server);
@@ -155,7 +156,7 @@ async fn client_under_overload_answers_what_it_sends() {
             let outcome = load(rate, 7, || call(&client, Some(allowed)));
             let (outcome, possible) = tokio::join!(outcome, possible(rate, takes, allowed));
             judge(&case, possible, outcome, &server);
-            // It is healthy at once.
+            // After the load the client is healthy at once.
             sleep(Duration::from_secs(2)).await;
             for _ in 0..20 {
                 let answer = client.get("/v1/live/bus").deadline(allowed).await;

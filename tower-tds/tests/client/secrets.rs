@@ -122,7 +122,7 @@ async fn no_secret_or_token_is_printed_or_logged() {
     }
 }
 
-/// What a provider, a store or a proxy may say; each secret stands between `«` and `»`.
+/// Texts that a provider, a store or a proxy may produce. Each secret stands between `«` and `»`.
 const FOREIGN: [&str; 8] = [
     "cannot use «Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»",
     "cannot use \"«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»\"",
@@ -134,7 +134,7 @@ const FOREIGN: [&str; 8] = [
     "GET https://me:«hunter2»@vault.example/v1/kv: 404",
 ];
 
-/// Makes a call, and returns what the client says of it: the error, the status, the log.
+/// Makes a call, and returns the client's texts about it: the error, the status, the log.
 async fn told(client: &Client, log: &Log) -> String {
     let mut said = String::new();
     if let Err(error) = client.get("/v1/live/bus").await {

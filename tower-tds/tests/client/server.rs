@@ -56,7 +56,7 @@ impl Server {
         self.address.port().to_string()
     }
 
-    /// For tokens and data from here.
+    /// Builds a client for tokens and data from this server.
     pub(crate) fn builder(&self) -> Builder {
         let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
         Client::builder(&self.url(), &self.url(), credentials).loopback_http()

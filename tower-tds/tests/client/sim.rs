@@ -16,7 +16,7 @@ pub(crate) fn builder(server: &Server) -> Builder {
     builder_at(server, server.base_url())
 }
 
-/// For data from `base`.
+/// Builds a client for data from `base`.
 pub(crate) fn builder_at(server: &Server, base: &str) -> Builder {
     Client::builder(server.auth_url(), base, credentials(server)).loopback_http()
 }

@@ -158,8 +158,8 @@ async fn attempt_span_records_an_abandoned_wait() {
     let quota = Quota::new(NonZeroU32::MIN, Duration::from_secs(20));
     let (sim, layer) = setup(Limits::new(quota.expect("an interval")));
     call(&sim, &layer, |_| {}).await.expect("data");
-    // By its deadline, and by its caller. Nothing is known of the service by then, so the call is
-    // not rejected on arrival.
+    // One call ends by its deadline, and one by its caller. Nothing is known of the service by
+    // then, so neither is rejected on arrival.
     tokio::time::sleep(Duration::from_secs(11)).await;
     let deadline = DeadlineAt::new((Instant::now() + Duration::from_secs(1)).into_std());
     let late = call(&sim, &layer, |request| {

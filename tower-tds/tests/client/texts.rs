@@ -40,7 +40,7 @@ async fn byte_order_mark_is_no_part_of_text_and_json() {
         let text = text_of(kind, body).await.expect("text");
         assert!(text.starts_with("{\"stop\""), "{kind}: {text:?}");
     }
-    // A second one is a character.
+    // A second byte-order mark is a character.
     let text = text_of("text/plain", "\u{feff}\u{feff}".as_bytes()).await;
     assert_eq!(text.expect("text"), "\u{feff}");
 }

@@ -109,7 +109,7 @@ async fn tokens_come_from_any_endpoint_or_issuer() {
     assert!(error.is_err());
 }
 
-/// Its HTTP status is 200, and its own status is in the head.
+/// gRPC refuses with HTTP status 200, and its own status in the head.
 #[tokio::test]
 async fn token_that_grpc_refuses_is_replaced_once_and_the_call_resent() {
     let refusal = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 16\r\n\

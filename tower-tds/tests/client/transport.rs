@@ -265,7 +265,7 @@ fn unusable_proxy_of_the_environment_is_an_error_at_build() {
     let hosts = "auth.example.org,data.example.org";
     let said = built_with("proxies", &[("HTTPS_PROXY", ":::bad"), ("NO_PROXY", hosts)]);
     assert!(!said.contains("the proxy is not usable"), "{said}");
-    // The one that is used first decides.
+    // The variable that is read first decides.
     let used = built_with(
         "proxies",
         &[("HTTPS_PROXY", &*good), ("ALL_PROXY", ":::bad")],

@@ -167,7 +167,7 @@ impl Day {
         );
         assert_eq!(*earned, 0, "seed {seed}: 423 without a stranger");
         assert_eq!(callers.unexcused(played.revocations()), [], "seed {seed}");
-        // Of 50 a second, less the permits that unpolled calls hold.
+        // The rate is 50 a second, less the permits that unpolled calls hold.
         let left_over = calm.1 as f64 * (50.0 - callers.held() as f64 / length.as_secs_f64());
         let rate = calm.0 as f64 / left_over;
         assert!(rate >= 0.95, "seed {seed}: {rate} of what the faults leave");

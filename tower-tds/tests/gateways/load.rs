@@ -42,7 +42,7 @@ pub(crate) trait Caller:
     + Send
     + 'static
 {
-    /// Of its answers.
+    /// Type of the bodies of its answers.
     type Body: Body<Error: Display, Data: Send> + Send;
 }
 

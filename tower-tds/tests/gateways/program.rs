@@ -34,7 +34,8 @@ impl Program {
     ) -> Option<Self> {
         let folder = Folder::new();
         let mut command = command(&folder.0);
-        // To append: a program's threads write lines at the same time, and none over another's.
+        // Opened to append, because a program's threads write lines at the same time, and none may
+        // overwrite another's.
         let mut options = fs::OpenOptions::new();
         options.create(true).append(true);
         let file = |name| options.open(folder.0.join(name)).expect("a new file");
@@ -59,7 +60,7 @@ impl Program {
         None
     }
 
-    /// The text of a file in its folder; what is not there yet is empty.
+    /// Returns the text of a file in the folder; empty if there is no such file yet.
     pub(crate) fn text(&self, file: &str) -> String {
         fs::read_to_string(self.folder.0.join(file)).unwrap_or_default()
     }

@@ -170,5 +170,5 @@ const LATER: Duration = Duration::from_secs(2);
 /// which leave as much of the rate as the calls need.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// As many at once as there may be connections.
+/// The stranger takes as many at once as there may be connections.
 const ALL: u32 = 60;

@@ -156,7 +156,7 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
         .pool_idle_timeout(Duration::from_secs(2))
         .build::<_, RequestBody>(connector);
     let between = service_fn(move |mut request: Request<RequestBody>| {
-        // Without the message of a panic, which would fill the log.
+        // Panics without a message, which would fill the log.
         if fastrand::u8(..100) == 0 {
             resume_unwind(Box::new("call"));
         }

@@ -170,7 +170,7 @@ fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |number| number.parse().expect("a number"))
 }
 
-/// Of each mix, in two runtimes.
+/// Callers of each mix, in two runtimes.
 const CALLERS: usize = 40;
 
 const AT_ONCE: usize = 16;

@@ -41,7 +41,7 @@ pub(crate) struct Mix {
     pub(crate) requests: u32,
     pub(crate) per: Duration,
     pub(crate) sockets: u32,
-    /// More than the sockets in some mixes, so that connects wait, too.
+    /// In some mixes there are more of them than sockets, so that connects wait as well.
     pub(crate) in_flight: u32,
     /// Longest delay of the network in each direction.
     pub(crate) delay: Duration,

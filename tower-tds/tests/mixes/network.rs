@@ -291,6 +291,6 @@ impl Connection for Socket {
     }
 }
 
-/// In milliseconds: a server's retransmissions meet a given-up socket this long after a cut, at the
-/// latest.
+/// Milliseconds after a cut, within which a server's retransmissions reach a socket that was given
+/// up.
 const LATEST_RESET: u64 = 4_000;

@@ -128,7 +128,7 @@ async fn in_flight_counts_refuse_nothing_with_proof_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn in_flight_counts_refuse_calls_with_proof_at_the_head() {
-    // Or the test above could not fail.
+    // Shows that the test above can fail.
     let counting = [Counting::of_50(Rule::InFlight)];
     let network = Network::new("0ms", "none", "1s").with_bodies();
     let seen = run(&counting, network, Limits::default(), 1_000).await;
@@ -140,7 +140,7 @@ async fn in_flight_counts_refuse_calls_with_proof_at_the_head() {
 
 #[tokio::test(start_paused = true)]
 async fn window_alone_is_refused_by_counters_and_buckets() {
-    // Or the tests above could not fail.
+    // Shows that the tests above can fail.
     let limits = Limits::default().rules(Rules::window());
     let network = || Network::new("0ms", "none", "none");
     let counting = [Counting::of_50(Rule::SlidingCounter)];

@@ -8,11 +8,11 @@ use tds_sim::Delay;
 /// The delays that requests meet, each on its own, so that they overtake each other.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// Of each way, at least.
+    /// Least delay of each way.
     base: Duration,
-    /// Of each way, beside that.
+    /// Random delay of each way, in addition.
     jitter: Jitter,
-    /// Of the service, between the count and the answer.
+    /// Delay of the service, between the count and the answer.
     service: Delay,
     rng: Rng,
     longest_way: Duration,

@@ -28,14 +28,14 @@ use crate::{
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// By the simulated service.
+    /// Counts of the simulated service.
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     /// Arrivals that the other meters did not accept.
     pub(crate) over: Vec<Duration>,
-    /// By the models, for each quota.
+    /// Counts of the models, for each quota.
     pub(crate) largest: Vec<Largest>,
-    /// By the limiter itself, for the first quota.
+    /// Count of the limiter itself, for the first quota.
     pub(crate) certificate: usize,
     /// Calls a second.
     pub(crate) rate: f64,

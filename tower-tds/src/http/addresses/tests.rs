@@ -20,7 +20,7 @@ enum Way {
 }
 use Way::{Answers, Dead, Refuses};
 
-/// The addresses of a host, and what was tried: after how many milliseconds, in order.
+/// The addresses of a host, and the attempts in order: after how many milliseconds each began.
 #[derive(Clone)]
 struct Host {
     ways: Arc<HashMap<IpAddr, Way>>,
@@ -78,7 +78,7 @@ impl Host {
         }
     }
 
-    /// What was tried since the last look.
+    /// The attempts since the last look.
     fn tried(&self) -> Vec<(u128, String)> {
         mem::take(&mut self.tried.lock().expect("no panic"))
     }

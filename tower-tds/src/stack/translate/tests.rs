@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tower_oidc_cc::{ReadHead, ReadOutcome};
 use tower_tds_errors::{Outcome, classify};
 
-/// What the layers above a `Classify` read.
+/// The outcome that the layers above a `Classify` read.
 fn read(status: StatusCode, asked: &HeaderMap, said: &HeaderMap, body: &str) -> Outcome {
     match classify(asked, status, said, body) {
         Ok(()) => {
@@ -53,7 +53,7 @@ fn typed_error_means_what_its_response_means() {
                 }
                 let typed = read(status, &request, &said, "");
                 let mut expected = bare(status, &said);
-                // The error of a 423 asks for the second of silence itself.
+                // The error of a 423 has the second of silence as its own wait.
                 if let Outcome::QuotaExceeded(_) = expected {
                     let wait = said.get("retry-after").map(|_| Duration::from_secs(7));
                     expected = Outcome::QuotaExceeded(wait);
