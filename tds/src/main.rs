@@ -55,7 +55,7 @@ use crate::{
     settings::{FLEET_STORE, LOG, Settings},
 };
 
-/// Data of the transport data service: one token, whole files, no refusals.
+/// Get data from the transport data service: whole files, within its limits.
 #[derive(Debug, Parser)]
 #[command(
     name = "tds",
@@ -77,9 +77,9 @@ struct Cli {
 enum Act {
     #[command(flatten)]
     Job(Job),
-    /// Print completions for a shell
+    /// Print the completions of a shell
     Completions { shell: Shell },
-    /// Print the manual
+    /// Print the manual pages
     Man,
 }
 
@@ -173,7 +173,7 @@ fn helpful(mut command: Command) -> Command {
     command.build();
     for job in command.get_subcommands_mut() {
         let after = job.get_after_help().map(|after| format!("{after}\n\n"));
-        let after = after.unwrap_or_default() + "tds --help has the options of the service.";
+        let after = after.unwrap_or_default() + "For the options of all commands, see tds --help.";
         *job = mem::take(job).after_help(after).mut_args(|option| {
             let is_of_all = option.is_global_set();
             option.hide(is_of_all)

@@ -34,28 +34,28 @@ use crate::{
     settings::{Settings, count, duration},
 };
 
-/// Request feeds at an interval: a line and a file for each change
+/// Request feeds at an interval, and print a line for each change
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A feed has one request at a time, and missed rounds are skipped. One line is printed when an outage begins, and one when it ends. After Ctrl-C, all files are whole."
+    after_help = "Each feed has at most one request at a time, and skips the rounds that it misses. You get one line when an outage begins and one when it ends. Ctrl-C leaves only complete files."
 )]
 pub(crate) struct Poll {
-    /// A file with one path and query per line, as for bulk; - reads stdin
+    /// File with one path and query per line, as for bulk; - reads stdin
     #[arg(long, value_name = "FILE")]
     list: String,
-    /// How often each feed is requested
+    /// How often to request each feed
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     every: Duration,
-    /// Write each feed to a file in this folder, replaced when it is whole
+    /// Write each feed to a file in this folder, replaced only by a complete one
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Lines of JSON for changes and failures
+    /// Print changes, failures and the end as lines of JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// End after so many rounds
+    /// End after this many rounds
     #[arg(long, value_name = "N", value_parser = count)]
     rounds: Option<NonZeroU32>,
-    /// Wait when the quota is used up, and do not end
+    /// Wait when the quota is used up, instead of ending
     #[arg(long)]
     wait_quota: bool,
 }
