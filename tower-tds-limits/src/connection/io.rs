@@ -1,7 +1,7 @@
-//! Socket with its permit, and its close.
+//! Socket that holds its permit, and how it closes.
 //!
 //! A server counts a connection until it has noticed the end. If the permit went back as soon as
-//! this side closes, the next connection could open before that, and would be one too many.
+//! this side closes, the next connection could open earlier than that, and would be one too many.
 
 use std::{
     future::poll_fn,
@@ -48,13 +48,14 @@ use crate::{
 ///
 /// # Cancel safety
 /// Dropping it ends this side at once, unless it carried no request: see
-/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). In a task the rest is done, for a
-/// minute at most; outside a runtime the socket is dropped, and its permit is kept for a second.
+/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). A task does the rest, within a
+/// minute at most. Outside a runtime the socket is just dropped, and its permit is kept for a
+/// second.
 #[derive(Debug)]
 pub struct LimitedIo<T> {
-    /// Present until the drop.
+    /// Socket and permit, present until the drop.
     open: Option<Open<T>>,
-    /// Function of `T`, so that `Drop` needs no bounds.
+    /// Closes the socket. A function pointer, so that `Drop` needs no bounds on `T`.
     close: fn(Open<T>),
 }
 
@@ -71,9 +72,9 @@ struct Open<T> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Broken {
-    /// By the server's reset.
+    /// The server reset the connection.
     Reset,
-    /// By this side's kernel: the server may still count the connection.
+    /// This side's kernel ended it, so the server may still count the connection.
     Cut,
 }
 
@@ -143,7 +144,8 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Its error shows nothing about the server: after a reset it is `NotConnected`.
+        // The error is ignored, because it shows nothing about the server: after a reset it is
+        // `NotConnected`.
         Pin::new(&mut self.open()?.socket).poll_shutdown(cx)
     }
 
@@ -162,7 +164,7 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
 }
 
 impl<T: Connection> Connection for LimitedIo<T> {
-    /// hyper-util calls it once, after the handshake of a TLS layer above.
+    /// hyper-util calls this once, after the handshake of a TLS layer above.
     fn connected(&self) -> Connected {
         if let Some(open) = &self.open {
             // Relaxed: writes need `&mut self`, so they are ordered with this by themselves.
@@ -193,7 +195,7 @@ impl<T: Unpin> Open<T> {
         if let (Poll::Ready(Err(error)), None) = (&done, self.broken) {
             self.broken = match error.kind() {
                 ErrorKind::ConnectionReset => Some(Broken::Reset),
-                // After this side's own end, or after a reset that the next read shows.
+                // Comes after this side's own end, or after a reset that the next read shows.
                 ErrorKind::BrokenPipe => None,
                 _ => Some(Broken::Cut),
             };
@@ -246,8 +248,8 @@ impl<T: Read + Write + Unpin> Open<T> {
         drop(counted);
     }
 
-    /// Waits until the close may be counted as a request: until there is a permit for it. It waits
-    /// no longer than 30 s, or until the server acts first, and records the close in any case. If the
+    /// Waits for the permit of a request, because the server may count the close as one. It waits no
+    /// longer than 30 s, or until the server acts first, and records the close in any case. If the
     /// share has ended, it waits for the next one.
     async fn counted(&mut self) -> CountedClose {
         let account = Arc::clone(&self.account);
@@ -281,7 +283,7 @@ impl<T: Read + Write + Unpin> Open<T> {
         }
     }
 
-    /// Reads, and returns the number of bytes: zero after the end and after an error.
+    /// Reads, and returns the number of bytes, which is zero after the end and after an error.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         let mut scratch = [0; 4096];
         let mut read = ReadBuf::new(&mut scratch);
