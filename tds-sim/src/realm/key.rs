@@ -17,7 +17,7 @@ pub struct ApiKey {
 /// Key as the realm keeps it.
 pub(crate) struct Key {
     api_key: ApiKey,
-    /// Subject of its tokens: the key's service account.
+    /// Subject of the key's tokens, which is its service account.
     subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,
