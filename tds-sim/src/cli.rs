@@ -198,14 +198,14 @@ pub(crate) fn refusal(error: &clap::Error) -> String {
 }
 
 const NOTES: &str = "\
-Prints a line of JSON with its addresses, serves until SIGINT or SIGTERM, then prints the sums of its
-ledger as a second line.
+Prints a line of JSON with its addresses, serves until SIGINT or SIGTERM, then prints the sums of
+its ledger as a second line.
 
 tds-sim relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port PORT]
-is a network with delays in front of an address. It prints its address and, at the end, its counts as JSON.
+is a network with delays in front of an address. It prints its address, and its counts at the end.
 
 DELAY is none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms, pareto:5ms:1.5 or stall:5s:300ms.
-A fault strikes every call, FAULT@every:N each N-th one, FAULT@CHANCE at random, such as 503@0.01, and
+FAULT strikes each call, FAULT@every:N every N-th one, FAULT@0.01 one in a hundred at random, and
 FAULT@/v1/live/* only calls of that path. Repeat --fault and --token-fault for several faults.";
 
 const LIMITS: &str = "Limits";

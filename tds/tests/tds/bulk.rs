@@ -364,7 +364,8 @@ async fn truncated_download_is_resumed_by_a_range() {
 
 #[tokio::test]
 async fn part_of_another_file_is_not_resumed() {
-    // By 200 with all of it, by a refusal of the range, and by a range that was not requested.
+    // The service answers with a 200 of the whole, with a refusal of the range, or with a range
+    // that was not requested.
     at_once(
         [
             ("changed", "200 OK", "etag: \"v2\"\r\ncontent-length: 3\r\n"),

@@ -84,7 +84,7 @@ async fn terminal_has_colours_unless_no_color_is_set() {
         assert_eq!(run.status.code(), Some(1), "{}", out(&run));
         assert_eq!(out(&run).contains("\u{1b}[31m"), has, "{:?}", out(&run));
     }
-    // A pipe has none.
+    // A pipe has no colours.
     let run = bench.run(&["get", "/nothing"]).await;
     assert!(!err(&run).contains('\u{1b}'), "{}", err(&run));
 }

@@ -153,7 +153,7 @@ async fn outage_ends_with_the_last_feed() {
         let is_slow = head.starts_with("GET /slow ");
         let (asked, rounds) = if is_slow { (&slow, 5) } else { (&quick, 2) };
         if asked.fetch_add(1, Ordering::Relaxed) < rounds {
-            // Later than the deadline of a request.
+            // Waits longer than the deadline of a request.
             let headers = "retry-after: 3600\r\ncontent-length: 0\r\n";
             return answer("503 Service Unavailable", headers, b"");
         }

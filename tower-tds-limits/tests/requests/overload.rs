@@ -137,7 +137,7 @@ impl Load {
         }
     }
 
-    /// All calls of one a fiftieth of a second are answered.
+    /// Whether all calls are answered if one comes every 50 ms.
     async fn is_healthy(&self, takes: Duration) -> bool {
         let mut calls = JoinSet::new();
         for _ in 0..40 {

@@ -432,7 +432,7 @@ impl Process {
         ConnectionLimitLayer::new(self.limiter.clone()).layer(connector)
     }
 
-    /// Opens so many sockets that no call uses, below those of the pool.
+    /// Opens this many sockets that no call uses, beside those of the pool.
     pub(crate) async fn open_unused(&self, sockets: usize) {
         for _ in 0..sockets {
             let socket = self.connector().oneshot(()).await.unwrap();

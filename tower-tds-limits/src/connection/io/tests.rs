@@ -95,7 +95,7 @@ enum Place {
     Write,
     /// Only after the client has dropped the socket.
     Close,
-    /// There as well, and the close of this side fails too.
+    /// After that as well, and the close of this side also fails.
     ShutDown,
 }
 
@@ -199,8 +199,8 @@ async fn a_reset_after_a_cut_proves_nothing() {
     assert_eq!((snapshot.connections, snapshot.live), (0, 0));
 }
 
-/// Writes so many bytes before and after the handshake, and drops the socket. Returns how many
-/// requests the limiter has counted.
+/// Writes these numbers of bytes before and after the handshake, and drops the socket. Returns how
+/// many requests the limiter has counted.
 async fn counted(before: Option<usize>, after: usize) -> u64 {
     let limiter = limiter();
     let mut io = open(
