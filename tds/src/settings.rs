@@ -48,19 +48,19 @@ pub(crate) struct Options {
     /// Read settings from the lines NAME=VALUE of a file
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
-    /// Request limit; repeat for more [50/1s] (TDS_RATE)
+    /// Rate limit, repeatable [default: 50/1s] (TDS_RATE)
     #[arg(long, global = true, value_name = "N/TIME")]
     rate: Vec<String>,
-    /// Connection limit [60] (TDS_CONNECTIONS)
+    /// Connection limit [default: 60] (TDS_CONNECTIONS)
     #[arg(long, global = true, value_name = "N")]
     connections: Option<String>,
-    /// Use this part of the limits [1/1] (TDS_SHARE)
+    /// Part of the limits to use [default: 1/1] (TDS_SHARE)
     #[arg(long, global = true, value_name = "A/B")]
     share: Option<String>,
     /// Redis for shared limits and token (TDS_FLEET_STORE)
     #[arg(long, global = true, value_name = "URL")]
     fleet: Option<String>,
-    /// Name of the fleet in that Redis [tds] (TDS_FLEET_NAME)
+    /// Name of the fleet in it [default: tds] (TDS_FLEET_NAME)
     #[arg(long, global = true, value_name = "NAME")]
     fleet_name: Option<String>,
     /// Folder for the shared token (TDS_STATE_DIR)
