@@ -35,7 +35,7 @@ pub(crate) use self::source::{Coding, Source};
 /// Dropping it before its end aborts the call in the ledger.
 ///
 /// # Errors
-/// If a fault ends the body, that frame is an error. On a socket, the connection then ends.
+/// If a fault ends the body, the last frame is an error. On a socket, the connection ends instead.
 pub struct Body {
     form: Form,
     entry: Option<Entry>,

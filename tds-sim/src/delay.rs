@@ -29,7 +29,7 @@ use crate::text::{ParseError, parse_duration};
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Delay {
-    /// No delay.
+    /// There is no delay.
     #[default]
     None,
     /// The same delay each time.

@@ -66,12 +66,12 @@ pub struct Scripted<F> {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub enum When {
-    /// Each time.
+    /// The fault strikes every time.
     #[default]
     Always,
-    /// Every n-th time.
+    /// The fault strikes every n-th time.
     Every(NonZeroU64),
-    /// With this probability. The choices depend on the simulator's seed.
+    /// The fault strikes with this probability. The choices depend on the simulator's seed.
     Chance(f64),
 }
 

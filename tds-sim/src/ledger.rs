@@ -130,11 +130,11 @@ pub struct Summary {
     pub largest_second: u64,
     /// POSTs to the token endpoint, refused ones included.
     pub token_posts: u64,
-    /// Tokens issued.
+    /// Tokens that were issued.
     pub tokens_issued: u64,
-    /// Sockets accepted.
+    /// Sockets that were accepted.
     pub sockets_opened: u64,
-    /// Sockets open now.
+    /// Sockets that are open now.
     pub sockets_open: u64,
     /// Most sockets that were open at once.
     pub peak_sockets: u64,

@@ -115,7 +115,7 @@ enum Count {
     },
     /// Accepted arrivals of the last interval.
     Log(Recent),
-    /// At most the last `limit` arrivals. Older ones change no answer, and refused requests must
+    /// The last `limit` arrivals at most. Older ones change no answer, and refused requests must
     /// not fill the memory.
     LogAll(Recent),
     Counter(Counter),

@@ -145,7 +145,7 @@ impl Sim {
         parts.into_iter().for_each(|part| self.state.reset(part));
     }
 
-    /// Changes settings.
+    /// Changes the settings in force by `change`.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Config)) {
         let mut config = (*self.state.config()).clone();
         change(&mut config);

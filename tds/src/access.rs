@@ -57,7 +57,7 @@ pub(crate) struct Log {
     lines: mpsc::Sender<String>,
     waiting: Gauge,
     seconds: Histogram,
-    /// Counters by status and origin. Never locked over an await.
+    /// Counters by status and origin. The lock is never held over an await.
     requests: Mutex<HashMap<(u16, &'static str), Counter>>,
 }
 

@@ -19,7 +19,7 @@ use crate::output::rough;
 pub(crate) struct Breaker {
     /// How long the breaker may be open before the job ends. With zero it never opens.
     patience: Duration,
-    /// Never held over an await.
+    /// Guards the failures. It is never held over an await.
     state: Mutex<State>,
     /// Held by the file that probes. The lock is fair, so each probe is of another file, and one
     /// broken path cannot prolong the outage of the others.

@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     /// Hidden if the standard error is no terminal.
     bar: ProgressBar,
     begun: Instant,
-    /// Never held over an await.
+    /// Guards the counts. It is never held over an await.
     state: Mutex<State>,
 }
 

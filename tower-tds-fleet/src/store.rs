@@ -23,11 +23,11 @@ use crate::{
 /// Set addresses, users and certificates in the client; each kind of client converts into a store.
 #[non_exhaustive]
 pub enum Store {
-    /// One server.
+    /// A single server.
     Node(Client),
-    /// Master that Sentinels name.
+    /// The master that Sentinels name.
     Sentinel(SentinelClient),
-    /// Several nodes.
+    /// The nodes of a cluster.
     Cluster(ClusterClient),
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Epoch {
 // === impl Tick ===
 
 impl Tick {
-    /// Earliest time.
+    /// Time of a limiter's first event.
     pub(crate) const ZERO: Self = Self(0);
     /// Time that never comes.
     pub(crate) const NEVER: Self = Self(u64::MAX);

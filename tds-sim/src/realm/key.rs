@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApiKey {
-    /// Client id.
+    /// Public part of the key, which the client sends as `client_id`.
     pub client_id: Arc<str>,
-    /// Client secret.
+    /// Secret part of the key, which the client sends as `client_secret`.
     pub client_secret: Arc<str>,
 }
 

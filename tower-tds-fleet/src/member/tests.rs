@@ -471,7 +471,7 @@ fn suspended_member_drops_its_share_and_its_question() {
     let Action::Ask(second) = member.on(Event::Seen(load), later) else {
         panic!("it asks again");
     };
-    // With a share or without one.
+    // Runs with a share, and without one.
     for _ in 0..2 {
         let over = member.on(Event::Seen(suspended), later);
         assert_eq!(over, Action::Apply(Share::default(), later));

@@ -222,7 +222,7 @@ const SMALL_BURST: u32 = 5;
 /// Ten minutes, so a return that fails costs three refusals in 30,000 requests at the full rate.
 const CLEAN: u64 = 600_000_000_000;
 
-/// A day.
+/// A day, in nanoseconds.
 const LONGEST_CLEAN: u64 = 86_400_000_000_000;
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn cloned_request_counts_as_sent() {
     let copy = request.clone();
     assert!(!watch.drop_call(|| drop(request)));
     drop(copy);
-    // Without a copy it is unsent.
+    // A request without a copy counts as unsent.
     let mut request = Request::new(());
     let watch = Watch::insert(request.extensions_mut(), false);
     assert!(watch.drop_call(|| drop(request)));

@@ -204,7 +204,7 @@ proptest! {
         let level = largest_level_at(&counted, f64::from(limit));
         let burst = match rules.bucket {
             Some(Burst::Of(burst)) => burst.min(limit - 1),
-            // At most the quota of a window.
+            // The window bounds the level by the quota.
             Some(Burst::Auto) | None => limit - 1,
         };
         prop_assert!(level <= f64::from(burst) + 1e-6, "{level} in a bucket of {burst}");

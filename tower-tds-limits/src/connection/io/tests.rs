@@ -89,13 +89,13 @@ impl Write for Quiet {
 /// Where the error shows.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// While the client reads.
+    /// The error shows while the client reads.
     Read,
-    /// While the client writes.
+    /// The error shows while the client writes.
     Write,
-    /// Only after the client has dropped the socket.
+    /// The error shows only after the client has dropped the socket.
     Close,
-    /// After that as well, and the close of this side also fails.
+    /// The error shows after the drop, and the close of this side also fails.
     ShutDown,
 }
 
