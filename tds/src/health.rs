@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::exit::{Exit, Failure};
 
-/// Check that a backend answers, as a container's health check
+/// Check that a backend answers, for health checks of containers
 #[derive(Debug, Args)]
 pub(crate) struct Health {
     /// Address of the backend; without a path, /livez is requested

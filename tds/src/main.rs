@@ -77,8 +77,11 @@ struct Cli {
 enum Act {
     #[command(flatten)]
     Job(Job),
-    /// Print the completions of a shell
-    Completions { shell: Shell },
+    /// Print completions for a shell
+    Completions {
+        /// Shell to print them for
+        shell: Shell,
+    },
     /// Print the manual pages
     Man,
 }
