@@ -62,7 +62,7 @@ pub(crate) struct Cli {
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
 
-    /// How often live resources change, with an ETag and a Last-Modified [default: never]
+    /// How often live resources change, with a new tag and time [default: never]
     #[arg(long, help_heading = ANSWERS, value_name = "INTERVAL", value_parser = interval)]
     live_every: Option<Duration>,
     /// Serve the files of this folder, under the limits and the token check

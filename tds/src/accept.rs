@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_util::io::InspectReader;
 
-/// What a connection does next.
+/// Stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// No request has begun. Users may stay idle as long as they like.

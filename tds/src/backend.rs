@@ -206,7 +206,7 @@ async fn serve<B>(shared: &Shared, request: &Request<B>) -> Response {
         .await
 }
 
-/// Returns the layer that tells browsers which pages of other origins may read.
+/// Returns the layer that allows pages of these other origins to read.
 fn cross_origin(origins: &[HeaderValue]) -> Option<CorsLayer> {
     let allowed = match origins {
         [] => return None,

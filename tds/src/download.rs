@@ -62,7 +62,7 @@ pub(crate) enum Downloaded {
     },
 }
 
-/// What an earlier run left of an item.
+/// State of an item, as an earlier run left it.
 pub(crate) enum Found {
     Whole,
     /// File that has to be replaced, with the reason.

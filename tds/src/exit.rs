@@ -4,7 +4,7 @@ use std::{fmt, process::ExitCode};
 
 use tower_tds::{BuildError, Error, Kind};
 
-/// How a job ended, which becomes its exit code.
+/// End of a job, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Whole,

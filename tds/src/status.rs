@@ -33,7 +33,7 @@ use crate::{
     refusal::Refusal,
 };
 
-/// What the page and the health checks report on.
+/// Client, cache and metrics, on which the page and the health checks report.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
     pub(crate) client: Client,

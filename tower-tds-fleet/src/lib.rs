@@ -31,7 +31,7 @@
 //! # Non-goals
 //! - Safety with two masters, or with a virtual machine that is paused while it writes a request.
 //! - Quotas whose intervals are longer than a minute, or differ between members.
-//! - Speed of more than eleven busy members on default rules.
+//! - Speed with more than eleven busy members under the default rules.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;

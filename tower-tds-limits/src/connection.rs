@@ -64,9 +64,9 @@ pub struct ConnectionLimitLayer {
 
 /// Caps the open sockets of every connector that shares a [`Limiter`].
 ///
-/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel, because a server counts
-/// TCP connections. Each socket holds its permit from before `connect` until the server has closed,
-/// so idle sockets of your pool count.
+/// Put this service around the TCP connector, *under* TLS and under a proxy's tunnel, because a
+/// server counts TCP connections. Each socket holds its permit from before `connect` until the
+/// server has closed, so idle sockets of your pool count.
 ///
 /// Data connections use at most one less than the limit, unless the limit is one: the last place is
 /// for token requests, whose layer you build from [`Limiter::first_in_line`].
@@ -87,16 +87,16 @@ pub struct ConnectionLimitLayer {
 /// # Unused sockets
 /// If a connection becomes idle while your pool is still connecting, the pool uses that one; the
 /// connect goes on in a task, and its socket is left over. Some servers count such a socket as a
-/// request when it closes (`HAProxy`, if it tracks connections). So the close of a socket that
-/// carried no request waits for a permit like a request, in front of the queue. It needs no place
-/// in flight, so a batch of idle sockets is closed at the rate of the quota.
+/// request when it closes, for example `HAProxy` if it tracks connections. So the close of a socket
+/// that carried no request waits for a permit like a request, in front of the queue. It needs no
+/// place in flight, so a batch of idle sockets is closed at the rate of the quota.
 ///
 /// A socket is unused if at most 31 bytes (the longest `close_notify` of TLS) were written since the
 /// client called `Connection::connected`, as hyper-util does once after the handshake. A plain
 /// request that is shorter is not recognized, so the close of its socket costs one more permit.
 ///
-/// Such a connect may be left waiting for its permit, with no request behind it. So that it does not
-/// wait for ever, a connect waits for at most 35 s, unless you set
+/// A connect whose request got another socket may be left waiting for its permit. So that it does
+/// not wait for ever, each connect waits for at most 35 s, unless you set
 /// [`Limits::max_wait`](crate::Limits::max_wait). With one host and the default of
 /// [`Limits::in_flight`](crate::Limits::in_flight), a request needs that long only if the server
 /// does not close its sockets.
@@ -104,9 +104,9 @@ pub struct ConnectionLimitLayer {
 /// # After a 416
 /// No connect begins for a second. For ten minutes the limit is a sixth lower, and at most as many
 /// requests are in flight as data connections may be open. Each further 416 lowers the limit by
-/// another sixth, to one at least, unless it comes within that second (its request was sent earlier)
-/// or while more sockets are open than the limit allows. Open sockets are not closed by this layer,
-/// but each request of the next three seconds closes its own (`Connection: close`).
+/// another sixth, down to one. It lowers nothing if it comes within that second, because its request
+/// was sent earlier, or while more sockets are open than the limit allows. This layer does not close
+/// open sockets, but each request of the next three seconds closes its own (`Connection: close`).
 ///
 /// # Backpressure
 /// `poll_ready` waits for the connector and then for a permit, which the readied instance holds
@@ -115,8 +115,8 @@ pub struct ConnectionLimitLayer {
 /// # Cancel safety
 /// Each connect runs in a task. If you drop its future, the task goes on for a second, because the
 /// server may have accepted the connection; the socket is then closed like each unused one. If the
-/// connect has not ended by then, or timed out, its permit is kept for another second, as is that
-/// of a readied instance that you drop. A refused connect gives its permit back at once.
+/// connect has not ended by then, or timed out, its permit is kept for another second. The same
+/// applies to a readied instance that you drop. A refused connect gives its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.

@@ -6,10 +6,10 @@
 //!            request and quota                        before connect to the server's close
 //! ```
 //!
-//! Spacing the requests is not enough: sent a second apart, they may arrive together. A response
-//! *proves* that the service has counted the request. This limiter keeps the request's permit for
-//! one interval after that proof, so no interval holds more requests than the quota, on any
-//! network.
+//! Spacing the requests is not enough: requests that you send a second apart may arrive together. A
+//! response *proves* that the service has counted the request. This limiter keeps the request's
+//! permit for one interval after that proof, so no interval holds more requests than the quota, on
+//! any network.
 //!
 //! ```
 //! use std::convert::Infallible;

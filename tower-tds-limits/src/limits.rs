@@ -39,7 +39,7 @@ pub struct Limits {
     pub(crate) drained: bool,
 }
 
-/// What proves that the service has counted a request.
+/// Event that proves that the service has counted a request.
 ///
 /// Choose a later proof if you need safety against more ways of counting; it costs throughput,
 /// because a permit of a quota is live until one interval after the proof.

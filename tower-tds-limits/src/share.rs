@@ -30,7 +30,7 @@ use crate::{
     limits::{Proof, Quota, TIMED_OUT},
 };
 
-/// What one process holds, and the whole that there is to divide, at one instant.
+/// Share that one process holds, and the whole that there is to divide, at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {

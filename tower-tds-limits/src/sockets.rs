@@ -35,7 +35,7 @@ pub(crate) struct Connections {
     tokens: u32,
     /// Dropped permits that are kept for [`LINGERS`], in the order in which they go back.
     lingering: VecDeque<(Instant, Line)>,
-    /// What the account has closed after a 416.
+    /// Limits after a 416, as the account has set them.
     closed: Sockets,
     /// When the [share](crate::share::Share) ends, if there is one.
     closes_at: Option<Instant>,

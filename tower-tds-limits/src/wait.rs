@@ -87,7 +87,7 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-/// What a newcomer can expect.
+/// Expectations of a newcomer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outlook {
     pub(crate) cause: WaitCause,

@@ -1,4 +1,4 @@
-//! What the operator of a backend sees: its log while the service fails, the access log, and the users' metrics.
+//! The log of a backend while the service fails, its access log, and the metrics of its users.
 
 use std::{
     fs,

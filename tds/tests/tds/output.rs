@@ -1,4 +1,4 @@
-//! What a job prints: quiet, with each step, in colour, as JSON, and what else the program can print.
+//! The output of a job, quiet, with each step, in colour and as JSON, and the program's other output.
 
 use std::{fs, process::Output};
 

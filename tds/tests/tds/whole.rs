@@ -1,4 +1,4 @@
-//! Each file is whole or absent, whatever the responses are and whoever else writes to the folder.
+//! Each file is whole or absent, whatever the responses are and with other writers in the folder.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! Call from its sending to its response head, whether it was sent, and its completion in the
+//! A call from its sending to its response head: whether it was sent, and its completion in the
 //! background.
 
 use std::{

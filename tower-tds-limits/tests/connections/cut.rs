@@ -82,7 +82,7 @@ fn filter(action: &str, port: u16) {
     }
 }
 
-/// What a server saw: its requests, and its sockets from the accept until the client's end.
+/// The requests that a server saw, and its sockets from the accept until the client's end.
 #[derive(Debug, Default)]
 struct Seen {
     requests: Mutex<Vec<Instant>>,

@@ -188,7 +188,7 @@ async fn quota_whose_end_comes_early_is_seen_within_a_minute() {
     let seen = bench.server.ledger().summary();
     assert_eq!(seen.by_status[&200], 300);
     assert_eq!(lines(&run, "outage"), 0, "{}", err(&run));
-    // Those in flight, and one a minute for each download that waits.
+    // At most the calls in flight, and one a minute for each download that waits.
     assert!(seen.by_status[&429] <= 150, "{seen:?}");
     assert!(err(&run).lines().count() <= 24, "one screen: {}", err(&run));
 }

@@ -585,8 +585,8 @@ impl Api {
                 tokio::spawn(async move {
                     let socket = connector.oneshot(()).await.map_err(io::Error::other)?;
                     let mut socket = TokioIo::new(socket);
-                    // A service that does not count a socket without a request: the limiter need not ask
-                    // for a permit to close one.
+                    // This service does not count a socket without a request, so the limiter needs no
+                    // permit to close one.
                     if !world.shared.counts_unused.load(SeqCst) {
                         socket.write_all(&[0; 64]).await?;
                     }

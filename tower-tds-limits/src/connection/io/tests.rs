@@ -6,7 +6,7 @@ use tokio_test::task;
 use super::*;
 use crate::limits::{Limits, Quota, Rules, Share};
 
-/// What a socket does at its next read: an error, its end, or nothing yet.
+/// Result of a socket's next read: an error, its end, or nothing yet.
 type Step = Option<Result<(), ErrorKind>>;
 
 /// A socket with a script. After its script it is at its end.
@@ -254,7 +254,7 @@ async fn a_batch_of_unused_sockets_closes_at_the_rate_of_the_quota() {
     sleep(Duration::from_millis(1)).await;
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.granted, snapshot.live), (50, 50));
-    // Those that wait for a permit keep that of their connection.
+    // Sockets that wait for the permit of a request keep that of their connection.
     assert_eq!((snapshot.connections, snapshot.in_flight), (59, 0));
     limiter.idle().await;
     sleep(Duration::from_millis(1_010)).await;
