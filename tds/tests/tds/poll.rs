@@ -128,7 +128,7 @@ async fn outage_of_all_feeds_prints_its_start_and_end() {
     let mut faults = Faults::default();
     faults.data.push("503".parse().expect("a fault"));
     faults.data.push("reset-head@0.5".parse().expect("a fault"));
-    // Three attempts for each of three feeds, and more.
+    // More than three attempts for each of the three feeds.
     let enough = |begun: &Summary, seen: &Summary| seen.data_calls >= begun.data_calls + 24;
     outage("poll-outage", faults, enough).await;
 }

@@ -60,7 +60,7 @@ async fn a_flag_overrides_the_environment_and_the_environment_overrides_the_file
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 1));
 
-    // A file with a secret is for its owner and group.
+    // A file with a secret may be readable by its owner and group only.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
     let run = output(tds(&["check", "--env-file", text(&file)])).await;
     assert_eq!(run.status.code(), Some(2), "{}", err(&run));
