@@ -3,8 +3,8 @@
 //! `cargo test -p tds-benches --test allocations -- --include-ignored`
 //!
 //! The requests have headers and room for more, because an empty map allocates for its first
-//! header. The first round is not counted: in it a layer allocates what it keeps, such as room for
-//! the requests of a window.
+//! header. The first round is not counted, because in it a layer allocates what it keeps, such as
+//! room for the requests of a window.
 
 #![expect(
     clippy::expect_used,
@@ -50,7 +50,7 @@ const DEADLINE: u64 = 3;
 /// dropped request was sent: its shared state, the map of extensions, its table, and the boxed guard.
 const GUARD: u64 = 4;
 
-/// The call of a detached `RequestLimit`, which a task may take over.
+/// Allocation of a detached `RequestLimit` for its call, which a task may take over.
 const DETACHED: u64 = 1;
 
 /// The allocations of a request's map of extensions alone: the map and its table.
@@ -193,7 +193,7 @@ fn a_waiting_call_and_an_idle_client_are_small() {
         .layer(ClassifyLayer::new().below_retry())
         .service(Echo::new());
     let mut cx = Context::from_waker(Waker::noop());
-    // The first one takes the permit, and the second one pays for the queue and its timer.
+    // The first call takes the permit, and the second one allocates the queue and its timer.
     let mut others: Vec<_> = [(), ()].map(|()| Box::pin(service.call(request()))).into();
     for call in &mut others {
         let _polled = call.as_mut().poll(&mut cx);

@@ -22,7 +22,7 @@ fn errors(c: &mut Criterion) {
         rows.row("bare", Echo::new());
         rows.row("Classify", classified());
 
-        // Retry alone, over a service whose error type is already the typed error.
+        // This is Retry alone, over a service that already returns the typed error.
         let typed = MapErr::new(Echo::new(), |never: Infallible| -> Error { match never {} });
         let layer = RetryLayer::new();
         rows.row("Retry", layer.layer(typed));

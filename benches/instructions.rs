@@ -97,7 +97,7 @@ fn main() {
         }
         "retry-bare" => {
             let classified = ClassifyLayer::new().layer(Echo::new());
-            // This deadline is beyond the range of the clock, so there is none.
+            // This deadline is beyond the range of the clock, so the call has none.
             let layer = RetryLayer::new().deadline(Duration::MAX);
             run(layer.layer(classified), count);
         }
@@ -144,7 +144,7 @@ fn paused() -> Runtime {
 
 /// Polls a connect that waits while `sockets` sockets are open, `count` times.
 fn waits(sockets: u32, count: u64) {
-    // One more place, because the last one is kept for token requests.
+    // The limit has one more place, because the last one is kept for token requests.
     let most = NonZeroU32::MIN.saturating_add(sockets);
     let limiter = Limiter::new(Limits::default().connections(most));
     let empty = |_: Uri| ready(io::Result::Ok(TokioIo::new(tokio::io::empty())));

@@ -84,8 +84,8 @@ fn uncontended(c: &mut Criterion) {
     group.finish();
 }
 
-/// The least cost of any limit: it reads the clock for the proof, and locks for the grant and for
-/// the response.
+/// The least that any limit can cost: it reads the clock for the proof, and takes a lock for the
+/// grant and one for the response.
 fn floors(c: &mut Criterion) {
     let mut group = c.benchmark_group("limits/floors");
     group.bench_function("a reading of the clock", |b| b.iter(Instant::now));
@@ -175,7 +175,7 @@ fn call_at_the_limit(runtime: &Runtime, service: &mut RequestLimit<Echo>, step: 
     });
 }
 
-/// Two threads with a clone each.
+/// Two threads, each with a clone.
 fn two_threads(c: &mut Criterion) {
     fn both<S>(service: &S, iterations: u64) -> Duration
     where
@@ -252,7 +252,7 @@ fn waiters(c: &mut Criterion) {
     group.finish();
 }
 
-/// Makes a call that waits.
+/// Polls a call once, so that it waits.
 fn wait(service: &mut RequestLimit<Echo>, cx: &mut Context<'_>) -> Call {
     let mut call = service.call(unread_request());
     let polled = Pin::new(&mut call).poll(cx);

@@ -1,4 +1,4 @@
-//! Rows of figures, each for one thread and for two.
+//! Rows of figures, each measured on one thread and on two.
 
 use std::{fmt, hint::black_box, thread};
 

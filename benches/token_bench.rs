@@ -2,9 +2,8 @@
 //!
 //! `cargo bench -p tds-benches --bench token`
 //!
-//! `static` is tower-http's layer with a token that never changes: the least that is possible. The
-//! other rows share a token that can change. It is a prebuilt header, which is the best case of
-//! each row.
+//! `static` is tower-http's layer with a token that never changes, which is the least possible. The
+//! other rows share a token that can change, as a prebuilt header, which is the best case of each.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A large file, piece by piece. It gets its name only when it is whole.
+//! Downloads a large file piece by piece. It gets its name only when it is whole.
 
 #![expect(
     clippy::print_stderr,
@@ -23,8 +23,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     fs::create_dir(&folder)?;
     let (part, whole) = (folder.join("timetable.part"), folder.join("timetable"));
 
-    // The body has no deadline here, because a large one takes as long as it takes. It fails if
-    // nothing arrives for 30 s.
+    // The body has no deadline here, because a large one may take any time. It fails if nothing
+    // arrives for 30 s.
     let path = "/v1/history/timetable?bytes=8000000&rate=16000000";
     let mut timetable = client.get(path).await?;
     let length = timetable.content_length().unwrap_or_default();
@@ -40,14 +40,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if !timetable.body().is_verifiable() {
         return Err("the file may be incomplete".into());
     }
-    // Otherwise, after a power cut, a file of this name may be empty.
+    // Without this sync, the file may be empty after a power cut.
     file.sync_all()?;
     fs::rename(&part, &whole)?;
     println!("{} bytes in timetable", fs::metadata(&whole)?.len());
 
     let seen = server.ledger().summary();
     println!("the service saw {} call", seen.data_calls);
-    // You would keep it.
+    // Your program would keep the file.
     fs::remove_dir_all(&folder)?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use tower_tds_errors::{Attempt, ClassifyLayer, RetryLayer};
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let mut config = Config::default();
-    // Every second answer for trams is a 503, and every one for the metro.
+    // For trams every second answer is a 503, and for the metro every answer.
     config
         .faults
         .data
@@ -23,7 +23,8 @@ async fn main() -> Result<(), BoxError> {
     let token = server.token(server.client_id())?;
 
     let service = ServiceBuilder::new()
-        // Three attempts within two minutes; also `.attempts(n)`, `.deadline(d)` and `.budget(b)`.
+        // Makes up to three attempts within two minutes; change that by `.attempts(n)`,
+        // `.deadline(d)` and `.budget(b)`.
         .layer(RetryLayer::new())
         // Turns a response that is no success into an error, which the retry layer then reads.
         .layer(ClassifyLayer::new())
@@ -42,7 +43,8 @@ async fn main() -> Result<(), BoxError> {
             .body(Empty::new())?;
         match service.clone().oneshot(request).await {
             Ok(response) => println!("{path}: attempt {}", Attempt::of(response.extensions())),
-            // Decide by the kind; show the text to people: it has the next step.
+            // Let your code decide by the kind, and show the text to people, because it names the
+            // next step.
             Err(error) => println!("{path}: {}, {error}", error.kind()),
         }
     }

@@ -1,7 +1,7 @@
 //! A fleet of two processes behind one address: they share one rate limit and one token.
 //!
-//! Both are in this program, so that you see them side by side. Yours are processes or containers
-//! that know the same Redis or Valkey.
+//! Both are in this program, so that you see them side by side. Yours will be processes or
+//! containers that use the same Redis or Valkey.
 
 #![expect(clippy::print_stdout, reason = "the output of a program")]
 
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         // The secret seals the token, so that reading the store does not give it away.
         let tokens = RedisTokens::new(redis.clone(), "buses", secret);
         let credentials = Credentials::new(server.client_id(), secret)?;
-        // Give each member the limits of all together. Its share of them is the store's job.
+        // Give each member the limits of all together. The store gives it a share of them.
         let client = Client::builder(server.auth_url(), server.base_url(), credentials)
             .loopback_http()
             .tokens(|source| source.store(tokens))
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             "{name}: 60 calls, one of {} members",
             fleet.status().members
         );
-        // Frees its share at once. The share of a member that is killed is missing for 17 s.
+        // Frees the share at once. If a member is killed instead, its share is missing for 17 s.
         fleet.leave().await;
         Ok::<_, Box<dyn Error>>(())
     };

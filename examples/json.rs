@@ -1,4 +1,4 @@
-//! JSON into a type of your own, with parameters in the query.
+//! Reads JSON into a type of your own, with parameters in the query.
 
 #![expect(clippy::print_stdout, reason = "the output of a program")]
 
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let bus: Bus = call.await?.json().await?;
     println!("{} is {}", bus.name, bus.status);
 
-    // If the service's format changes, you get an error with its place, and not half a value.
+    // If the service's format changes, you get an error that names the place, and not half a value.
     let table = client.get("/v1/history/timetable?bytes=100").await?;
     if let Err(error) = table.json::<Bus>().await {
         println!("{}: {error}", error.kind());

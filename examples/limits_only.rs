@@ -19,18 +19,21 @@ async fn main() -> Result<(), BoxError> {
     let server = Server::start(Config::default()).await?;
     let token = server.token(server.client_id())?;
 
-    // 50 requests in any second and 60 sockets; for others, `Limits::new(quota).connections(n)`.
+    // The default is 50 requests in any second and 60 sockets. Set others by
+    // `Limits::new(quota).connections(n)`.
     let limiter = Limiter::new(Limits::default());
     let mut tcp = HttpConnector::new();
-    // Otherwise the kernel resends abandoned requests when a cut of the network heals.
+    // Without this timeout, the kernel resends abandoned requests when a cut of the network heals.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     let sockets = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     let http = Client::builder(TokioExecutor::new()).build(sockets);
     let service = RequestLimitLayer::new(limiter.clone())
-        // hyper shows whether a call was sent, so a call that was cancelled earlier costs nothing.
+        // hyper shows whether a call was sent, so a call that is cancelled before that costs
+        // nothing.
         .over_hyper_http1()
-        // One that was sent is completed, because its response proves that it was counted.
+        // A call that was sent is completed even if it is dropped, because its response proves that
+        // it was counted.
         .detached()
         .layer(http);
 

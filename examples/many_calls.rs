@@ -11,8 +11,8 @@ use tower_tds::{Client, Credentials};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut config = Config::default();
-    // On a real network, requests that were sent evenly arrive in bunches. Spacing them would not
-    // be enough.
+    // On a real network, requests that are sent evenly still arrive in bunches, so spacing them
+    // would not be enough.
     config.faults.before_counting = "lognormal:5ms:100ms".parse()?;
     let server = Server::start(config).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
@@ -22,8 +22,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut calls = JoinSet::new();
     for line in 0..200 {
-        // The deadline includes the wait for the limits. If a call cannot make it, that call ends
-        // at once, with an error, and takes nothing from the others.
+        // The deadline includes the wait for the limits. A call that cannot meet it ends at once
+        // with an error, and costs the others nothing.
         let call = client
             .get(format!("/v1/live/bus-{line}"))
             .deadline(Duration::from_secs(30));

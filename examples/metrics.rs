@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), server.base_url(), credentials)
         .loopback_http()
-        // Becomes the label `client`, by which you tell several clients of a process apart.
+        // This becomes the label `client`, by which you distinguish several clients of one process.
         .name("timetable")
         .build()?;
 
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{error}");
     }
 
-    // Counters are always current. Gauges, such as the token's life, are set by this call: make it
+    // Counters are always current, but this call sets the gauges, such as the token's life. Make it
     // before each scrape.
     client.status().record();
     for line in scrape.render().lines() {

@@ -12,14 +12,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Config::default()).await?;
 
     // For your service, replace these four lines by `Client::from_env()?`, which reads TDS_AUTH_URL,
-    // TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET. It takes https only.
+    // TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET. That one accepts only https.
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), server.base_url(), credentials)
         .loopback_http()
         .build()?;
 
-    // Wrong credentials fail here, and not at the first call. Without this line, the first call
-    // fetches the token.
+    // This fetches the token, so that wrong credentials fail here. Without this line, the first
+    // call fetches it.
     client.tokens().ready().await?;
 
     let bus = client.get("/v1/live/bus").await?.text().await?;

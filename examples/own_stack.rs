@@ -19,7 +19,8 @@ use tower_tds::{Client, Credentials, layers::limits::ConnectionLimitLayer};
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let server = Server::start(Config::default()).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    // You use its token and its limits. Calls through it and through your stack share both.
+    // Your stack uses the token and the limits of this `Client`, so calls through either share
+    // both.
     let tds = Client::builder(server.auth_url(), server.base_url(), credentials)
         .loopback_http()
         .build()?;
@@ -28,11 +29,12 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // `own_stack_https`.
     let sockets = ConnectionLimitLayer::new(tds.limiter().clone());
     let mut tcp = HttpConnector::new();
-    // Otherwise the kernel resends abandoned requests when a cut of the network heals.
+    // Without this timeout, the kernel resends abandoned requests when a cut of the network heals.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(tds.limiter().limits().tcp_user_timeout()));
     let http = Http::builder(TokioExecutor::new()).build(sockets.layer(tcp));
-    // Your own layers go above or below. Those above see one call; those below, each attempt.
+    // Your own layers go above or below. A layer above sees each call once; a layer below sees each
+    // attempt.
     let service = ServiceBuilder::new()
         .layer(tds.layer().over_hyper_http1())
         .service(http);

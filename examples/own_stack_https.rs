@@ -36,19 +36,20 @@ async fn main() -> Result<(), BoxError> {
 
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&ca)?)?;
-    // Name the cryptography: if two crates of your program bring one each, rustls panics instead
-    // of choosing.
+    // Name the cryptography provider: if two crates of your program each bring one, rustls panics
+    // instead of choosing.
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let mut tcp = HttpConnector::new();
-    // It connects, and leaves the scheme to the connector around it.
+    // This connector opens sockets for any scheme, because TLS is the job of the connector around
+    // it.
     tcp.enforce_http(false);
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(tds.limiter().limits().tcp_user_timeout()));
-    // The permit of a socket is older than its handshake: connections that never get so far are
-    // counted by the service, too.
+    // A socket takes its permit before the handshake, because the service also counts connections
+    // whose handshake fails.
     let sockets = ConnectionLimitLayer::new(tds.limiter().clone()).layer(tcp);
     let https = HttpsConnectorBuilder::new().with_tls_config(tls);
     let https = https.https_only().enable_http1().wrap_connector(sockets);

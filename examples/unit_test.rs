@@ -1,6 +1,6 @@
 //! Your own code over the client, and its unit tests, with a fake in place of the service.
 //!
-//! Run the program, against the simulator, as the other examples. Its tests need neither sockets nor a simulator:
+//! Run the program against the simulator like the other examples. Its tests need neither sockets nor a simulator:
 //! `cargo test -p tds-examples --example unit_test`.
 
 #![expect(clippy::print_stdout, reason = "the output of a program")]
@@ -10,7 +10,7 @@ use std::error::Error;
 use tds_sim::{Config, Server};
 use tower_tds::{Client, Credentials, Kind};
 
-/// The code under test. A line that does not exist is no failure here.
+/// The code under test. It treats a line that does not exist as no failure.
 async fn bus(client: &Client, line: &str) -> Result<Option<String>, tower_tds::Error> {
     match client.get(format!("/v1/live/{line}")).await {
         Ok(bus) => bus.text().await.map(Some),
@@ -45,7 +45,8 @@ mod tests {
 
     /// A client whose service answers each request for `line` with this status.
     fn client(line: &'static str, status: u16) -> Client {
-        // What the fake returns becomes a success or an error just as a real response does.
+        // The client reads the fake's response as it reads a real one, and turns it into a success
+        // or an error.
         Client::from_service(service_fn(
             move |request: Request<RequestBody>| async move {
                 assert_eq!(request.uri().path(), format!("/v1/live/{line}"));

@@ -26,7 +26,7 @@ pub struct Google {
     credentials: Credentials,
     tag: EntityTag,
     headers: HeaderMap,
-    /// Kept for its task, which would renew the token.
+    /// Runtime of the task that would renew the token.
     _runtime: Runtime,
 }
 
@@ -65,7 +65,7 @@ impl Google {
         })
     }
 
-    /// Fetches the headers at each request, as Google's own clients do.
+    /// Asks the credentials for the headers at each request, as Google's own clients do.
     pub fn fetched(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Clone + Send

@@ -24,7 +24,7 @@ use tower_tds::{Client, Credentials};
 
 type Http = legacy::Client<HttpConnector, Empty<Bytes>>;
 
-/// The counts of one limiter: those of the simulator's ledger, and the lost calls.
+/// Counts of one limiter: those of the simulator's ledger, and the lost calls.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) accepted: u64,

@@ -191,16 +191,16 @@ fn overload_table(rows: &[overload::Row]) -> String {
 const HEAD: &str = "\
 # Benchmarks
 
-Written by `cargo run --release -p tds-benches --bin report` on two shared cores. The commands in the last part print its figures.
-Compare figures of one run only.
+`cargo run --release -p tds-benches --bin report` writes this page on two shared cores, except for the last part, whose commands print its figures.
+Compare figures only within one run.
 ";
 
 const LAYERS: &str = "
 ## Above a service that does nothing
 
-Nanoseconds of a call that succeeds, less those of a bare service: the median of 15 rounds. The time of two threads is that from the first
-call to the last, divided by the calls of one thread. The bare service varies by 30 ns with two threads. google-cloud-auth and reqwest-retry
-need a package of their own: `cargo bench --manifest-path benches/peers/Cargo.toml`.
+The table has the nanoseconds of a call that succeeds, less those of a bare service, as the median of 15 rounds. For two threads, the time from
+the first call to the last is divided by the calls of one thread; there the bare service varies by 30 ns. To measure google-cloud-auth and
+reqwest-retry, which need a package of their own, run `cargo bench --manifest-path benches/peers/Cargo.toml`.
 
 ![](benches/plots/layers.svg)
 
@@ -209,17 +209,17 @@ need a package of their own: `cargo bench --manifest-path benches/peers/Cargo.to
 ";
 
 const INSTRUCTIONS: &str = "
-Instructions, by `.ci/instructions`. The `wire-` rows are whole calls over a socket above hyper-util's client alone:
+`.ci/instructions` counts the instructions of a call. The `wire-` rows are whole calls over a socket, less those of hyper-util's client alone:
 
 ";
 
 const SOCKET: &str = "
 ## A whole call over a loopback socket
 
-Four clients send the same GET with a token and read the response, of 1 KiB unless the row says otherwise. CPU time is that of the client's
-thread, and the server has another one. The first row is the median of nine rounds in turn, calls at once and bodies that of three, and calls a
-second are one round, in which calls begin at random times, whether earlier ones have ended or not. All clients keep to 60 sockets then: `Client` by
-its limits, the others by a semaphore.
+Four clients send the same GET with a token and read the response, of 1 KiB unless a row has another size. CPU time is that of the client's
+thread; the server has another one. The first row is the median of nine rounds, in which the clients take turns. Rows of calls at once and of
+bodies are the median of three rounds. Rows of calls a second are one round, in which calls begin at random times, whether earlier ones have
+ended or not, and all clients keep to 60 sockets: `Client` by its limits, the others by a semaphore.
 
 ![](benches/plots/socket.svg)
 
@@ -230,7 +230,7 @@ const LIMITERS: &str = "
 
 A hundred tasks call the simulated service, which counts by a sliding counter. Arrivals are delayed by 5 ms (median) to 100 ms (p99). All
 limiters are set to 50 a second and 60 connections; governor keeps its default burst of 50. A call is lost if its caller did not get the data;
-the other limiters have no retry. The minimum is 30 s.
+the other limiters have no retry. No limiter can take less than 30 s.
 
 ![](benches/plots/limiters.svg)
 
@@ -241,8 +241,9 @@ the other limiters have no retry. The minimum is 30 s.
 const OVERLOAD: &str = "
 ## A minute of overload
 
-Calls at random times, each with a deadline, against the same service without delays of arrivals. Each cell has the calls whose caller had the data by
-its deadline, those that were sent, and in brackets those that were refused. tower and governor have a `timeout` around the call.
+Calls begin at random times, each with a deadline, against the same service without delays of arrivals. Each cell has the number of calls whose
+caller had the data by the deadline, the number that were sent, and in brackets the number that were refused. tower and governor have a `timeout`
+around the call.
 
 ";
 

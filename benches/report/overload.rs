@@ -20,7 +20,7 @@ use tokio::{
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use tower_tds::{Client, Credentials};
 
-/// What became of the calls of one limiter, by the ledger of the service and by their callers.
+/// Results of one limiter's calls, from the ledger of the service and from their callers.
 #[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Row {
     pub(crate) answered: usize,
 }
 
-/// A load, and what its service does.
+/// A load, and how long its service takes.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     /// Calls a second, at random times.
@@ -178,7 +178,7 @@ where
     }
 }
 
-/// A minute, or `OVERLOAD_SECONDS`.
+/// How long a run takes: a minute, or `OVERLOAD_SECONDS`.
 fn lasts() -> Duration {
     let seconds = env::var("OVERLOAD_SECONDS").ok();
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(60))

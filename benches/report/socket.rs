@@ -25,12 +25,12 @@ use tokio::{
 use tower::{Layer, ServiceExt};
 use tower_tds::{Client, Credentials, Limits, Quota, TdsLayer, layers::errors::CloneBody};
 
-/// What the clients need for the same thing: a GET with the same token, read to its end.
+/// Costs of each client for a GET with the same token, read to its end.
 pub(crate) struct Rows {
     pub(crate) names: [&'static str; 4],
     /// Microseconds of CPU of a call.
     pub(crate) cpu: Vec<f64>,
-    /// Calls a second at random times.
+    /// Rate of calls that begin at random times.
     pub(crate) latency: Vec<(u32, Vec<Latency>)>,
     /// Calls at once, over at most 60 sockets; microseconds of CPU of a call.
     pub(crate) at_once: Vec<(u32, Vec<f64>)>,
@@ -272,7 +272,7 @@ fn server() -> SocketAddr {
                 async { Ok::<_, Infallible>(Response::new(body)) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(io), answer);
-            // A client may close its connection at any time.
+            // The error is ignored, because a client may close its connection at any time.
             tokio::spawn(async { drop(connection.await) });
         }
     };

@@ -17,9 +17,9 @@ use tower::ServiceExt;
 use tower_tds::{Client, Credentials, RequestBody};
 
 async fn proxy(State(client): State<Client>, mut request: Request) -> Response {
-    // It names this proxy.
+    // The host of the request names this proxy, so it is not passed on.
     request.headers_mut().remove("host");
-    // A 404 of the service is a 404 of the proxy; without `errors_as_responses` it is an error.
+    // With `errors_as_responses`, a 404 of the service is a 404 of the proxy and no error.
     let answer = client
         .errors_as_responses()
         .oneshot(request.map(RequestBody::stream));
@@ -47,7 +47,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .loopback_http()
         .build()?;
     let routes = Router::new().route("/health", get(health)).fallback(proxy);
-    // Port 0 is a free one. Yours is fixed, and it is the last line: `axum::serve(..).await?`.
+    // Port 0 picks a free port. Your program has a fixed one, and ends with
+    // `axum::serve(..).await?`.
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
     tokio::spawn(async move { axum::serve(listener, routes.with_state(client)).await });

@@ -1,4 +1,4 @@
-//! All layers around reqwest: one function makes it a service of `http` types.
+//! All layers around reqwest, which one function turns into a service of `http` types.
 
 use http::{Request, Response};
 use reqwest::{redirect, retry};

@@ -17,8 +17,8 @@ use tower_tds::{
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let server = Server::start(Config::default()).await?;
-    // The simulator has no gRPC of its own, so it gets an answer for one method: the
-    // status, five bytes of framing, and a message whose first field is the text.
+    // The simulator has no gRPC, so this sets an answer for one method: the status, five bytes of
+    // framing, and a message whose first field is the text.
     let answer = serde_json::json!({
         "headers": {"content-type": "application/grpc", "grpc-status": "0"},
         "body": "\0\0\0\0\u{9}\n\u{7}on time",
@@ -43,9 +43,10 @@ async fn main() -> Result<(), BoxError> {
         .http2_only(true)
         .build(sockets);
 
-    // A stream is sent once, so there is nothing to repeat; what was refused unsent still is retried.
+    // A stream can be sent only once, so it is not kept for another attempt. Requests that were
+    // refused unsent are still retried.
     let once = RetryLayer::new().replay(|_: &Body| None);
-    // tonic reads statuses itself.
+    // Statuses stay responses, because tonic reads them itself.
     let service = tds.layer().retry(once).errors_as_responses().layer(http);
     // You would use the client that tonic-build generates: `LinesClient::with_origin(service, origin)`.
     let mut grpc = Grpc::with_origin(service, server.base_url().parse()?);

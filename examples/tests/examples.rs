@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-// With its own tests: cargo runs those of an example only if you name it.
+// Runs the example's own tests, because cargo runs those only if you name the example.
 #[path = "../unit_test.rs"]
 #[expect(dead_code, reason = "its program is run as the others are")]
 mod unit_test;
@@ -30,7 +30,7 @@ fn out(name: &str) -> String {
     String::from_utf8(run(name).stdout).expect("text")
 }
 
-/// The number that stands before these words.
+/// Returns the number before these words.
 fn number(out: &str, words: &str) -> u32 {
     let before = out.split(words).next().unwrap_or_default();
     let number = before.split_whitespace().next_back().unwrap_or_default();

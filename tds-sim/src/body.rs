@@ -35,7 +35,7 @@ pub(crate) use self::source::{Coding, Source};
 /// Dropping it before its end aborts the call in the ledger.
 ///
 /// # Errors
-/// If a fault ends the body, that frame is an error. On a socket, the connection then ends.
+/// If a fault ends the body, the last frame is an error. On a socket, the connection ends instead.
 pub struct Body {
     form: Form,
     entry: Option<Entry>,
@@ -43,18 +43,18 @@ pub struct Body {
 
 enum Form {
     Whole(Bytes),
-    /// Pieces that are made while it is read, without an end.
+    /// Pieces that are made while the body is read, without an end.
     Stream(mpsc::Receiver<Bytes>),
-    /// Waits for its next piece.
+    /// Flow that waits for its next piece.
     Flow(Next),
-    /// Ended by a fault, before its end.
+    /// A fault has ended the body early.
     Broken,
 }
 
 /// Framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// By `Content-Length`, unless the body is compressed.
+    /// The head has a `Content-Length`, unless the body is compressed.
     Length,
     Chunked,
 }
@@ -147,8 +147,8 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.form {
             Form::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            // Its head has the length. If a fault cut the body, an exact hint would be a broken
-            // promise.
+            // The head already has the length. An exact hint would be wrong if a fault cuts the
+            // body.
             Form::Stream(_) | Form::Flow(_) | Form::Broken => SizeHint::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! The switches of the program.
+//! The options of the program.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
@@ -25,22 +25,23 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     instead: Option<Instead>,
 
-    /// Rule for counting requests: fixed, log, log-all, counter, leaky:BURST or in-flight
+    /// How to count requests: fixed, log, log-all, counter, leaky:BURST or in-flight
     #[arg(long, help_heading = LIMITS, default_value = "log")]
     rule: Rule,
-    /// Requests per interval and IP address before 423
+    /// Requests that an IP address may make in each interval; more get 423
     #[arg(long, help_heading = LIMITS, default_value_t = 50)]
     rate: u32,
-    /// The interval of --rate
+    /// Interval of --rate
     #[arg(long, help_heading = LIMITS, default_value = "1s", value_parser = interval)]
     per: Duration,
-    /// Parallel connections per IP address before 416
+    /// Connections that an IP address may have at once; with more, its requests get 416
     #[arg(long, help_heading = LIMITS, default_value_t = 60)]
     connections: u32,
-    /// Definition of a connection: accepted (every socket) or busy (every request in progress)
+    /// What counts as a connection: accepted (every socket) or busy (every request in progress)
     #[arg(long, help_heading = LIMITS, value_name = "HOW", default_value = "accepted")]
     count_connections: CountConnections,
-    /// Calls of a key per window before 429, such as 5/60s or 5/60
+    /// Calls that a key may make in each window, such as 5/60s or 5/60; more get 429 [default: no
+    /// quota]
     #[arg(long, help_heading = LIMITS, value_name = "CALLS/WINDOW")]
     quota: Option<Quota>,
     /// Send Retry-After with a 429
@@ -50,77 +51,78 @@ pub(crate) struct Cli {
     /// Lifetime of tokens in seconds
     #[arg(long, help_heading = TOKENS, value_name = "SECONDS", default_value_t = 86_400)]
     expires_in: u64,
-    /// Realm roles of the keys: live, history or none
+    /// Realm roles of the keys, separated by commas: live, history or none
     #[arg(long, help_heading = TOKENS, value_name = "ROLE,...", value_delimiter = ',', default_value = "live,history", value_parser = ["live", "history", "none"], hide_possible_values = true)]
     roles: Vec<String>,
 
     /// Format of error bodies: json, text, html, xml or empty
     #[arg(long, help_heading = ANSWERS, value_name = "FORMAT", default_value = "json")]
     error_body: ErrorBody,
-    /// Size of a live resource, at most about 16 MiB
+    /// Size of a live resource in bytes, at most about 16 MiB
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
 
-    /// Interval after which live resources change, with a tag and the time of the change
+    /// How often live resources change, with a new tag and time [default: never]
     #[arg(long, help_heading = ANSWERS, value_name = "INTERVAL", value_parser = interval)]
     live_every: Option<Duration>,
-    /// Folder whose files are served under the limits and the check of the token
+    /// Serve the files of this folder, under the limits and the token check
     #[arg(long, help_heading = ANSWERS, value_name = "DIR")]
     files: Option<PathBuf>,
 
     /// Delay before a call is counted
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
     delay_counting: Delay,
-    /// Delay between the counting of a call and its response head
+    /// Delay between the count of a call and the head of its response
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
     delay_head: Delay,
-    /// reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, garbage or 5xx[:BURST]
+    /// Fault of data calls: reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE,
+    /// garbage or 5xx[:BURST]
     #[arg(long, help_heading = FAULTS)]
     fault: Vec<Scripted<DataFault>>,
-    /// down, 503, slow:PAUSE or html
+    /// Fault of token requests: down, 503, slow:PAUSE or html
     #[arg(long, help_heading = FAULTS)]
     token_fault: Vec<Scripted<TokenFault>>,
-    /// Seed of all random values except signing keys; it also determines the first API key
+    /// Seed of all random values except signing keys; one seed gives the same first API key
     #[arg(long, help_heading = FAULTS, default_value_t = 0)]
     seed: u64,
 
-    /// Speak TLS 1.2 and 1.3; the line of JSON names the file of the CA certificate as `ca_file`
+    /// Speak TLS 1.2 and 1.3; `ca_file` in the line of JSON names the CA certificate
     #[arg(long, help_heading = RUNNING)]
     tls: bool,
-    /// Address to listen on, such as 0.0.0.0 in a container
+    /// IPv4 address to listen on, such as 0.0.0.0 in a container
     #[arg(long, help_heading = RUNNING, value_name = "IP", default_value = "127.0.0.1")]
     bind: Ipv4Addr,
-    /// Port of the token endpoint; 0 takes a free one
+    /// Port of the token endpoint; 0 picks a free one
     #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
     auth_port: u16,
-    /// Port of the data endpoints
+    /// Port of the data endpoints; 0 picks a free one
     #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
     data_port: u16,
-    /// Port of the ledger and the controls
+    /// Port of the ledger and the controls; 0 picks a free one
     #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
     admin_port: u16,
-    /// Number of calls in the ledger, about 1 KB each; the newest are kept
+    /// How many calls the ledger keeps, the newest ones, about 1 KB each
     #[arg(long, help_heading = RUNNING, value_name = "CALLS", default_value_t = 100_000)]
     arrivals_kept: usize,
 }
 
-/// The role of the program.
+/// What the program runs: the service, or a relay.
 #[derive(Debug)]
 pub(crate) enum Role {
     Service(Box<Config>),
     Relay(SocketAddr, Network),
 }
 
-/// Programs other than the service.
+/// What the program can run instead of the service.
 #[derive(Debug, Subcommand)]
 enum Instead {
-    /// Run a network with delays in front of an address
+    /// Run a TCP relay with delays in front of an address
     Relay(Relay),
 }
 
 #[derive(Debug, Args)]
 struct Relay {
-    /// The address to relay to
+    /// Address to relay to
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     to: SocketAddr,
     /// Delay from the client to the server: none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms,
@@ -133,7 +135,7 @@ struct Relay {
     /// Seed of all delays
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Port to listen on; 0 takes a free one
+    /// Port to listen on; 0 picks a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
 }
@@ -151,7 +153,7 @@ impl From<Cli> for Role {
             return Self::Relay(relay.to, network);
         }
         let mut config = Config::default();
-        // A struct of another crate with fields to come cannot be written as one.
+        // Sets the fields one by one, because `Config` is non-exhaustive outside its crate.
         macro_rules! take { ($($field:ident),*) => { $(config.$field = cli.$field;)* }; }
         take!(rule, rate, per, connections, quota, retry_after);
         take!(expires_in, roles, error_body, live_bytes, live_every);
@@ -184,7 +186,7 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "write an IP address and a port, such as 127.0.0.1:8082")
 }
 
-/// Returns one line with the switch and the reason. The rest of clap's message is general advice.
+/// Returns one line with the option and the reason. The rest of clap's message is general advice.
 pub(crate) fn refusal(error: &clap::Error) -> String {
     let error = error.to_string();
     let first = error
@@ -196,15 +198,15 @@ pub(crate) fn refusal(error: &clap::Error) -> String {
 }
 
 const NOTES: &str = "\
-Prints one line of JSON with its addresses, serves until SIGINT or SIGTERM, then prints the sums of
-its ledger as JSON.
+Prints a line of JSON with its addresses, serves until SIGINT or SIGTERM, then prints the sums of
+its ledger as a second line.
 
 tds-sim relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port PORT]
-is a network with delays in front of an address. It prints a line of JSON at its start and its end.
+is a network with delays in front of an address. It prints its address, and its counts at the end.
 
 DELAY is none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms, pareto:5ms:1.5 or stall:5s:300ms.
-A fault strikes every time. FAULT@every:N and FAULT@CHANCE strike less often, FAULT@/v1/live/* only there.
-Repeat a switch for several.";
+FAULT strikes each call, FAULT@every:N every N-th one, FAULT@0.01 one in a hundred at random, and
+FAULT@/v1/live/* only calls of that path. Repeat --fault and --token-fault for several faults.";
 
 const LIMITS: &str = "Limits";
 const TOKENS: &str = "Tokens";

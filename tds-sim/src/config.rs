@@ -14,7 +14,7 @@ use crate::{
     text::{ParseError, parse_duration, word},
 };
 
-/// Settings of the simulator; by default the contract, without faults.
+/// Settings of the simulator. The defaults are those of the contract, without faults.
 ///
 /// # Examples
 /// ```
@@ -29,21 +29,21 @@ use crate::{
 pub struct Config {
     /// Rule by which the requests of an IP address are counted against [`rate`](Self::rate).
     pub rule: Rule,
-    /// How many requests are accepted in each interval of length [`per`](Self::per); the rest get
-    /// 423.
+    /// How many requests of an IP address are accepted in each interval of length
+    /// [`per`](Self::per); further ones get 423.
     pub rate: u32,
-    /// Interval of [`rate`](Self::rate).
+    /// Length of the interval to which [`rate`](Self::rate) applies.
     pub per: Duration,
     /// How many parallel connections an IP address may have. If it has more, its requests get 416.
     pub connections: u32,
-    /// Definition of a connection.
+    /// What counts as a connection.
     pub counting: CountConnections,
     /// How many calls each key may make in a window; further calls get 429.
     pub quota: Option<Quota>,
     /// Whether a 429 has a `Retry-After` with the seconds to the end of the key's window. The
     /// contract does not name it.
     pub retry_after: bool,
-    /// Lifetime of tokens in seconds.
+    /// Lifetime of new tokens, in seconds.
     pub expires_in: u64,
     /// Realm roles of new keys; `live` and `history` open the two groups of data endpoints.
     pub roles: Vec<String>,
@@ -55,7 +55,7 @@ pub struct Config {
     pub live_every: Option<Duration>,
     /// Folder whose files are served at their paths, under the limits and the check of the token.
     pub files: Option<PathBuf>,
-    /// Scripted faults.
+    /// Scripted faults, none by default.
     pub faults: Faults,
     /// Seed of all random values except the signing keys.
     pub seed: u64,
@@ -63,7 +63,7 @@ pub struct Config {
     /// is created at the start.
     #[cfg(feature = "tls")]
     pub tls: bool,
-    /// Address of the token endpoint. Port 0 takes a free one.
+    /// Address of the token endpoint. Here and in the next two, port 0 takes a free one.
     pub auth: SocketAddrV4,
     /// Address of the data endpoints.
     pub data: SocketAddrV4,
@@ -96,16 +96,16 @@ pub struct Quota {
     pub(crate) per: Duration,
 }
 
-/// Definition of a parallel connection. Written as text: `accepted` or `busy`.
+/// What counts as a parallel connection. As text, write `accepted` or `busy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CountConnections {
-    /// Socket from its accept until the server closes it, idle or not. While an address has too
-    /// many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
+    /// Each socket counts from its accept until the server closes it, idle or not. While an address
+    /// has too many, each of its requests is refused. HAProxy's `conn_cur` counts in this way.
     #[default]
     Accepted,
-    /// Request from its count to the end of its answer, as nginx's `limit_conn` counts. On HTTP/2,
-    /// each stream counts as one.
+    /// Each request counts from its arrival to the end of its answer, as with nginx's `limit_conn`.
+    /// On HTTP/2, each stream is one.
     Busy,
 }
 
@@ -138,7 +138,7 @@ impl Default for Config {
             auth: FREE,
             data: FREE,
             admin: FREE,
-            // About 200 bytes each, and 900 with headers.
+            // Each takes about 200 bytes, or 900 with headers.
             arrivals_kept: 1_000_000,
             record_headers: false,
         }
@@ -187,5 +187,5 @@ impl FromStr for CountConnections {
     }
 }
 
-/// A free port of this machine alone.
+/// Any free port, reachable from this machine alone.
 const FREE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);

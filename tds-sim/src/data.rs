@@ -49,7 +49,7 @@ pub(crate) async fn answer<B: http_body::Body>(
     let received = match state.intake.ledger.has_headers && !body.is_end_stream() {
         true => Some(length(body).await),
         false => {
-            // It is not read, and the answer may come before its end.
+            // The request's body is not read, and the answer may come before its end.
             drop(body);
             declared
         }
@@ -139,7 +139,7 @@ async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> R
     }
 }
 
-/// Reads a file where it blocks nothing else.
+/// Reads a file on a thread for blocking work.
 async fn file(folder: PathBuf, path: String) -> Option<Resource> {
     let read = tokio::task::spawn_blocking(move || Resource::file(&folder, &path));
     read.await.ok().flatten()
@@ -195,7 +195,7 @@ fn token(state: &State, headers: &HeaderMap) -> Result<Arc<Issued>, &'static str
         .ok_or(INVALID_TOKEN)
 }
 
-/// Waits. A wait of zero does not yield.
+/// Waits for this time. Returns at once, without yielding, if it is zero.
 async fn pause(wait: Duration) {
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;

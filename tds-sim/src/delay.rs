@@ -29,10 +29,10 @@ use crate::text::{ParseError, parse_duration};
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Delay {
-    /// No delay.
+    /// There is no delay.
     #[default]
     None,
-    /// Same delay each time.
+    /// The same delay each time.
     Constant(Duration),
     /// Evenly distributed between two bounds.
     Uniform {
@@ -41,15 +41,16 @@ pub enum Delay {
         /// Longest delay. A value below `min` is read as `min`.
         max: Duration,
     },
-    /// Lognormal, as in networks and services: most are near the median, a few are many times as
-    /// long. At most a minute.
+    /// Lognormal, as in networks and services: most delays are near the median, and a few are many
+    /// times as long, up to a minute.
     LogNormal {
         /// Half of the delays are below it. Zero makes every delay zero.
         median: Duration,
         /// 99 in 100 delays are below it. A value below `median` is read as `median`.
         p99: Duration,
     },
-    /// Pareto, the heavy tail: one in `k.powf(alpha)` exceeds `k * min`. At most a minute.
+    /// Pareto, with a heavy tail: one delay in `k.powf(alpha)` exceeds `k * min`. None is longer
+    /// than a minute.
     Pareto {
         /// Shortest delay.
         min: Duration,
@@ -57,7 +58,7 @@ pub enum Delay {
         /// and the mean for 1 and less. With zero or less, every delay is the longest one.
         alpha: f64,
     },
-    /// In each period of length `every`, nothing passes during the last `length`. Delayed events
+    /// Nothing passes during the last `length` of each period of length `every`. The delayed events
     /// come together at the end of the period.
     ///
     /// Events at `at` in the stall `[k * every - length, k * every)` are delayed until `k * every`,
@@ -65,7 +66,8 @@ pub enum Delay {
     Stall {
         /// Time from the end of a stall to the end of the next; zero makes no stalls.
         every: Duration,
-        /// How long a stall lasts; if it is `every` or longer, the next begins when one ends.
+        /// How long a stall lasts. If that is `every` or longer, each stall begins when the one
+        /// before ends.
         length: Duration,
     },
 }
@@ -93,8 +95,8 @@ impl Delay {
 }
 
 /// # Errors
-/// [`ParseError`] for a form that [`Delay`] does not list, and for impossible numbers. In its
-/// message you find the expected form.
+/// [`ParseError`] for a form that [`Delay`] does not list, and for impossible numbers. Its message
+/// has the expected form.
 impl FromStr for Delay {
     type Err = ParseError;
 

@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) socket: Option<Arc<Socket>>,
     peer: SocketAddr,
     number: Number,
-    /// When it was counted.
+    /// When the call was counted.
     pub(crate) at: Duration,
     admitted: bool,
     outcome: Outcome,

@@ -2,10 +2,10 @@
 
 use std::{borrow::Cow, error::Error as StdError, fmt};
 
-/// Error of the simulator, or one of its faults.
+/// Error of the simulator itself, or one of the faults that it plays.
 ///
-/// On a socket your client sees a fault as a reset, a close, missing bytes, or bytes that are not
-/// HTTP. Without a socket you get this error, from the [`Sim`](crate::Sim) or from its
+/// On a socket, your client sees a fault as a reset, a close, missing bytes, or bytes that are not
+/// HTTP. Without a socket you get this error instead, from the [`Sim`](crate::Sim) or from its
 /// [`Body`](crate::Body).
 ///
 /// # Examples
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Garbage,
     KeyLimit(String),
     UnknownClient,
-    /// Failed step; the error has its cause.
+    /// A step failed. The error has the cause as its source.
     Failed(Cow<'static, str>),
 }
 
@@ -47,7 +47,7 @@ impl Error {
         self.kind == Kind::Reset
     }
 
-    /// Returns the error of a step that failed, with its cause.
+    /// Returns the error of the step `what`, which failed because of `source`.
     pub(crate) fn failed(
         what: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,

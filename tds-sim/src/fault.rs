@@ -8,9 +8,9 @@ use crate::{
     text::{ParseError, Pattern, parse_duration},
 };
 
-/// Faults in force. There are none by default.
+/// Faults that the simulator plays. There are none by default.
 ///
-/// Several can strike the same answer: a `503` whose body drips is two faults.
+/// Several can strike the same answer: for example, a `503` whose body drips takes two faults.
 ///
 /// # Examples
 /// ```
@@ -27,10 +27,11 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Faults {
-    /// Time between the arrival of a data call's head and its count, as if the call were still on
-    /// its way.
+    /// Time between the arrival of a data call's head and its count, which simulates a call that is
+    /// still on its way.
     pub before_counting: Delay,
-    /// Time between the count of a data call and the head of its answer, for the service's work.
+    /// Time between the count of a data call and the head of its answer, which simulates the
+    /// service's work.
     pub before_head: Delay,
     /// Replaces `before_head` for calls whose target ends in this text.
     pub before_head_of: Option<(String, Delay)>,
@@ -40,7 +41,7 @@ pub struct Faults {
     pub token: Vec<Scripted<TokenFault>>,
 }
 
-/// Fault, and when and where it strikes.
+/// Fault, with the times and the path at which it strikes.
 ///
 /// Write it as text: `FAULT`, `FAULT@every:N` or `FAULT@CHANCE`, each alone or with `@PATH`, such as
 /// `503@every:2@/v1/live/*`. If you give a path, only its calls are struck and counted; `*` stands
@@ -65,12 +66,12 @@ pub struct Scripted<F> {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub enum When {
-    /// Each time.
+    /// The fault strikes every time.
     #[default]
     Always,
-    /// Each n-th time.
+    /// The fault strikes every n-th time.
     Every(NonZeroU64),
-    /// With this probability, from the simulator's seed.
+    /// The fault strikes with this probability. The choices depend on the simulator's seed.
     Chance(f64),
 }
 
@@ -91,7 +92,7 @@ pub enum DataFault {
     ResetBody,
     /// `truncate`: the body ends early, before its declared length or last chunk.
     Truncate,
-    /// `endless`: the body never ends.
+    /// `endless`: the body goes on for ever.
     Endless,
     /// `drip:PAUSE`: one byte at a time, each after this pause.
     Drip(Duration),
@@ -109,7 +110,7 @@ pub enum DataFault {
     },
 }
 
-/// Faults of a token POST.
+/// Faults of a POST to the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenFault {
@@ -123,7 +124,7 @@ pub enum TokenFault {
     Html,
 }
 
-/// Faults with their progress.
+/// Faults in force, with the calls that each has counted.
 #[derive(Debug)]
 pub(crate) struct Script {
     clock: Arc<Clock>,
@@ -141,7 +142,7 @@ pub(crate) struct Script {
 pub(crate) struct Strike {
     pub(crate) before_counting: Duration,
     pub(crate) before_head: Duration,
-    /// In place of the head.
+    /// Fault that replaces the head.
     pub(crate) head: Option<DataFault>,
     pub(crate) body: BodyFaults,
 }
@@ -166,7 +167,7 @@ impl<F> Scripted<F> {
         }
     }
 
-    /// Whether it strikes the `nth` call of its path, which is one of `path`.
+    /// Whether the fault strikes the `nth` call of its own path, which is a call of `path`.
     fn strikes(&self, path: &str, nth: u64, rng: &mut fastrand::Rng) -> bool {
         is_at(self.path.as_ref(), path) && self.when.strikes(nth, rng)
     }
@@ -200,7 +201,7 @@ impl<F: fmt::Debug> fmt::Display for Scripted<F> {
     }
 }
 
-/// Adds a call of `path` to the number of each fault that is for it.
+/// Adds a call of `path` to the count of each fault that applies to that path.
 fn count<F>(faults: &[Scripted<F>], calls: &mut [u64], path: &str) {
     for (scripted, calls) in faults.iter().zip(calls) {
         *calls += u64::from(is_at(scripted.path.as_ref(), path));
@@ -214,7 +215,7 @@ fn is_at(wanted: Option<&Pattern>, path: &str) -> bool {
 // === impl When ===
 
 impl When {
-    /// Whether it strikes the `nth` time, counted from one.
+    /// Whether a fault strikes the `nth` time, counted from one.
     fn strikes(self, nth: u64, rng: &mut fastrand::Rng) -> bool {
         match self {
             Self::Always => true,

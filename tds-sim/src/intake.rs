@@ -7,7 +7,8 @@ use std::{
 
 use crate::{clock::lock, ledger::Ledger, limits::Gate};
 
-/// Gate and ledger. Under the lock of the gate, that of the ledger is taken.
+/// Gate and ledger. The lock of the gate is held while that of the ledger is taken, so that both
+/// have the same order of events.
 pub(crate) struct Intake {
     pub(crate) ledger: Ledger,
     pub(crate) gate: Mutex<Gate>,

@@ -59,39 +59,39 @@ pub struct Ledger {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Arrival {
-    /// When it was counted.
+    /// When the call was counted.
     #[serde(serialize_with = "in_seconds")]
     pub at: Duration,
-    /// Where it came from.
+    /// Address that the call came from.
     pub peer: SocketAddr,
-    /// Number of its connection, counted from one since the start; none without a socket.
+    /// Number of the call's connection, counted from one since the start. `None` without a socket.
     pub connection: Option<u64>,
-    /// Method.
+    /// Method of the request.
     #[serde(serialize_with = "as_text")]
     pub method: Method,
-    /// Path and query.
+    /// Path and query of the request.
     pub target: Box<str>,
     /// Headers by their names, if [`Config::record_headers`] is set. Secrets are `***`. If a name
     /// is repeated, its values are separated by a comma.
     ///
     /// [`Config::record_headers`]: crate::Config::record_headers
     pub headers: BTreeMap<Box<str>, Box<str>>,
-    /// Length of the request's body: as received if [`Config::record_headers`] is set, otherwise as
-    /// declared, if it is.
+    /// Length of the request's body. If [`Config::record_headers`] is set, it is the length that
+    /// was received, otherwise the `Content-Length`, if there is one.
     ///
     /// [`Config::record_headers`]: crate::Config::record_headers
     pub body_bytes: Option<u64>,
-    /// Generation of its token: the first token issued has 1. `None` if the call was refused before
-    /// the check of its token, or if the token was not valid.
+    /// Generation of the call's token; the first token issued has 1. `None` if the call was refused
+    /// before its token was checked, or if the token was not valid.
     pub token: Option<u64>,
-    /// Status of the answer; none if the head was never sent.
+    /// Status of the answer. `None` if the head was never sent.
     pub status: Option<u16>,
     /// Whether the answer's body came to its end.
     pub outcome: Outcome,
-    /// When the head of the answer was ready; none before.
+    /// When the head of the answer was ready. `None` before that.
     #[serde(serialize_with = "in_optional_seconds")]
     pub answered: Option<Duration>,
-    /// When the answer ended; none while it is in progress.
+    /// When the answer ended. `None` while it is in progress.
     #[serde(serialize_with = "in_optional_seconds")]
     pub ended: Option<Duration>,
 }
@@ -103,9 +103,9 @@ pub struct Arrival {
 pub enum Outcome {
     /// Head or body is still being sent.
     InProgress,
-    /// Handed to the connection, to the last byte.
+    /// All of it was handed to the connection.
     Complete,
-    /// Ended early by the client, the server or a fault.
+    /// The client, the server or a fault ended it early.
     Aborted,
 }
 
@@ -116,7 +116,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Data calls that were counted.
+    /// Number of data calls.
     pub data_calls: u64,
     /// Data calls by the status of their answer.
     pub by_status: BTreeMap<u16, u64>,
@@ -130,11 +130,11 @@ pub struct Summary {
     pub largest_second: u64,
     /// POSTs to the token endpoint, refused ones included.
     pub token_posts: u64,
-    /// Tokens issued.
+    /// Tokens that were issued.
     pub tokens_issued: u64,
-    /// Sockets accepted.
+    /// Sockets that were accepted.
     pub sockets_opened: u64,
-    /// Sockets open now.
+    /// Sockets that are open now.
     pub sockets_open: u64,
     /// Most sockets that were open at once.
     pub peak_sockets: u64,
@@ -157,14 +157,14 @@ struct Book {
     sockets: u64,
 }
 
-/// Which arrivals to list. By default, all.
+/// Which arrivals to list, all by default.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) path: Option<Pattern>,
     pub(crate) status: Vec<u16>,
-    /// Counted at this time or later.
+    /// Only arrivals counted at this time or later.
     pub(crate) from: Option<Duration>,
-    /// Counted before this time.
+    /// Only arrivals counted before this time.
     pub(crate) to: Option<Duration>,
 }
 
@@ -188,7 +188,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the sums since the start.
+    /// Returns the sums since the start or the last reset.
     #[must_use]
     pub fn summary(&self) -> Summary {
         lock(&self.book).sums.clone()
@@ -200,7 +200,8 @@ impl Ledger {
         lock(&self.book).arrivals.iter().cloned().collect()
     }
 
-    /// Returns the sums and the newest arrivals that match, at most `most`, of one instant.
+    /// Returns the sums, and up to `most` of the newest arrivals that match, all read at one
+    /// instant.
     pub(crate) fn find(&self, filter: &Filter, most: usize) -> (Summary, Vec<Arrival>) {
         let book = lock(&self.book);
         let newest = book.arrivals.iter().rev();
@@ -210,7 +211,7 @@ impl Ledger {
         (book.sums.clone(), found)
     }
 
-    /// Waits until so many arrivals match.
+    /// Waits until this many arrivals match.
     pub(crate) async fn wait(&self, filter: &Filter, calls: usize) {
         loop {
             let changed = self.changed.notified();
@@ -222,14 +223,14 @@ impl Ledger {
         }
     }
 
-    /// Whether so many arrivals match.
+    /// Whether this many arrivals match.
     fn has(&self, filter: &Filter, calls: usize) -> bool {
         let book = lock(&self.book);
         let found = book.arrivals.iter().filter(|call| filter.matches(call));
         found.take(calls).count() == calls
     }
 
-    /// Forgets all calls and sums. Calls in progress are not counted any more, open sockets are.
+    /// Forgets all calls and sums. Open sockets are still counted, calls in progress are not.
     pub(crate) fn clear(&self) {
         let book = &mut *lock(&self.book);
         book.arrivals.clear();
@@ -398,7 +399,7 @@ impl Filter {
     }
 }
 
-/// Returns the headers without secrets. Of credentials, the scheme stays.
+/// Returns the headers with their secrets masked. Credentials keep their scheme.
 fn masked(headers: &HeaderMap) -> BTreeMap<Box<str>, Box<str>> {
     let shown = |name: &HeaderName, value: &HeaderValue| {
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -438,7 +439,7 @@ fn in_optional_seconds<S: Serializer>(
 /// Parts of the names of headers whose values are secrets.
 const SECRETS: &str = "authorization cookie token secret password credential api-key apikey";
 
-/// How long a wait looks away after a change, so that it does not hold the lock all the time.
+/// How long a wait pauses after a change, so that it does not take the lock all the time.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Interval of "50 requests per second" in the contract's table of limits.

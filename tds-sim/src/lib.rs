@@ -2,8 +2,8 @@
 //! calls.
 //!
 //! Use it to test a client of the service. It issues tokens, serves data, enforces the limits by any rule that the contract allows,
-//! plays the faults that you script, and keeps a ledger of what it saw. It shares no code and no constant with the crates under
-//! test.
+//! plays the faults that you script, and keeps a ledger of what it saw. Because it judges the other crates of this repository, it
+//! shares no code and no constant with them.
 //!
 //! ```text
 //!              Sim: a plain service                              Ledger
@@ -14,8 +14,8 @@
 //!
 //! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock. [`Server`] puts it on three sockets
 //! of the loopback interface: one for tokens, one for data, and one to read the ledger and to control the simulator; on its page
-//! are three tests for you to copy. Put [`Relay`], a network, in front of it or of any other server. With switches instead of code,
-//! the program `tds-sim` runs the server or the relay.
+//! are three tests for you to copy. Put [`Relay`], a network, in front of it or of any other server. The program `tds-sim` runs the
+//! server or the relay by options instead of code.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
@@ -55,8 +55,8 @@
 //!   the limits.
 //! - Each socket counts from its accept until just before the server closes it. When your client reads the end of one connection,
 //!   it can open the next one within the limit.
-//! - One seed and one sequence of calls give the same faults, delays and API keys. Tokens differ,
-//!   because each simulator makes a new signing key.
+//! - The same seed and the same sequence of calls give the same faults, delays and API keys. Tokens
+//!   differ, because each simulator makes a new signing key.
 //!
 //! # Non-goals
 //! Tokens that another issuer signed or that are signed with RS256, `private_key_jwt`, HTTP/3, speed.

@@ -9,7 +9,7 @@ use crate::{
     rule::{Meter, Rule},
 };
 
-/// Use of the quota by each key.
+/// How much of the quota each key has used.
 #[derive(Debug)]
 pub(crate) struct Usage {
     quota: Option<Quota>,
@@ -21,8 +21,8 @@ pub(crate) struct Usage {
 pub(crate) struct Gate {
     config: Arc<Config>,
     pub(crate) peers: HashMap<IpAddr, Peer>,
-    /// When the counts of requests were last set to zero. If a call arrived before, it ends
-    /// uncounted.
+    /// When the counts of requests were last set to zero. The end of a call that arrived before
+    /// that is not counted.
     since: Duration,
 }
 
@@ -112,8 +112,8 @@ impl Gate {
         peer.sockets = peer.sockets.saturating_sub(1);
     }
 
-    /// Counts a request at `at`. As the connections are checked first, a request refused for them
-    /// does not count against the rate.
+    /// Counts a request at `at`. Connections are checked first, so a request that is refused
+    /// because of them does not count against the rate.
     pub(crate) fn arrive(&mut self, ip: IpAddr, at: Duration) -> Verdict {
         let (counting, connections) = (self.config.counting, self.config.connections);
         let peer = self.peer(ip);

@@ -57,7 +57,7 @@ async fn run(role: cli::Role) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why the program cannot serve.
+/// Reason why the program cannot serve.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Addresses and credentials for a client, as one line of JSON.
@@ -75,8 +75,8 @@ fn addresses(server: &Server) -> String {
     line.to_string()
 }
 
-/// Returns a future that waits for SIGINT or SIGTERM, which are caught from this call on, because
-/// the reader of the first line may send one at once.
+/// Returns a future that waits for SIGINT or SIGTERM. This call already installs the handlers,
+/// because the reader of the first line may send a signal at once.
 #[cfg(unix)]
 fn stop() -> Result<impl Future<Output = ()>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -108,5 +108,5 @@ fn say(out: &mut dyn io::Write, line: &str) {
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 
-/// Exit code for invalid switches.
+/// Exit code for invalid options.
 const BAD_SWITCH: u8 = 2;

@@ -1,4 +1,4 @@
-//! Identity provider's side: the token endpoint, and what a client finds out about the realm.
+//! The identity provider: its token endpoint, and its discovery of the realm.
 //!
 //! As the contract shows only a successful call, the refusals and the order of the checks were
 //! measured at Keycloak 26.5.0: path, method, realm, grant type, client, repeated fields, grant.
@@ -51,7 +51,7 @@ where
         (TOKEN | INTROSPECTION, &Method::POST) => {}
         (CONFIGURATION, &Method::GET) => return Ok(discovery::configuration(&state, &head)),
         (KEYS, &Method::GET) => return discovery::keys(&state),
-        // It has no `Allow`, though RFC 9110, section 15.5.6, requires one.
+        // Keycloak sends no `Allow` here, though RFC 9110, section 15.5.6, requires one.
         (TOKEN | INTROSPECTION | CONFIGURATION | KEYS, _) => {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             return Ok(refusal::bare(status, "HTTP 405 Method Not Allowed"));
@@ -70,7 +70,7 @@ where
     token(&state, socket, &head, &form).await
 }
 
-/// Answers a token POST. Each one is counted.
+/// Answers a token POST, and counts it.
 async fn token(
     state: &State,
     socket: Option<Arc<Socket>>,

@@ -1,4 +1,4 @@
-//! Network in front of an address: TCP with delays, as a socket of its own.
+//! Network in front of an address, as a TCP relay with delays.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -29,8 +29,8 @@ mod line;
 /// - Ends (FIN) and resets (RST) are passed on with the same delay as bytes. If one direction ends,
 ///   the other stays open.
 /// - Each connection has its own two sequences of delays, determined by the seed and the number of
-///   connections before it, and each piece that the relay reads has its own delay. How the bytes
-///   are cut into pieces is not determined, so two of your runs may differ.
+///   connections before it, and each piece that the relay reads has its own delay. The seed does
+///   not determine how bytes are cut into pieces, so two of your runs may differ.
 ///
 /// # Cancel safety
 /// Dropping it closes every connection at once. Delayed bytes are lost.
@@ -130,7 +130,7 @@ impl Relay {
         self.address
     }
 
-    /// Returns the counts of its connections.
+    /// Returns the counts of the relay's connections.
     #[must_use]
     pub fn counts(&self) -> Counts {
         *lock(&self.counts)
@@ -148,7 +148,7 @@ impl Drop for Relay {
 impl Network {
     /// Returns the two directions of a connection. `number` connections were accepted before it.
     fn lines(&self, start: Instant, number: u64) -> [Line; 2] {
-        // A fork is as good as a new seed, and similar seeds give unlike sequences.
+        // Similar seeds still give unlike sequences, and a fork is as good as a new seed.
         let mut rng =
             fastrand::Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(GOLDEN_RATIO)));
         let there = Line::new(self.there, rng.fork(), start);
@@ -190,7 +190,7 @@ async fn accept(
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else {
-                    // Out of file descriptors, most likely, until a connection ends.
+                    // Most likely there is no file descriptor left until a connection ends.
                     tokio::time::sleep(RETRY).await;
                     continue;
                 };
@@ -216,7 +216,8 @@ async fn pass(mut client: TcpStream, to: SocketAddr, [mut there, mut back]: [Lin
         reset(&client);
         return;
     };
-    // Only the lines delay bytes, not the kernel. An error means that the socket is closed.
+    // Keeps the kernel from adding delays to those of the lines. An error only means that the
+    // socket is closed.
     drop(client.set_nodelay(true));
     drop(server.set_nodelay(true));
 

@@ -18,11 +18,11 @@ use crate::{
     text::ParseError,
 };
 
-/// Data endpoint, with the query.
+/// Data endpoint of a request, with its query.
 #[derive(Debug)]
 pub(crate) struct Endpoint<'a> {
-    /// Group of endpoints, and the realm role that it requires: `live`, a small JSON object, or
-    /// `history`, lines of text, as many bytes as requested.
+    /// Group of endpoints, which is also the realm role that it requires: `live` for a small JSON
+    /// object, or `history` for lines of text with as many bytes as requested.
     pub(crate) role: &'static str,
     name: &'a str,
     query: &'a str,
@@ -32,7 +32,7 @@ pub(crate) struct Endpoint<'a> {
 pub(crate) struct Resource {
     kind: &'static str,
     content: Content,
-    /// Opaque part of the tag. A weak one does not allow ranges.
+    /// Opaque part of the tag. A weak tag does not allow ranges.
     tag: String,
     is_strong: bool,
     modified: Option<SystemTime>,
@@ -53,7 +53,7 @@ impl<'a> Endpoint<'a> {
         })
     }
 
-    /// Returns its data at this time.
+    /// Returns the endpoint's data at this time.
     pub(crate) fn data(&self, config: &Config, clock: &Clock) -> Result<Resource, ParseError> {
         match self.role {
             "live" => Ok(self.live(config, clock)),
@@ -121,7 +121,8 @@ impl<'a> Endpoint<'a> {
 // === impl Resource ===
 
 impl Resource {
-    /// Reads the file for a path of a URL. There is none outside of `folder`, links included.
+    /// Reads the file for a path of a URL. Returns `None` for files outside of `folder`, also
+    /// through links.
     pub(crate) fn file(folder: &Path, path: &str) -> Option<Self> {
         let path = decoded(path)?;
         let relative = Path::new(path.strip_prefix('/')?);
@@ -148,7 +149,7 @@ impl Resource {
     pub(crate) fn answer(mut self, headers: &HeaderMap) -> Response<Content> {
         let length = self.content.source.length();
         let range = self.range(headers, length);
-        // Ranges count the bytes of the data, so what answers one is not compressed.
+        // A range counts the bytes of the data, so the answer to one is not compressed.
         if range.is_none() {
             self.content.coding = Coding::accepted_by(headers);
         }
@@ -187,7 +188,7 @@ impl Resource {
         response
     }
 
-    /// Returns the entity tag. A strong one is another for each coding.
+    /// Returns the entity tag. A strong tag differs between codings.
     fn tag(&self) -> String {
         let tag = &self.tag;
         match self.content.coding {
@@ -267,7 +268,7 @@ fn live(name: &str, bytes: u64, version: Option<u128>) -> String {
 
 const LIVE_END: &str = "\"}\n";
 
-/// Largest filling of a live resource, which is built in memory.
+/// Largest filling of a live resource. It is bounded because the resource is built in memory.
 const LIVE_MOST: usize = 16 * 1024 * 1024;
 
 /// Media types by the ending of a file.

@@ -1,10 +1,11 @@
-//! Rules by which a service may count requests: its contract names the limit, but not the counting.
+//! Rules by which the service may count requests, because its contract names the limit but not how
+//! to count.
 
 use std::{collections::VecDeque, fmt, str::FromStr, time::Duration};
 
 use crate::text::ParseError;
 
-/// Way of counting requests against a limit of so many per interval.
+/// Way of counting requests against a limit per interval.
 ///
 /// Your client has to work with each of these, because the contract allows "50 parallel requests
 /// per second" and leaves open what that counts. Test it with the strictest ones:
@@ -33,8 +34,8 @@ pub enum Rule {
     /// Each window `[k * per, (k + 1) * per)` of the simulator's clock accepts its first `limit`
     /// arrivals, whenever in the window they come.
     ///
-    /// Refused requests do not count. Within an instant you can send twice the limit, half of it on
-    /// each side of a boundary. Kong's local policy counts in this way.
+    /// Refused requests do not count. At a boundary you can send twice the limit at once, half of
+    /// it on each side. Kong's local policy counts in this way.
     FixedWindow,
     /// Accepts an arrival at `now` while fewer than `limit` were *accepted* in `(now - per, now]`.
     ///
@@ -97,7 +98,7 @@ pub enum Rule {
 #[derive(Debug)]
 pub struct Meter {
     limit: u32,
-    /// Not zero.
+    /// Interval of the limit, which is not zero.
     per: Duration,
     /// Latest time seen.
     now: Duration,
@@ -112,9 +113,9 @@ enum Count {
         window: u128,
         accepted: u32,
     },
-    /// Accepted arrivals.
+    /// Accepted arrivals of the last interval.
     Log(Recent),
-    /// At most the last `limit` arrivals. Older ones change no answer, and refused requests must
+    /// The last `limit` arrivals at most. Older ones change no answer, and refused requests must
     /// not fill the memory.
     LogAll(Recent),
     Counter(Counter),

@@ -20,7 +20,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 
-/// Simulator on sockets: one for tokens, one for data, one to control it.
+/// Simulator on three sockets: one for tokens, one for data, and one to control it.
 ///
 /// # Cancel safety
 /// Dropping it closes all connections at once. [`shutdown`](Self::shutdown) first lets answers in
@@ -146,7 +146,7 @@ impl Server {
             start(Door::Data, data, security).await?,
             start(Door::Admin, admin, Security::Plain).await?,
         ];
-        // It is set once for each simulator.
+        // Each simulator is started once, so the cell is still empty.
         drop(sim.state.auth_url.set(urls[0].clone()));
         Ok(Self {
             sim,
@@ -192,10 +192,10 @@ impl Server {
 
     /// Stops accepting, waits up to a second for answers in progress, and closes all connections.
     pub async fn shutdown(mut self) {
-        // Without a receiver there is nothing left to stop.
+        // If no receiver is left, there is nothing to stop.
         self.stop.send_replace(true);
         let ended = async { while self.listeners.join_next().await.is_some() {} };
-        // Aborts the listeners that are left, with the set.
+        // Dropping the set aborts the listeners that are left.
         drop(tokio::time::timeout(GRACE, ended).await);
     }
 }

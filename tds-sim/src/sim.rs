@@ -1,4 +1,4 @@
-//! Simulator: a service, and its controls.
+//! The simulator as a service, with its controls.
 
 use std::{
     error::Error as StdError,
@@ -35,7 +35,7 @@ use crate::{
 /// socket, use [`Server`](crate::Server), which also has three tests to copy.
 ///
 /// # Backpressure
-/// Always ready, because the real service refuses requests and does not queue them.
+/// Always ready, because the real service refuses requests instead of queueing them.
 ///
 /// # Cancel safety
 /// If you drop a future or a body, the call is aborted, and the ledger records that.
@@ -44,8 +44,8 @@ use crate::{
 /// Clones share everything.
 ///
 /// # Errors
-/// Only [faults](Faults) that end a call without a response, and token requests whose body cannot
-/// be read.
+/// You get an error only for [faults](Faults) that end a call without a response, and for token
+/// requests whose body cannot be read.
 ///
 /// # Examples
 /// ```
@@ -145,7 +145,7 @@ impl Sim {
         parts.into_iter().for_each(|part| self.state.reset(part));
     }
 
-    /// Changes settings.
+    /// Changes the settings in force by `change`.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Config)) {
         let mut config = (*self.state.config()).clone();
         change(&mut config);

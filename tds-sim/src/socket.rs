@@ -1,4 +1,4 @@
-//! One connection to the data endpoints, as the limits see it, and the way faults reach its wire.
+//! One connection of a listener: how it counts against the limits, and how faults end it.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +15,8 @@ use crate::intake::Intake;
 /// Accepted connection of one of the listeners.
 pub(crate) struct Socket {
     peer: SocketAddr,
-    /// Its number, and what counts it; only for the data listener.
+    /// Number of the connection, and what counts it. Only the data listener's connections have
+    /// them.
     counted: Option<(u64, Arc<Intake>)>,
     closed: AtomicBool,
     reset: AtomicBool,
@@ -45,7 +46,7 @@ impl Socket {
         socket
     }
 
-    /// Its number, counted from one, if it is counted.
+    /// Returns the number of the connection, counted from one, if it is counted.
     pub(crate) fn number(&self) -> Option<u64> {
         self.counted.as_ref().map(|(number, _)| *number)
     }
@@ -54,8 +55,8 @@ impl Socket {
         self.peer
     }
 
-    /// Stops counting the connection. Call it before the client can read the end of the connection:
-    /// otherwise a client that then opens the next one would exceed the limit.
+    /// Stops counting the connection. Call it before the client can read the end of the connection,
+    /// because a client that then opens the next one must be within the limit.
     pub(crate) fn close(&self) {
         // Relaxed: the flag publishes nothing; the gate and the ledger have their locks.
         if let Some((_, intake)) = &self.counted

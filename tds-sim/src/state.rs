@@ -34,22 +34,23 @@ pub(crate) struct State {
     pub(crate) auth_url: OnceLock<String>,
 }
 
-/// Part of the simulator that can be [reset](crate::Sim::reset). Written as text: `ledger`,
+/// Part of the simulator that you can [reset](crate::Sim::reset). As text, write `ledger`,
 /// `faults`, `settings`, `tokens`, `limits` or `stubs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Part {
-    /// Calls and sums. Open sockets stay counted; a call in progress is forgotten.
+    /// Forgets all calls and sums, also calls in progress. Open sockets stay counted.
     Ledger,
-    /// Faults of the start. Their counts and the seed begin again.
+    /// Restores the faults of the start. Their counts and the seed begin again.
     Faults,
-    /// Settings of the start, and the keys with their secrets and roles.
+    /// Restores the settings of the start, and the keys with their secrets and roles.
     Settings,
-    /// No token is valid, and the next one has generation 1. The signing key stays.
+    /// Makes every token invalid; the next one has generation 1. The signing key stays.
     Tokens,
-    /// Counts of requests and of calls. Open sockets and calls in progress stay counted.
+    /// Sets the counts of requests and of calls to zero. Open sockets and calls in progress stay
+    /// counted.
     Limits,
-    /// No stubs.
+    /// Removes all stubs.
     Stubs,
 }
 

@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::text::Pattern;
 
-/// All stubs. The last one that matches a path answers.
+/// Stubs of all paths. The last one that matches a path answers.
 pub(crate) type Stubs = Vec<(Pattern, Arc<Stub>)>;
 
 /// Answer of a stubbed path.

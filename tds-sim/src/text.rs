@@ -16,7 +16,7 @@ pub struct ParseError {
     wanted: Cow<'static, str>,
 }
 
-/// Path, in which `*` stands for any characters, none and slashes included.
+/// Path in which `*` stands for any number of characters, also none, and also slashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern(Box<str>);
 
@@ -59,7 +59,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Finds the value of a word in a list of all.
+/// Finds the value of a word in the list of all words.
 pub(crate) fn word<T: Copy>(
     what: &'static str,
     text: &str,

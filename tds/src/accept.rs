@@ -18,23 +18,23 @@ use tokio::{
 };
 use tokio_util::io::InspectReader;
 
-/// What a connection does next.
+/// Stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It may be idle for as long as the user likes.
+    /// No request has begun. Users may stay idle as long as they like.
     Idle,
-    /// Since then a part of a request has come.
+    /// A part of a request's head has come since this instant.
     Head(Instant),
-    /// While a request is answered, what follows waits for its turn.
+    /// A request is being answered, and what follows waits for its turn.
     Busy,
 }
 
-/// Stage of one connection. Wakes no task: with a channel that does, a response of the cache took
-/// 33,000 instructions in place of 29,000 (callgrind).
+/// Stage of one connection. A plain lock, because with a channel that wakes a task a response of
+/// the cache took 33,000 instructions in place of 29,000 (callgrind).
 #[derive(Debug, Clone)]
 struct Shared(Arc<Mutex<Stage>>);
 
-/// Serves users by `answer` until `stop` ends, and then those whose requests are in flight.
+/// Serves users by `answer` until `stop` ends, then finishes the requests in flight.
 pub(crate) async fn serve<F, A>(listener: TcpListener, answer: F, stop: impl Future<Output = ()>)
 where
     F: Fn(SocketAddr, Request<Incoming>) -> A + Clone + Send + 'static,
@@ -48,7 +48,8 @@ where
             () = &mut stop => break,
         };
         let Ok((stream, user)) = accepted else {
-            // For example, there is no further file descriptor.
+            // An accept fails, for example, when no file descriptor is left; a later one may
+            // succeed.
             sleep(SOON).await;
             continue;
         };
@@ -66,7 +67,7 @@ where
             }
         });
         let mut http = http1::Builder::new();
-        // Its own timeout would end idle connections, too.
+        // Its own timeout would end idle connections as well.
         let connection = http
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(inspected), service);
@@ -106,7 +107,7 @@ async fn half_sent(stage: Shared) {
     loop {
         sleep_until(look).await;
         let now = Instant::now();
-        // If a head began meanwhile, it has all of its time.
+        // A head that began meanwhile gets its full time.
         let stage = *stage.lock();
         look = match stage {
             Stage::Head(begun) if begun + HEAD <= now => return,

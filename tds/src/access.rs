@@ -27,10 +27,10 @@ use tower::{Service, ServiceExt as _};
 /// Form of the access log.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Access {
-    /// Print a line for each request
+    /// Print a line for each request of a user
     #[arg(long, value_name = "FORMAT")]
     access_log: Option<Format>,
-    /// Print the queries too
+    /// Include queries in the access log
     #[arg(long, requires = "access_log")]
     log_queries: bool,
 }
@@ -44,9 +44,9 @@ enum Format {
 /// Where a response came from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Served {
-    /// `hit`, `stale`, `miss` or `join`, and `none` for what is no resource.
+    /// `hit`, `stale`, `miss` or `join`, or `none` for a path that is no resource.
     pub(crate) cache: &'static str,
-    /// How long the service took.
+    /// How long the service took, if this request waited for it.
     pub(crate) upstream: Option<Duration>,
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Log {
     lines: mpsc::Sender<String>,
     waiting: Gauge,
     seconds: Histogram,
-    /// By status and origin. Never held over an await.
+    /// Counters by status and origin. The lock is never held over an await.
     requests: Mutex<HashMap<(u16, &'static str), Counter>>,
 }
 
-/// Request without a response.
+/// Counts a request as waiting until it is dropped.
 struct Waits(Gauge);
 
 impl Drop for Waits {
@@ -83,7 +83,8 @@ impl Log {
                 drop(out.write_all(line.as_bytes()));
             }
         });
-        // Registered once, because a look into the registry costs as much as a response of the cache.
+        // Metrics are registered once, because a look into the registry costs as much as a response
+        // of the cache.
         let log = Arc::new(Self {
             access,
             lines,
@@ -104,11 +105,11 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
         .set_buckets_for_metric(seconds("tds_wait_seconds"), &BUCKETS)?
         .install_recorder()?;
     for (name, help) in DESCRIPTIONS.lines().filter_map(|line| line.split_once(' ')) {
-        // Set once, because the exporter learns the type by the first value.
+        // All are described as gauges: the exporter learns the type by the first value.
         metrics::describe_gauge!(name, help);
     }
-    // Each time is kept until the next look: without one, 36,000 requests a second would add a
-    // gigabyte an hour where nothing reads the metrics.
+    // The exporter keeps each time until it is added up. If nothing reads the metrics, 36,000
+    // requests a second would thus take a gigabyte an hour.
     let kept = recorder.clone();
     tokio::spawn(async move {
         loop {
@@ -119,7 +120,7 @@ pub(crate) fn recorder() -> Result<PrometheusHandle, BuildError> {
     Ok(recorder)
 }
 
-/// Records a request, and how the service answers it.
+/// Answers a request by `service`, and records both.
 pub(crate) async fn record<S, B>(
     log: Arc<Log>,
     user: SocketAddr,
@@ -195,7 +196,7 @@ const DESCRIPTIONS: &str = include_str!("metrics.txt");
 /// How often the times of requests are added up.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// Seconds: from a response of the cache to the longest call.
+/// Bounds in seconds, from a response of the cache to the longest call.
 const BUCKETS: [f64; 12] = [
     0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
 ];

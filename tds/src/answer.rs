@@ -12,11 +12,11 @@ use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
 
 use crate::ending::Trouble;
 
-/// Media types that a job accepts, and pages only if they are named.
+/// Media types that a job accepts. HTML pages are accepted only if they are named.
 #[derive(Debug, Clone)]
 pub(crate) struct Accept(HeaderValue);
 
-/// Response that is no page, with the begin of its body.
+/// Response that is no page, with the part of its body that was read to find that out.
 #[derive(Debug)]
 pub(crate) struct Data {
     begin: Bytes,
@@ -26,7 +26,7 @@ pub(crate) struct Data {
 // === impl Accept ===
 
 impl Accept {
-    /// Parses the value of the header.
+    /// Parses the value of an `Accept` header.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let value = HeaderValue::from_str(text.trim()).ok();
         let value = value.filter(|value| value.to_str().is_ok_and(|text| text.contains('/')));
@@ -46,8 +46,8 @@ impl Accept {
         call.header(ACCEPT, self.0.clone())
     }
 
-    /// Requests data without a content coding. Without the header any is allowed (RFC 9110, section
-    /// 12.5.3).
+    /// Requests data without a content coding. This needs a header, because without one any coding
+    /// is allowed (RFC 9110, section 12.5.3).
     pub(crate) fn plain(&self, call: Call) -> Call {
         let identity = HeaderValue::from_static("identity");
         self.on(call).header(ACCEPT_ENCODING, identity)
@@ -88,7 +88,7 @@ impl Accept {
         Ok(body)
     }
 
-    /// Reads the begin of a body until it is clear whether it is a page. Returns what was read.
+    /// Reads a body until it is clear whether it is a page, and returns what was read.
     pub(crate) async fn begin(
         &self,
         response: &mut Response,
@@ -127,7 +127,7 @@ impl Accept {
 // === impl Data ===
 
 impl Data {
-    /// Reads the rest of the body, and hands it on in pieces. Returns its length.
+    /// Reads the body to its end, passes it on in pieces, and returns its length.
     pub(crate) async fn copy(
         mut self,
         mut write: impl AsyncFnMut(&[u8]) -> io::Result<()>,
@@ -160,8 +160,8 @@ fn usable(response: &Response, target: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a response is a page: of a login, a captcha or a maintenance. `None` if its type is open
-/// and more of the body is needed.
+/// Whether a response is an HTML page, such as a login, a captcha or a maintenance notice. `None`
+/// if the header leaves that open and more of the body is needed.
 pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
     let media = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let media = media.unwrap_or_default().split(|byte| *byte == b';').next();
@@ -176,7 +176,7 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
     {
         return Some(false);
     }
-    // In UTF-16 the other half of each letter is zero.
+    // In UTF-16 every other byte of an ASCII letter is zero.
     let begin: Vec<u8> = match begin {
         [0xff, 0xfe, rest @ ..] | [0xfe, 0xff, rest @ ..] => {
             rest.iter().copied().filter(|byte| *byte != 0).collect()
@@ -184,7 +184,7 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
         _ => begin.strip_prefix(BOM).unwrap_or(begin).to_vec(),
     };
     let mut rest = begin.trim_ascii_start();
-    // Comments, and the declaration of XHTML.
+    // Skips comments, and the declaration of XHTML.
     while let Some((_, end)) = SKIPPED.iter().find(|(start, _)| rest.starts_with(start)) {
         let at = rest.windows(end.len()).position(|bytes| bytes == *end)?;
         rest = rest.get(at + end.len()..)?.trim_ascii_start();
@@ -205,7 +205,7 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
 /// Returns the title of a page, in one line.
 pub(crate) fn title(begin: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(begin);
-    // Of the same length: only the case of ASCII differs.
+    // Has the same length as the text, because only the case of ASCII letters changes.
     let lower = text.to_ascii_lowercase();
     let at = lower.find("<title")?;
     let from = at + lower.get(at..)?.find('>')? + 1;
@@ -220,7 +220,8 @@ pub(crate) fn refused(kind: Kind, what: &str, target: &str) -> Error {
     named(Error::new(kind, what).with_sent(Sent::Answered), target)
 }
 
-/// Whether the body has a content coding: the service ignored the request, or used two codings.
+/// Whether the body still has a content coding, because the service ignored the request's header or
+/// used two codings.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
@@ -246,5 +247,5 @@ const SKIPPED: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
 /// Byte-order mark of UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// How much of a body is searched for the begin of a page.
+/// How much of a body is searched for the beginning of a page.
 const BEGIN: usize = 16 * 1024;

@@ -37,31 +37,33 @@ use crate::{
     stop::Stop,
 };
 
-/// Serve many users and programs with one call for each resource
+/// Serve many users, with one call of the service for each resource
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Within the deadline a user gets data, or 404, 502, 503 with Retry-After or 504. \
-                        /healthz and /readyz show whether the service answers; /metrics is for Prometheus."
+    after_help = "Within the deadline each user gets the data or an error: 400 to 422 if the request is \
+                        at fault, 502 if you have to correct something, 503 with Retry-After if the \
+                        service fails, 504 if it is late. /healthz and /readyz show whether the service \
+                        answers, /livez whether the backend does; /metrics is for Prometheus."
 )]
 pub(crate) struct Backend {
-    /// The resources, one path with its query per line; - reads stdin [default: all of them, for
-    /// this machine alone]
+    /// File with the resources, one path and query per line; - reads stdin [default: every
+    /// resource, for this machine alone]
     #[arg(long, value_name = "FILE")]
     list: Option<String>,
-    /// Address to listen on; port 0 is a free one
+    /// Address to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     #[command(flatten)]
     terms: Terms,
     #[command(flatten)]
     access: Access,
-    /// Web pages of this origin may read; * needs --list
+    /// Let web pages of this origin read; * needs --list
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<HeaderValue>,
-    /// Stay so long after SIGTERM, not ready but serving
+    /// How long to go on serving after SIGTERM, with /readyz at 503
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration_or_zero)]
     drain: Duration,
-    /// Address of a page with numbers, for this machine
+    /// Address of a status page, for this machine alone
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
 }
@@ -70,9 +72,9 @@ pub(crate) struct Backend {
 #[derive(Debug)]
 struct Shared {
     condition: Condition,
-    /// `None` serves every resource.
+    /// Resources that users may request, or `None` for all.
     list: Option<HashSet<String>>,
-    /// Origins whose pages may read.
+    /// Origins whose web pages may read.
     origins: Vec<HeaderValue>,
     stop: Arc<Stop>,
 }
@@ -98,7 +100,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         let why = "--allow-origin *: any page could read with this key; name origins, or the resources with --list";
         return Err(Failure::usage(why));
     }
-    // Bound first, so that a used address fails before any request.
+    // Binds first, so that an address in use ends the job before any request.
     let users = bind("--listen", job.listen).await?;
     let board = match job.status {
         Some(status) => {
@@ -128,8 +130,8 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         stop: Arc::clone(&settings.stop),
     });
     let cross = cross_origin(&shared.origins);
-    // Fetched ahead: the first user does not wait for the token, and the first health check shows a
-    // wrong secret.
+    // Fetches the token ahead, so that the first user does not wait for it, and the first health
+    // check shows a wrong secret.
     let tokens = client.tokens().clone();
     tokio::spawn(async move { tokens.ready().await.map(drop) });
 
@@ -139,8 +141,8 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         tokio::spawn(pages.into_future());
     }
     let (log, printed) = Log::start(job.access);
-    // By no router: with its boxes a response of the cache took 29,000 instructions in place of
-    // 19,000 (callgrind).
+    // Does without axum's router, whose boxes made a response of the cache take 29,000 instructions
+    // in place of 19,000 (callgrind).
     let service = ServiceBuilder::new()
         .option_layer(cross)
         .service(service_fn(move |request| {
@@ -150,7 +152,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         move |user, request| access::record(Arc::clone(&log), user, request, service.clone());
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
-    // Only where the service manager wants it.
+    // Does nothing unless systemd set `NOTIFY_SOCKET`.
     drop(sd_notify::notify(&[NotifyState::Ready]));
     let stopped = async move {
         stop.requested().await;
@@ -165,7 +167,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         () = accept::serve(users, answer, stopped) => {}
         () = grace => {}
     }
-    // Meanwhile the last lines of the access log are printed.
+    // The last lines of the access log are printed meanwhile.
     client.shutdown(Duration::from_secs(1)).await;
     drop(timeout(Duration::from_secs(1), printed).await);
     Ok(Exit::Whole)
@@ -204,7 +206,7 @@ async fn serve<B>(shared: &Shared, request: &Request<B>) -> Response {
         .await
 }
 
-/// What browsers are told about pages of other origins.
+/// Returns the layer that allows pages of these other origins to read.
 fn cross_origin(origins: &[HeaderValue]) -> Option<CorsLayer> {
     let allowed = match origins {
         [] => return None,

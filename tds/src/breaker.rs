@@ -17,12 +17,12 @@ use crate::output::rough;
 /// Opens after failed attempts without a success, and closes when the service answers.
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    /// How long it may be open before the job ends. With zero it never opens.
+    /// How long the breaker may be open before the job ends. With zero it never opens.
     patience: Duration,
-    /// Never held over an await.
+    /// Guards the failures. It is never held over an await.
     state: Mutex<State>,
-    /// Held by the file that probes. Its queue is fair, so each probe is of another file, and a
-    /// path that fails alone cannot prolong the outage of the others.
+    /// Held by the file that probes. The lock is fair, so each probe is of another file, and one
+    /// broken path cannot prolong the outage of the others.
     turn: sync::Mutex<()>,
     /// Wakes the next probe early when an older attempt shows that the outage is over.
     closed: Notify,
@@ -42,13 +42,13 @@ struct Open {
     begun: Instant,
     probe_at: Instant,
     pause: Duration,
-    /// Last failure.
+    /// Text of the last failure.
     line: String,
     /// When the next line about the outage is due.
     line_at: Instant,
 }
 
-/// Right to make an attempt, with the turn of a probe in it.
+/// Right to make an attempt. A probe holds its turn in it.
 #[derive(Debug)]
 pub(crate) struct Pass<'a>(Option<sync::MutexGuard<'a, ()>>);
 
@@ -111,12 +111,13 @@ impl Breaker {
         let mut state = self.state();
         let opened = state.failed(file, pass.0.is_some(), line, now);
         let at_most = rough(self.patience);
-        let opened = opened
-            .then(|| format!("outage: {line}; one file probes, and the job waits up to {at_most}"));
+        let opened = opened.then(|| {
+            format!("outage: {line}; one file is retried and the others wait, for up to {at_most}")
+        });
         (state.open.is_some(), opened)
     }
 
-    /// Returns a line if one is due, and whether the outage has lasted too long.
+    /// Returns a line for the user if one is due, and whether the outage has lasted too long.
     pub(crate) fn look(&self, now: Instant) -> Option<(String, bool)> {
         let mut state = self.state();
         let open = state.open.as_mut()?;
@@ -149,8 +150,8 @@ impl State {
         Some(format!("outage over after {}", rough(lasted)))
     }
 
-    /// Returns whether an outage begins: after three attempts in a row, of three files if any file
-    /// has succeeded before. One path may fail alone.
+    /// Returns whether an outage begins, which takes three failed attempts in a row. Once any file
+    /// has succeeded, they must be of three files, because a single path may be broken.
     pub(crate) fn failed(&mut self, file: &str, is_probe: bool, line: &str, now: Instant) -> bool {
         if let Some(open) = &mut self.open {
             line.clone_into(&mut open.line);

@@ -36,27 +36,27 @@ use crate::{
     stop::Stop,
 };
 
-/// Download a list of files: each is there whole or not at all
+/// Download a list of files, each complete or not at all
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Run it again for missing files: files of an earlier run are skipped, and parts \
-                        are resumed if the service can. After Ctrl-C, all files are whole."
+    after_help = "Run the same command again to fetch what is missing: complete files are skipped, \
+                        and parts are resumed if the service can. Ctrl-C leaves complete files and parts."
 )]
 pub(crate) struct Bulk {
-    /// One path with its query per line, then optionally a TAB and a file name; {1..12} and
+    /// File with one path and query per line, and optionally a TAB and a file name; {1..12} and
     /// {2026-01-01..2026-01-31} are ranges; - reads stdin
     #[arg(long, value_name = "FILE")]
     list: String,
-    /// The folder for the files
+    /// Folder to write the files to
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Write a list of the missing files at the end
+    /// At the end, write a list of the missing files
     #[arg(long, value_name = "FILE")]
     rerun: Option<PathBuf>,
-    /// A line of JSON for each file, and one of the sums
+    /// Print a line of JSON for each file, and one with the sums
     #[arg(long)]
     json: bool,
-    /// Downloads at once; 5 with --compress, because decoders need memory
+    /// How many files to download at once; 5 with --compress, because decoders need memory
     #[arg(
         long,
         value_name = "N",
@@ -65,19 +65,19 @@ pub(crate) struct Bulk {
         default_value_if("compress", ArgPredicate::IsPresent, "5")
     )]
     jobs: NonZeroU32,
-    /// Print what would be fetched, resumed and skipped
+    /// Print what would be fetched, resumed and skipped, and request nothing
     #[arg(long)]
     dry_run: bool,
     /// Compare existing files with their SHA-256, and fetch damaged ones again
     #[arg(long)]
     verify: bool,
-    /// Request compressed bodies, which cannot be resumed
+    /// Request compressed responses, which cannot be resumed
     #[arg(long)]
     compress: bool,
-    /// Wait when the quota is used up
+    /// Wait when the quota is used up, instead of ending
     #[arg(long)]
     wait_quota: bool,
-    /// Wait so long for the end of an outage, or 0
+    /// How long to wait for the end of an outage; 0 does not wait
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration_or_zero)]
     wait_outage: Duration,
 }
@@ -89,14 +89,14 @@ struct Run {
     begun: Instant,
     report: Report,
     is_json: bool,
-    /// First failure of each kind: its exit and its line.
+    /// First failure of each kind, as its exit and its line.
     causes: BTreeMap<&'static str, (Exit, String)>,
     ending: Ending,
-    /// Items to download.
+    /// Items that wait for their download.
     queue: VecDeque<usize>,
     /// Items that failed since the last success, which go back into the queue at an outage.
     held: Vec<(usize, Trouble)>,
-    /// Whether each item is missing.
+    /// For each item, whether its file is missing.
     missing: Vec<bool>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     })?;
     let client = match alone {
         Some(_) => settings.client(builder).await?,
-        // It joins no fleet.
+        // A dry run sends nothing, so it joins no fleet.
         None => builder.build()?,
     };
     let total = items.len() as u64;
@@ -163,11 +163,11 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         ending: Ending::new(job.wait_outage.is_zero().then_some(OUTAGE), job.wait_quota),
     };
     let ended = run.all(job.jobs, &settings.stop).await;
-    // Calls that are cancelled here have a second to close their connections.
+    // Gives the calls that end here a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
     let exit = run.exit(ended);
     match run.end(exit, job.rerun.as_deref()).await {
-        // Before the exit of its report comes that of the run.
+        // The exit of the run counts for more than that of its report.
         Err(mut failure) if exit != Exit::Whole => {
             failure.exit = exit;
             Err(failure)
@@ -231,7 +231,7 @@ impl Run {
         }
     }
 
-    /// Looks at the outage, if there is one. Returns the exit if the job ends.
+    /// Prints a line about the outage when one is due. Returns the exit if the job ends.
     fn outage(&mut self, now: Instant) -> Option<Exit> {
         if self.downloads.breaker.is_open() {
             self.queue
@@ -265,7 +265,7 @@ impl Run {
             .fold(None, Option::or)
     }
 
-    /// Counts a result. Returns the exit if the job ends.
+    /// Counts a result, and prints its event. Returns the exit if the job ends.
     fn note(&mut self, number: usize, result: Result<Downloaded, Trouble>) -> Option<Exit> {
         let item = self.items.get(number)?.clone();
         let name = item.name.display();
@@ -306,20 +306,21 @@ impl Run {
             }
         }
         if self.is_json {
-            // If the print fails, as to a closed pipe or a full disk, that costs no file.
+            // A failed print, as to a closed pipe or a full disk, must not cost the file.
             drop(output::print(format!("{event}\n")));
         }
         ended
     }
 
-    /// Returns the exit by cause: first what has to be corrected, then what a later run repairs.
+    /// Returns the exit by cause. Causes that you have to correct come first, then those that a
+    /// later run repairs.
     fn exit(&self, ended: Option<Exit>) -> Exit {
-        // Interrupted, or the disk is full.
+        // The run was interrupted, or the disk is full.
         if ended == Some(Exit::SomeFailed) {
             return Exit::SomeFailed;
         }
         let causes = || self.causes.iter().map(|(kind, (exit, _))| (*kind, *exit));
-        // Only its own files are concerned by a missing role.
+        // A missing role concerns only its own files.
         let has = |exit: &Exit| {
             let role = Kind::MissingRole.as_str();
             ended == Some(*exit) || causes().any(|(kind, of)| of == *exit && kind != role)
@@ -339,8 +340,7 @@ impl Run {
         downloads.progress.show(&self.report, waits.or_else(again));
     }
 
-    /// Prints the causes and the sums, and writes the list of missing files, even if the print
-    /// fails.
+    /// Prints the causes and the sums. Writes the list of missing files even if the print fails.
     async fn end(self, exit: Exit, rerun: Option<&Path>) -> Result<(), Failure> {
         self.downloads.progress.end();
         let mut sums = self.report;
@@ -376,5 +376,5 @@ const LINES: Duration = Duration::from_secs(10);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Failed files, each after all of its attempts, that count as an outage.
+/// How many failed files count as an outage. Each has made all of its attempts.
 const OUTAGE: u32 = 20;

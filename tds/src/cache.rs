@@ -36,27 +36,27 @@ use crate::{
     settings::duration,
 };
 
-/// Resources, their responses, and the last failures.
+/// The resources that users requested, each with its last response and its last failure.
 #[derive(Debug)]
 pub(crate) struct Cache {
     client: Client,
     accept: Accept,
     secrets: Secrets,
     terms: Terms,
-    /// Guards all of the book. Held for a few statements and never across an await.
+    /// Guards all of the book. Locked for a few statements and never across an await.
     book: Mutex<Book>,
 }
 
 /// Bounds of a user's wait, and of the use of a response.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Terms {
-    /// Longest wait of a user
+    /// How long a user waits at most
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub(crate) deadline: Duration,
-    /// Time for which a response is used again, if it has no Cache-Control
+    /// How long to reuse a response without Cache-Control or Expires
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     fresh: Duration,
-    /// Further time for which a response is used while the service fails [default: none]
+    /// How much longer to reuse it while the service fails [default: not]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Terms {
 #[derive(Debug, Default)]
 struct Book {
     resources: HashMap<Arc<str>, Resource>,
-    /// Last call, if it failed for a reason that concerns all resources.
+    /// Last call, if it failed for a reason that concerns all resources: its target, time and text.
     outage: Option<(Arc<str>, Instant, String)>,
     failing: Option<Failing>,
 }
@@ -73,7 +73,7 @@ struct Book {
 #[derive(Debug)]
 struct Failing {
     begun: Instant,
-    /// When the next line about them is due.
+    /// When the next line about these failures is due.
     line_at: Instant,
     failures: u64,
 }
@@ -81,40 +81,40 @@ struct Failing {
 #[derive(Debug, Default)]
 struct Resource {
     last: Option<Answer>,
-    /// Last failure, and the time until which it is served. Without it each waiting user would
-    /// cause a call.
+    /// Last failure, and until when it is served. If failures were not kept, each waiting user
+    /// would cause a call.
     failed: Option<(Instant, Refusal)>,
     failing: Option<Failing>,
-    /// Last failure, for the page; not cleared by a success.
+    /// Last failure, for the page. A success does not clear it.
     trouble: Option<(Instant, String)>,
     /// Start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
     used: Option<Instant>,
 }
 
-/// Resource on the page.
+/// Row of a resource on the page.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) target: Arc<str>,
-    /// Age and the size of the last response.
+    /// Age and size of the last response.
     pub(crate) last: Option<(Duration, u64)>,
-    /// `fails` if the last call failed, within ten minutes, or `fresh` or `expired`.
+    /// `fails` if the last call failed within the last ten minutes, or else `fresh` or `expired`.
     pub(crate) state: &'static str,
     pub(crate) failure: Option<(Instant, String)>,
     used: Option<Instant>,
 }
 
-/// Whole response.
+/// Complete response, as it is served.
 #[derive(Debug, Clone)]
 struct Answer {
     stored: Stored,
     headers: HeaderMap,
     at: Instant,
-    /// Its age at that time.
+    /// Age of the response when it arrived here.
     age: Duration,
-    /// How long it is fresh, by the service's headers.
+    /// How long the response is fresh, by the service's headers or by `--fresh`.
     fresh: Duration,
-    /// Whether it may be served while the service fails.
+    /// Whether the response may be served while the service fails.
     is_kept: bool,
 }
 
@@ -131,7 +131,7 @@ impl Cache {
         }
     }
 
-    /// Serves one user. Dropping the future does not end the call.
+    /// Serves one user. Dropping the future does not cancel the call of the service.
     pub(crate) async fn serve(self: &Arc<Self>, target: &str, asked: &HeaderMap) -> Response {
         let (mut call, cache, begun) = {
             let mut book = self.book();
@@ -156,8 +156,7 @@ impl Cache {
         served(response, cache, upstream)
     }
 
-    /// Returns the number of calls that have taken longer than a user waits, and the age of the
-    /// oldest.
+    /// Returns how many calls have taken longer than a user waits, and the age of the oldest.
     pub(crate) fn unanswered(&self) -> (u64, Duration) {
         let book = self.book();
         let calls = book.resources.values().filter_map(|resource| {
@@ -170,8 +169,8 @@ impl Cache {
         })
     }
 
-    /// Returns the resources for the page, those that fail first, and the number of those beyond
-    /// `most`, which were used less recently.
+    /// Returns up to `most` resources for the page, those that fail first, and how many others were
+    /// used less recently.
     pub(crate) fn shown(&self, most: usize) -> (Vec<Shown>, usize) {
         let book = self.book();
         let shown = book.resources.iter().map(|(target, resource)| {
@@ -197,7 +196,7 @@ impl Cache {
         shown.sort_by_key(|it| Reverse((it.state == "fails", it.used)));
         let further = shown.len().saturating_sub(most);
         shown.truncate(most);
-        // Rows in use stay in their places.
+        // Sorted by name, so that rows keep their places.
         shown.sort_by(|a, b| (b.state == "fails", &a.target).cmp(&(a.state == "fails", &b.target)));
         (shown, further)
     }
@@ -205,7 +204,7 @@ impl Cache {
     /// Returns the age and the text of the last call's failure, if its reason concerns all
     /// resources.
     ///
-    /// Repeats the call, so that the end of the outage is seen without a user.
+    /// Repeats that call, so that the end of the outage shows even if no user sends a request.
     pub(crate) fn outage(self: &Arc<Self>) -> Option<(Duration, String)> {
         let mut book = self.book();
         let (target, at, line) = book.outage.clone()?;
@@ -215,7 +214,8 @@ impl Cache {
         Some((at.elapsed(), line))
     }
 
-    /// Returns the call in flight, or begins one as a task, which no user can cancel.
+    /// Returns the call in flight, or begins one in a task of its own, so that no user can cancel
+    /// it.
     fn call(self: &Arc<Self>, target: &str, book: &mut Book) -> watch::Receiver<()> {
         let resource = book.resource(target);
         if let Some((_, call)) = resource.running() {
@@ -235,7 +235,7 @@ impl Cache {
     }
 
     async fn answer(&self, target: &str, known: Option<Answer>) -> Result<Answer, Trouble> {
-        // Longer than the wait of a user: a late response is for the next user.
+        // Longer than a user waits, because a late response serves the next user.
         let deadline = self.terms.deadline * 5;
         let mut call = self.accept.plain(self.client.get(target));
         if let Some(etag) = known.as_ref().and_then(|known| known.headers.get(ETAG)) {
@@ -285,8 +285,8 @@ impl Book {
         resource
     }
 
-    /// Records the end of a call. Returns lines for the log: when a resource or the service begins
-    /// to fail, each minute, and at the end.
+    /// Records the end of a call, and returns lines for the log: one when a resource or the service
+    /// begins to fail, one each minute, and one at the end.
     fn ended(
         &mut self,
         target: Arc<str>,
@@ -310,12 +310,12 @@ impl Book {
             }
             Err(trouble) => {
                 let kind = trouble.kind();
-                // If it was too large, the next one will be as well.
+                // If one response was too large, the next one will be as well.
                 let is_too_large = kind == Kind::TooLarge.as_str();
                 let time = if is_too_large { TOO_LARGE } else { FAILED };
                 let failed = Instant::now() + time;
                 resource.failed = Some((failed, Refusal::of(&trouble, secrets, FAILED)));
-                // Only this resource is concerned by a missing role.
+                // A missing role concerns only this resource.
                 let is_of_one =
                     trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
                 let line = trouble.line(Path::new(&*target));
@@ -338,7 +338,7 @@ impl Book {
         lines
     }
 
-    /// Drops the least recently used resources, until the rest has at most [`MOST`] bytes.
+    /// Drops the least recently used resources until the rest take at most [`MOST`] bytes.
     fn shrink(&mut self) {
         let size = |resource: &Resource| {
             let last = resource.last.as_ref();
@@ -381,7 +381,7 @@ impl Failing {
 // === impl Resource ===
 
 impl Resource {
-    /// Whether no call of the service is necessary now.
+    /// Whether a user can be served without a call of the service.
     fn is_settled(&self) -> bool {
         let fresh = |last: &Answer| last.at.elapsed() < last.fresh;
         self.last.as_ref().is_some_and(fresh)
@@ -391,7 +391,8 @@ impl Resource {
                 .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    /// Returns the call in flight, and its start. If it was aborted, its channel is closed.
+    /// Returns the call in flight, and its start. The closed channel of an aborted call does not
+    /// count.
     fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
         self.call
             .clone()
@@ -406,8 +407,8 @@ impl Resource {
         }
     }
 
-    /// Serves the last response, if that is allowed while the service fails, and returns whether it
-    /// did.
+    /// Serves the last response if that is allowed while the service fails, or else the failure.
+    /// Returns whether it was the response.
     fn stale(&self, terms: Terms, asked: &HeaderMap, refusal: &Refusal) -> (Response, bool) {
         let stale = terms.stale.unwrap_or_default();
         let last = self.last.as_ref();
@@ -420,7 +421,7 @@ impl Resource {
     }
 }
 
-/// Adds the origin of a response, and whether it is stale, for the log.
+/// Adds where a response came from, for the access log.
 fn served(served: (Response, bool), cache: &'static str, upstream: Option<Duration>) -> Response {
     let (mut response, is_stale) = served;
     let cache = if is_stale { "stale" } else { cache };
@@ -458,7 +459,7 @@ pub(crate) fn freshness(
             number(Some(value.trim_matches('"')))
         })
     };
-    // Another user may need another response (RFC 9110, section 12.5.5).
+    // With `Vary: *` another user may need another response (RFC 9110, section 12.5.5).
     let varies = headers
         .get_all(VARY)
         .iter()
@@ -470,7 +471,7 @@ pub(crate) fn freshness(
         return (Duration::ZERO, true);
     }
     let expires = || {
-        // Malformed times are in the past (RFC 9111, section 5.3).
+        // Malformed times count as past (RFC 9111, section 5.3).
         let expires = headers
             .get(EXPIRES)
             .map(|_| headers.typed_get::<Expires>())?;
@@ -491,7 +492,7 @@ fn number(text: Option<&str>) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MONTH))
 }
 
-/// Headers that users get.
+/// Headers of the service that users get.
 const PASSED: [HeaderName; 9] = [
     CONTENT_TYPE,
     ETAG,
@@ -511,12 +512,12 @@ const FAILED: Duration = Duration::from_secs(1);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long a response that is too large is refused: each attempt downloads 64 MiB.
+/// How long a resource with too large a response is refused, because each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);
 
 const LATE: Refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout");
 
-/// Four of the largest responses.
+/// Bytes of all responses: room for four of the largest.
 const MOST: usize = 256 << 20;
 
 /// Approximate memory of a resource without its body.

@@ -18,16 +18,16 @@ use crate::{
 /// Print the settings, fetch one token, and make one data call
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each setting has its source: flag, environment, --env-file or default. The secret is not shown. The token is always a new one."
+    after_help = "Each setting is printed with its source: flag, environment, --env-file or default. The secret is not shown. The token is always a new one, to test the secret."
 )]
 pub(crate) struct Check {
     /// Path and query of the data call
     #[arg(default_value = "/", value_parser = list::target)]
     path: String,
-    /// Lines of JSON
+    /// Print lines of JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Give up after this time
+    /// How long to wait for the token, and for the data
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     deadline: Duration,
 }
@@ -47,7 +47,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
             text,
         )?;
     }
-    // Without the stored token, which proves nothing about the secret.
+    // Ignores the stored token, which proves nothing about the secret.
     let client = settings
         .client(service.builder.tokens(|tokens| tokens))
         .await?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
             text,
         )?;
     }
-    // If there is no token, the call returns the reason.
+    // If there is no token, the data call below returns the reason.
     if let Ok(Ok(_)) = timeout(job.deadline, client.tokens().ready()).await {
         let life = client.tokens().health().life_left.unwrap_or_default();
         let text = format!("token: valid for {}\n", rough(life));
@@ -82,7 +82,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
                 text,
             )?;
         }
-        // Accepted: the default path need not exist.
+        // A 404 passes, because the default path need not exist.
         Err(Trouble::Service(error)) if error.kind() == Kind::NotFound && job.path == "/" => {
             let text = "data:  the service accepts the token; name a path to read data\n";
             tell(

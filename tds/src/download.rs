@@ -30,20 +30,21 @@ use crate::{
     save::{self, Part},
 };
 
-/// Downloads into a folder.
+/// Downloads files into a folder.
 #[derive(Debug)]
 pub(crate) struct Downloads {
     pub(crate) client: Client,
     pub(crate) accept: Accept,
     pub(crate) out: PathBuf,
     pub(crate) manifest: Manifest,
-    /// Whether parts are resumed. Decoded bodies are not, because a range counts coded bytes.
+    /// Whether parts are resumed. Compressed downloads are not, because a range counts compressed
+    /// bytes and the part has decoded ones.
     pub(crate) resume: bool,
     /// Whether existing files are compared with their SHA-256.
     pub(crate) verify: bool,
     pub(crate) wait_quota: bool,
     pub(crate) breaker: Breaker,
-    /// Wakes files that sleep for as long as is allowed.
+    /// Wakes files in a backoff early, when another file succeeds.
     pub(crate) success: Notify,
     /// Number of files in a backoff.
     pub(crate) asleep: AtomicU64,
@@ -56,15 +57,15 @@ pub(crate) enum Downloaded {
     Skipped,
     Whole {
         bytes: u64,
-        /// Why an earlier file with this name was replaced, if there was one.
+        /// Why an earlier file of this name was replaced, if there was one.
         replaced: Option<&'static str>,
     },
 }
 
-/// State of an item before its download.
+/// State of an item, as an earlier run left it.
 pub(crate) enum Found {
     Whole,
-    /// File that has to be replaced, and why.
+    /// File that has to be replaced, with the reason.
     Outdated(&'static str),
     Missing,
 }
@@ -72,7 +73,7 @@ pub(crate) enum Found {
 // === impl Downloads ===
 
 impl Downloads {
-    /// Downloads one item.
+    /// Downloads one item, with as many attempts as can help.
     pub(crate) async fn download(&self, item: &Item) -> Result<Downloaded, Trouble> {
         let path = &*self.out.join(&item.name);
         let replaced = match self.look(item, path).await? {
@@ -95,7 +96,7 @@ impl Downloads {
                 }
                 Err(trouble) => trouble,
             };
-            // Not counted if the attempt made progress.
+            // An attempt that made progress begins the count anew.
             tries = if length > had { 1 } else { tries + 1 };
             had = had.max(length);
             if trouble.is_answer() {
@@ -116,7 +117,8 @@ impl Downloads {
             if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !is_renewed
             {
                 is_renewed = true;
-                // If no token comes, this file fails. `Ending` decides whether the job ends.
+                // If no newer token comes, this file fails, and `Ending` decides whether the job
+                // ends.
                 drop(timeout(SUCCESSOR, self.successor(begun)).await);
                 continue;
             }
@@ -127,7 +129,7 @@ impl Downloads {
             self.progress.warn_once(trouble.kind(), &line);
             // Relaxed: the count is only shown.
             self.asleep.fetch_add(1, Ordering::Relaxed);
-            // Any success ends a wait whose end is a guess.
+            // The length of the wait is a guess, so any success ends it.
             let success = self.success.notified();
             tokio::select! {
                 () = sleep(wait) => {}
@@ -137,8 +139,8 @@ impl Downloads {
         }
     }
 
-    /// Looks for an existing file. It is whole if the manifest has its URL, service and length,
-    /// because only whole files get their name.
+    /// Looks for an existing file. Since only whole files get their name, it is whole if the
+    /// manifest has its URL, service and length.
     pub(crate) async fn look(&self, item: &Item, path: &Path) -> io::Result<Found> {
         let there = match fs::metadata(path).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
@@ -174,7 +176,7 @@ impl Downloads {
         }
     }
 
-    /// Makes one attempt. `length` is the length of the part after it.
+    /// Makes one attempt, and sets `length` to the length of the part after it.
     async fn attempt(&self, item: &Item, path: &Path, length: &mut u64) -> Result<u64, Trouble> {
         let mut part = Part::open(path).await?;
         let known = self.manifest.part(item);
@@ -202,7 +204,7 @@ impl Downloads {
         }
     }
 
-    /// Fills the part to its end. Returns the tag of the file.
+    /// Downloads the rest of the part, and returns the tag of the file.
     async fn fill(
         &self,
         item: &Item,
@@ -243,19 +245,20 @@ impl Downloads {
         let expected = whole.or_else(|| length(response.headers()));
         let mut next = Some(begin);
         let mut has_data = false;
-        // Longer than announced is an error, and the rest is not read.
+        // A body that is longer than announced is an error, so its rest is not read.
         while whole.is_none_or(|whole| part.length() <= whole) {
             let data = match next.take() {
                 Some(begin) => begin,
                 None => {
-                    // Errors of a decoder do not name the request.
+                    // The error of a decoder does not name the request, so this adds it.
                     let chunk = response.chunk().await;
                     let chunk = chunk.map_err(|error| answer::named(error, &item.target));
                     let Some(data) = chunk? else { break };
                     data
                 }
             };
-            // Not at the end, which for a long body would be late news to the files that wait.
+            // Reports the success with the first data, because a long body would keep the other
+            // files waiting until its end.
             if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
                 self.succeeded();
             }
@@ -274,8 +277,8 @@ impl Downloads {
         Ok(etag)
     }
 
-    /// Requests the missing rest, or the whole file if the service does not send the rest of the
-    /// same bytes. With the rest it returns the length of the whole.
+    /// Requests the missing rest, and returns it with the length of the whole. If the service does
+    /// not send the rest of the same bytes, requests the whole file.
     async fn ask(
         &self,
         target: &str,
@@ -298,10 +301,11 @@ impl Downloads {
                     if let Some(whole) = rest(response.headers(), length, &known) {
                         return Ok((response, Some(whole)));
                     }
-                    // Begins anew, because the range belongs to other bytes, or is not the whole
-                    // rest.
+                    // Begins anew, because the range is of other bytes, or ends before the file
+                    // does.
                 }
-                // Nothing follows the part: it belongs to another file, or is whole.
+                // The service has nothing beyond the part, which is of another version or already
+                // whole.
                 Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -315,7 +319,8 @@ impl Downloads {
     }
 }
 
-/// Returns the wait before another attempt, if one can help after those of the client.
+/// Returns the wait before another attempt, if one can help. The client's own attempts have already
+/// failed.
 pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Duration> {
     let error = match trouble {
         Trouble::Service(error) => error,
@@ -326,12 +331,12 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     match Exit::of(error) {
         // Hints may be wrong, and a quota may be raised early.
         Exit::Quota if wait_quota => Some(hint.unwrap_or(LONGEST).min(LONGEST)),
-        // With windows of a minute a quota works like a rate: it is free again soon. If no success
-        // follows, the job ends by `Ending::paused`.
+        // A quota of a minute's window works like a rate, since it is soon free again. If no
+        // success follows, `Ending::paused` ends the job.
         Exit::Quota if error.kind() == Kind::Throttled => hint,
         Exit::Unreachable if error.is_retryable() && tries < TRIES => {
-            // No worker sleeps for a day. After a longer hint it makes its attempts early, and then
-            // gives up.
+            // A worker never sleeps for a day: if the hint is that long, it makes its attempts
+            // early and then gives up.
             let wait = hint.unwrap_or(PAUSE * tries);
             Some(wait.min(LONGEST))
         }
@@ -339,7 +344,8 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     }
 }
 
-/// Returns a strong tag, which identifies the bytes of parts (RFC 9110, section 13.1.5).
+/// Returns the tag if it is strong: only such a tag identifies bytes, so that a part can be resumed
+/// (RFC 9110, section 13.1.5).
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
     etag.starts_with('"').then_some(etag)
@@ -349,7 +355,8 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Returns the length of the whole, if a response is the whole rest of the same bytes.
+/// Returns the length of the whole file, if a response has all of its missing bytes and they are of
+/// the same version.
 ///
 /// Some servers ignore `If-Range`, and a server may send less than requested (RFC 9110, section
 /// 14.2).
@@ -365,10 +372,10 @@ pub(crate) fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<
     (follows && is_same).then_some(whole)
 }
 
-/// Attempts of a file, each with the client's own attempts in it.
+/// Attempts for each file. Each consists of the client's own attempts.
 const TRIES: u32 = 4;
 
-/// Longest wait for a newer token: one request to an endpoint after a short outage.
+/// Longest wait for a newer token, enough for one request after a short outage of the endpoint.
 const SUCCESSOR: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(100);

@@ -10,18 +10,18 @@ use crate::{
     save::{self, TOO_MANY_FILES},
 };
 
-/// Why there is no file.
+/// Why a request brought no data.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     Service(Error),
     Disk(io::Error),
-    /// Success that is not a file.
+    /// Response with a success status but no usable data, with the reason.
     Answer(&'static str),
-    /// Page in place of data, with its title if it has one.
+    /// HTML page in place of data, with its title if it has one.
     Page(Option<String>),
 }
 
-/// Counts the failures since the last success.
+/// Counts the failures since the last success, to decide when to end the job.
 #[derive(Debug)]
 pub(crate) struct Ending {
     credentials: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Ending {
     /// How many unreachable failures end the job; `None` for jobs that outlast an outage.
     outage: Option<u32>,
     wait_quota: bool,
-    /// When a pause without a success ends the job, if there is one.
+    /// When the present pause ends the job, unless a success comes first.
     patience: Option<Instant>,
 }
 
@@ -61,12 +61,12 @@ impl Ending {
         self.patience = None;
     }
 
-    /// Returns the exit if the key is still paused after the job's patience: the length of the
-    /// first pause and two seconds, and at least eight seconds. Any success, and any received byte,
-    /// begins anew.
+    /// Returns the exit if the key is still paused when the job's patience ends. Patience lasts for
+    /// the first pause and two seconds more, and for eight seconds at least; it begins anew with
+    /// any success and any received byte.
     ///
-    /// `pause` is `None` after an accepted response. It is zero when the pause is over and no
-    /// response has come yet, so the outcome is unknown.
+    /// `pause` is `None` after an accepted response. It is zero when the pause is over but no
+    /// response has shown yet whether that helped.
     pub(crate) fn paused(&mut self, pause: Option<Duration>, now: Instant) -> Option<Exit> {
         let Some(pause) = pause else {
             self.patience = None;
@@ -89,11 +89,12 @@ impl Ending {
         };
         let exit = trouble.cause(token);
         let over = match exit {
-            // `paused` decides about windows of a minute.
+            // For a quota of a minute's window, `paused` decides.
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
-            // Perhaps the role is missing for this data alone.
+            // A role may be missing for this data alone, so that does not end the job.
             Exit::Credentials if error.kind() != Kind::MissingRole => {
-                // Only a call that began after the newest token is evidence about that token.
+                // Only a call that began after the newest token was fetched shows anything about
+                // that token.
                 let began = error.elapsed().unwrap_or_default();
                 let is_of_the_newest = token.last_success.is_none_or(|came| began < came);
                 self.credentials += u32::from(is_of_the_newest);
@@ -133,7 +134,7 @@ impl Trouble {
         }
     }
 
-    /// Whether the service answered, so that there is no outage.
+    /// Whether the service answered, which rules out an outage.
     pub(crate) fn is_answer(&self) -> bool {
         match self {
             Self::Service(error) => {
@@ -145,7 +146,7 @@ impl Trouble {
         }
     }
 
-    /// Whether the service was unreachable or failing, and may not be later.
+    /// Whether the service was unreachable or failing, so that a later attempt may succeed.
     pub(crate) fn is_outage(&self, token: &Health) -> bool {
         let may_pass = match self {
             Self::Service(error) => error.is_retryable(),
@@ -155,8 +156,8 @@ impl Trouble {
         may_pass && self.cause(token) == Exit::Unreachable
     }
 
-    /// As [`exit`](Self::exit), with what is known about the token: another one may be accepted,
-    /// but while the token endpoint fails, time is what helps.
+    /// Returns the exit as [`exit`](Self::exit) does, but regards the token: a refused token is an
+    /// outage while the token endpoint fails, because only time can bring another one.
     pub(crate) fn cause(&self, token: &Health) -> Exit {
         match self {
             Self::Service(error) if is_of_the_token(error) && token.last_error.is_some() => {
@@ -166,14 +167,14 @@ impl Trouble {
         }
     }
 
-    /// Returns the failure of a job with one request.
+    /// Converts this into the failure of a job that makes one request.
     pub(crate) fn failure(&self, target: &str) -> Failure {
         let mut failure = Failure::new(self.exit(), self.line(Path::new(target)));
         failure.kind = Some(self.kind());
         failure
     }
 
-    /// Returns the text for people, with the name of the file.
+    /// Returns a line for people, which begins with the name of the file.
     pub(crate) fn line(&self, name: &Path) -> String {
         let name = name.display();
         match self {
@@ -198,7 +199,8 @@ impl Trouble {
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        // Neither network nor service is to blame if a socket cannot be opened here.
+        // If this process cannot open another socket, neither the network nor the service is to
+        // blame.
         match causes(&error).contains("(os error 24)") {
             true => Self::Disk(io::Error::from_raw_os_error(TOO_MANY_FILES)),
             false => Self::Service(error),
@@ -212,19 +214,19 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Whether another token may be accepted.
+/// Whether the error concerns the token, so that another token may be accepted.
 pub(crate) fn is_of_the_token(error: &Error) -> bool {
     matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized)
 }
 
 /// Printed when [`Ending::paused`] ends the job.
-pub(crate) const QUOTA_GONE: &str = "quota used up, and still so after a wait; \
-                                     come back later, or wait with --wait-quota";
+pub(crate) const QUOTA_GONE: &str = "the quota is used up, and a wait did not help; \
+                                     try again later, or wait with --wait-quota";
 
-/// Refusals of tokens that never worked, after which a further token does not help.
+/// Refusals in a row, of tokens that never worked, after which no further token is tried.
 const REFUSED: u32 = 3;
 
-/// Shortest patience: a job that waits a second at its start ends within ten.
+/// Shortest patience. With the second that a job waits at its start, the job thus ends within ten.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Time allowed for the first response after a pause.

@@ -4,7 +4,7 @@ use std::{fmt, process::ExitCode};
 
 use tower_tds::{BuildError, Error, Kind};
 
-/// Exit of a job.
+/// End of a job, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Whole,
@@ -13,7 +13,7 @@ pub(crate) enum Exit {
     Quota,
     Credentials,
     Unreachable,
-    /// Ended by the signal with this number.
+    /// The signal with this number ended the job.
     Signal(u8),
 }
 
@@ -29,10 +29,10 @@ pub(crate) struct Failure {
 // === impl Exit ===
 
 impl Exit {
-    /// Returns the exit for an error. It shows what can help: time, the owner of the key, or the
-    /// operator of the network.
+    /// Returns the exit for an error, which shows what can help: a later run, another key or role,
+    /// or the service's operator.
     pub(crate) fn of(error: &Error) -> Self {
-        // While it waits for the quota, a call may meet its deadline first.
+        // A call that waits for the quota may reach its deadline first.
         if error
             .waited_for()
             .is_some_and(|cause| cause.ends_with("after a 429"))
@@ -57,12 +57,13 @@ impl Exit {
             | Kind::Timeout
             | Kind::Reset
             | Kind::Truncated => Self::Unreachable,
-            // This response is unusable, and others may be usable.
+            // This response is unusable, but other requests may succeed.
             _ => Self::SomeFailed,
         }
     }
 
-    /// Returns the exit of a job of many calls: the common reason, if no call succeeded.
+    /// Returns the exit of a job of many calls. If none succeeded and all failed for one reason,
+    /// that is its exit.
     pub(crate) fn of_all(reasons: impl IntoIterator<Item = Self>, has_success: bool) -> Self {
         let mut reasons = reasons.into_iter();
         match reasons.next() {
@@ -100,7 +101,7 @@ impl Failure {
         Self { exit, kind, why }
     }
 
-    /// Returns a usage error.
+    /// Returns the failure for a wrong argument or setting.
     pub(crate) fn usage(why: impl Into<String>) -> Self {
         Self::new(Exit::Usage, why)
     }
@@ -118,7 +119,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error and its causes in one line.
+/// Formats an error and its causes as one line.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut next = error.source();
@@ -132,9 +133,9 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
 
 /// Shown by `--help`, and compared with the README by a test.
 pub(crate) const TABLE: &str = "Exit codes:
-  0  everything requested is there
-  1  some failed, or the job was interrupted
-  2  usage or settings: correct what was given
-  3  quota used up; come back later
-  4  credentials: the key or its roles have to be corrected
-  5  service unreachable or failing: come back later";
+  0  success: everything requested is there
+  1  some requests failed, or the job was interrupted
+  2  wrong arguments or settings: correct them
+  3  quota used up: try again later
+  4  credentials refused: correct the key or its roles
+  5  service unreachable or failing: try again later";

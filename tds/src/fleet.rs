@@ -19,7 +19,7 @@ use crate::{
 /// Show the processes that share the limits
 #[derive(Debug, Subcommand)]
 pub(crate) enum Fleet {
-    /// Write a table of the members and their shares
+    /// Print a table of the members and their shares
     Status,
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
 // === impl Settings ===
 
 impl Settings {
-    /// Returns the store and the name of the fleet, and none for the simulated service.
+    /// Returns the store and the name of the fleet, if one is set. The simulated service has none.
     pub(crate) fn store(&self) -> Result<Option<(Client, &str)>, Failure> {
         let Some(store) = self.find(FLEET_STORE).filter(|_| !self.simulate) else {
             return Ok(None);
@@ -48,7 +48,7 @@ impl Settings {
                 "--fleet: every user of this machine can read its password; set {FLEET_STORE} instead"
             )));
         }
-        // No message has the address, because it may contain a password.
+        // Leaves the address out of the message, because it may contain a password.
         let client = Client::open(&*store.value).map_err(|_| {
             let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";
             Failure::usage(format!(
@@ -66,7 +66,7 @@ impl Settings {
         };
         let fleet = tower_tds_fleet::Fleet::join(store, name, limiter);
         let fleet = fleet.map_err(|error| failure(&error))?;
-        // Joined once for a job.
+        // A job joins once, so the cell is still empty.
         drop(self.fleet.set(fleet.clone()));
         let mut ready = pin!(fleet.ready());
         if let Ok(ready) = timeout(SOON, &mut ready).await {
@@ -79,7 +79,7 @@ impl Settings {
         }
     }
 
-    /// Leaves the fleet, so that its other members have the share at once.
+    /// Leaves the fleet, so that the other members can use this share soon.
     pub(crate) async fn leave(&self) {
         if let Some(fleet) = self.fleet.get() {
             fleet.leave().await;
@@ -104,20 +104,20 @@ fn failure(error: &FleetError) -> Failure {
         | StoreFault::ReadOnly
         | StoreFault::OutOfMemory
         | StoreFault::Other => Exit::Unreachable,
-        // Here an operator has to act.
+        // All other faults are errors of the configuration.
         _ => Exit::Usage,
     };
     Failure::new(exit, error.to_string())
 }
 
-/// Formats one line for each member: its record, and the age of its last question.
+/// Formats one line for each member, with its record and the age of its last question.
 pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     let mut table = format!(
         "{:16} {:24} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
         "member", "process", "state", "requests", "places", "sockets", "wants", "seen"
     );
     let time = |name: &str| fields.get(name).and_then(|time| time.parse().ok());
-    // Silent members count from the last step of the store's clock.
+    // The silence of a member begins at the earliest when the store's clock was last set.
     let anew: u64 = time("anew").unwrap_or_default();
     for (field, value) in fields {
         let Some(id) = field.strip_prefix("member:") else {
@@ -139,7 +139,7 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
         };
         let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
         if state == "silent" {
-            // Computed as in the fleet's script.
+            // The fleet's script computes these times in the same way.
             let silent = seen.saturating_add(SILENT).max(anew);
             let drains = (places / requests.max(1)).saturating_sub(2);
             let drains = drains.saturating_mul(number(11));
@@ -157,13 +157,13 @@ pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     table + &format!("the store has known this fleet for {} s\n", known / 1_000)
 }
 
-/// Life of a share.
+/// Milliseconds for which a share is valid without being renewed.
 const SILENT: u64 = 5_000;
 
-/// Time after that in which a server may keep a silent member's sockets open.
+/// Milliseconds after that for which a server may keep a silent member's sockets open.
 const SOCKETS: u64 = 75_000;
 
-/// Longer than the answer of a store that has a record of the fleet.
+/// A store that has a record of the fleet answers within this time.
 const SOON: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

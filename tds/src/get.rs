@@ -20,22 +20,22 @@ use crate::{
     settings::{Settings, duration},
 };
 
-/// Write one response: data, or nothing and an exit code
+/// Fetch one response, and print it only if it is complete
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing is written unless the response is complete. The token is kept for the next start. Starts at the same moment take turns."
+    after_help = "The token is saved for the next run. Runs that start at the same moment take turns, so that together they keep within the limits."
 )]
 pub(crate) struct Get {
-    /// Path and query, sent byte for byte: '/v1/live/bus?$top=5'
+    /// Path and query, sent byte for byte, such as '/v1/live/bus?$top=5'
     #[arg(value_parser = list::target)]
     path: String,
-    /// Write to this file, which is replaced once the response is complete
+    /// Write to this file, and replace it only with a complete response
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Lines of JSON on the standard error: the end, and its cause
+    /// At the end, print the exit code and the error to stderr, as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Give up after this time, whatever it waits for
+    /// How long the whole job may take
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     deadline: Duration,
 }
@@ -56,8 +56,8 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     };
     let client = timeout(left(), settings.client(builder)).await;
     let client = client.map_err(|_| late("a share of the fleet's limits".to_owned()))??;
-    // First the token: processes that wait for the same one begin together, and their turns spread
-    // them.
+    // Waits for the token before the turn, because processes that wait for the same token would all
+    // send at once when it comes.
     let token = timeout(left(), client.tokens().ready()).await;
     let token = token.map_err(|_| late(token_of(&client)))?;
     if let (Some(state), Ok(_)) = (&state, token) {
@@ -65,7 +65,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         sleep(turn.map_err(|_| late(state.held()))?.min(left())).await;
     }
     let answer = settings.accept.get(&client, &job.path, left()).await;
-    // Waits until a new token is saved for the next start. It is saved before its use, so this
+    // Waits until a new token is saved for the next run. Since it is saved before its use, this
     // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
     let written = match answer {
@@ -77,7 +77,8 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     Ok(Exit::Whole)
 }
 
-/// Writes data, or nothing: a body that ends early is in an unnamed file until then, or in a part.
+/// Writes the data only once all of it is there. Until then it is in memory or in an unnamed file,
+/// or in the part of `path`.
 async fn write(data: Data, path: Option<&Path>) -> Result<(), Trouble> {
     let Some(path) = path else {
         let mut spool = SpooledTempFile::new(IN_MEMORY);
@@ -91,7 +92,7 @@ async fn write(data: Data, path: Option<&Path>) -> Result<(), Trouble> {
     Ok(part.finish().await.map(drop)?)
 }
 
-/// Describes the awaited token: its endpoint and the last failure.
+/// Describes the token that the job waits for, by its endpoint and the last failure.
 fn token_of(client: &Client) -> String {
     let health = client.tokens().health();
     let last = health.last_error.as_ref();
@@ -99,7 +100,7 @@ fn token_of(client: &Client) -> String {
     format!("a token from {}{last}", health.endpoint)
 }
 
-/// Most bytes that wait for their end without a file.
+/// Most bytes of an incomplete body in memory, before a file takes them.
 const IN_MEMORY: usize = 8 << 20;
 
 /// Longer than a token request, which takes ten seconds at most.

@@ -1,4 +1,4 @@
-//! `tds health`: whether a backend answers, for containers that have no other program.
+//! `tds health`: checks that a backend answers, in containers that have no other program.
 
 use std::{io, time::Duration};
 
@@ -12,10 +12,10 @@ use tokio::{
 
 use crate::exit::{Exit, Failure};
 
-/// Ask a backend whether it is there, as health checks do
+/// Check that a backend answers, for health checks of containers
 #[derive(Debug, Args)]
 pub(crate) struct Health {
-    /// Its address; without a path /livez is asked
+    /// Address of the backend; without a path, /livez is requested
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = url)]
     url: Uri,
 }
@@ -60,12 +60,12 @@ impl Health {
     }
 }
 
-/// Parses the address, without TLS, which no backend speaks.
+/// Parses the address. It has no TLS, because a backend speaks none.
 fn url(text: &str) -> Result<Uri, String> {
     let uri = text.parse::<Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http"));
     uri.ok_or_else(|| "write an address, as in http://127.0.0.1:8080/livez".to_owned())
 }
 
-/// Less than the time after which health checks usually give up.
+/// Shorter than the time after which health checks usually give up.
 const LONGEST: Duration = Duration::from_secs(5);

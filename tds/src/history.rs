@@ -9,23 +9,23 @@ use std::{
 /// Sums since the start, at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sample {
-    /// Requests of the service.
+    /// Requests that were sent to the service.
     granted: f64,
-    /// Responses for users, and those that did not wait for the service.
+    /// Responses for users; how many of them did not wait for the service.
     served: f64,
     hits: f64,
-    /// Requests of users within a time in seconds, the shortest first.
+    /// How many requests of users had a response within each time in seconds, the shortest first.
     within: Vec<(f64, f64)>,
 }
 
-/// One sample for each [`STEP`], the newest last, in a lock that is held for a few statements.
+/// One sample for each [`STEP`], the newest last. The lock is held for a few statements.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<VecDeque<Sample>>);
 
 // === impl Sample ===
 
 impl Sample {
-    /// Reads the sums where Prometheus reads them, so that nothing is counted twice.
+    /// Reads the sums from the text for Prometheus, so that they are counted in one place.
     pub(crate) fn of(metrics: &str) -> Self {
         let mut sample = Self::default();
         for (series, value) in metrics.lines().filter_map(|line| line.rsplit_once(' ')) {
@@ -60,12 +60,13 @@ impl History {
     pub(crate) fn push(&self, sample: Sample) {
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         samples.push_back(sample);
-        // Twice what is shown, because the first rate needs the samples before it.
+        // Keeps twice what is shown, because the first rate needs the samples before it.
         let beyond = samples.len().saturating_sub(2 * SHOWN);
         samples.drain(..beyond);
     }
 
-    /// Requests per second at each step of the last ten minutes, over the interval of the limit.
+    /// Returns the requests per second at each step of the last ten minutes, averaged over the
+    /// interval of the limit.
     pub(crate) fn rates(&self, per: Duration) -> Vec<f64> {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let steps = per.as_secs().div_ceil(STEP.as_secs());
@@ -74,15 +75,15 @@ impl History {
         let seconds = (STEP * u32::try_from(steps).unwrap_or_default()).as_secs_f64();
         let shown = samples.len().saturating_sub(SHOWN)..samples.len();
         let rate = |at: usize| {
-            // Before the start nothing was sent.
+            // Nothing was sent before the start.
             let before = at.checked_sub(steps).map_or(0.0, granted);
             (granted(at) - before) / seconds
         };
         shown.map(rate).collect()
     }
 
-    /// Service of users in the last ten minutes: the part that did not wait, and the seconds within
-    /// which half of the requests had a response, and all but one of a hundred.
+    /// Returns how users were served in the last ten minutes: the part that did not wait for the
+    /// service, and the seconds within which 50 % and 99 % of the requests had a response.
     pub(crate) fn users(&self) -> [Option<f64>; 3] {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = samples.back().cloned().unwrap_or_default();
@@ -123,7 +124,7 @@ fn quantile(within: &[(f64, f64)], part: f64) -> Option<f64> {
 /// Time between two samples.
 pub(crate) const STEP: Duration = Duration::from_secs(5);
 
-/// Samples of ten minutes.
+/// Number of samples in ten minutes.
 pub(crate) const SHOWN: usize = 120;
 
 #[cfg(test)]

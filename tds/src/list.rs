@@ -17,19 +17,19 @@ use crate::{
     save::{self, PART},
 };
 
-/// One resource of a list.
+/// One resource of a list, with the name of its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// Line, without ranges.
+    /// Line of the list, after its ranges are expanded.
     pub(crate) line: String,
     pub(crate) target: String,
     /// Relative path that does not leave its folder.
     pub(crate) name: PathBuf,
 }
 
-/// Reads the list from a file, or from the standard input if that is `-`.
+/// Reads the list from the file `source`, or from the standard input if `source` is `-`.
 ///
-/// Checks the whole list before anything is sent.
+/// Checks the whole list, so that a typo in its last line costs no request.
 pub(crate) fn read(source: &str) -> Result<Vec<Item>, Failure> {
     let mut text = String::new();
     let read = if source == "-" {
@@ -39,13 +39,13 @@ pub(crate) fn read(source: &str) -> Result<Vec<Item>, Failure> {
     };
     read.map_err(|error| {
         Failure::usage(format!(
-            "--list {source}: {error}; name a file with a path and query a line, or - for the standard input"
+            "--list {source}: {error}; name a file with one path and query per line, or - for the standard input"
         ))
     })?;
     let items = parse(&text).map_err(|why| Failure::usage(format!("--list {source}: {why}")))?;
     if items.is_empty() {
         return Err(Failure::usage(format!(
-            "--list {source}: it has no lines with a path, such as /v1/live/bus"
+            "--list {source}: no line has a path, such as /v1/live/bus"
         )));
     }
     Ok(items)
@@ -96,7 +96,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// Returns the lines of a template. `{1..12}`, `{01..12}`, `{2026-01..2026-12}`,
+/// Expands the ranges of a line. `{1..12}`, `{01..12}`, `{2026-01..2026-12}`,
 /// `{2026-01-01..2026-01-31}` and `{bus,metro}` in the path are ranges, and each value replaces a
 /// `{}` in the name.
 fn expanded(line: &str) -> Result<Vec<String>, String> {
@@ -125,8 +125,8 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// Returns the values of a range, at least one and at most [`MOST`] of them. `None` if the text is
-/// no range: braces that a service reads are sent as they are.
+/// Returns the values of a range, at least one and at most [`MOST`] of them. Returns `None` if the
+/// text is no range, because the service may read the braces itself.
 fn values(range: &str) -> Option<Result<Vec<String>, String>> {
     let Some((first, last)) = range.split_once("..") else {
         let plain = |c: char| c.is_alphanumeric() || "-_.~%".contains(c);
@@ -186,10 +186,10 @@ fn day(text: &str) -> Option<Date> {
     (date.to_string() == text).then_some(date)
 }
 
-/// Checks a target, a path with its query, before anything is sent. It is sent byte for byte.
+/// Checks a target, a path with its query, before anything is sent.
 ///
 /// # Errors
-/// If the target is not valid: the error names the correction.
+/// Names the correction if the target is not valid.
 fn check(target: &str) -> Result<(), String> {
     let unusable = |why| Err(format!("{target:?} is not a path: {why}"));
     if target.contains("://") {
@@ -207,18 +207,17 @@ fn check(target: &str) -> Result<(), String> {
     }
 }
 
-/// As [`check`], for an argument.
+/// Checks a target as [`check`] does, for clap.
 pub(crate) fn target(target: &str) -> Result<String, String> {
     check(target).map(|()| target.to_owned())
 }
 
-/// Checks a given name: a relative path downwards.
+/// Checks a file name of the list: a relative path that stays within the folder.
 fn named(name: &str) -> Result<PathBuf, String> {
     let refused = |why| Err(format!("{name:?} is not a file name: {why}"));
     let path = Path::new(name);
     let down = |part| matches!(part, Component::Normal(_));
-    // Compared as texts as well, because `a//b` and `a/.` have the same components as `a/b` and
-    // `a`.
+    // Compares texts too, because `a//b` and `a/.` have the same components as `a/b` and `a`.
     let plain: PathBuf = path.components().collect();
     if name.is_empty() || !path.components().all(down) || plain.as_os_str() != path.as_os_str() {
         return refused("it leaves the folder, or is not a plain relative path");
@@ -237,7 +236,7 @@ fn named(name: &str) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
-/// Derives a name from a target.
+/// Derives a file name from a target, by replacing what a name cannot contain.
 fn derived(target: &str) -> String {
     let plain = |c: char| match c {
         '.' | '-' | '%' | '$' | '=' | ',' | '+' | '@' => c,
@@ -245,7 +244,7 @@ fn derived(target: &str) -> String {
         _ => '_',
     };
     let name: String = target.trim_start_matches('/').chars().map(plain).collect();
-    // Keeps the end of a target, because targets differ there; duplicate names are refused.
+    // Keeps the end of a target, where targets differ. Duplicate names are refused anyway.
     let cut = name.len().saturating_sub(LONGEST_STEP - 2);
     let cut = (cut..=name.len()).find(|at| name.is_char_boundary(*at));
     let name = name.get(cut.unwrap_or_default()..).unwrap_or_default();
@@ -255,11 +254,11 @@ fn derived(target: &str) -> String {
     name.to_owned()
 }
 
-/// Most files of one list, a third of a gigabyte of memory.
+/// Most files of one list. They take a third of a gigabyte of memory.
 const MOST: usize = 1_000_000;
 
 /// Longest request line that common servers accept.
 const LONGEST_LINE: usize = 8 * 1024;
 
-/// A name has 255 bytes at most, of which a part needs some for its suffix.
+/// File systems allow 255 bytes, of which a part needs some for its suffix.
 const LONGEST_STEP: usize = 255 - PART.len();

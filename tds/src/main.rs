@@ -55,7 +55,7 @@ use crate::{
     settings::{FLEET_STORE, LOG, Settings},
 };
 
-/// Data of the transport data service: one token, whole files, no refusals.
+/// Get data from the transport data service: whole files, within its limits.
 #[derive(Debug, Parser)]
 #[command(
     name = "tds",
@@ -78,8 +78,11 @@ enum Act {
     #[command(flatten)]
     Job(Job),
     /// Print completions for a shell
-    Completions { shell: Shell },
-    /// Print the manual
+    Completions {
+        /// Shell to print them for
+        shell: Shell,
+    },
+    /// Print the manual pages
     Man,
 }
 
@@ -100,7 +103,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().map_err(no_runtime);
     let ended = runtime.and_then(|runtime| {
         let ended = runtime.block_on(run());
-        // Not delayed by a pending host lookup.
+        // A host lookup that is still pending does not delay the end.
         runtime.shutdown_timeout(AT_THE_END);
         ended
     });
@@ -135,7 +138,7 @@ async fn run() -> Result<Exit, Failure> {
         Job::Get(job) => job.json,
         Job::Poll(job) => job.json,
         Job::Check(job) => job.json,
-        // Its sums are the end.
+        // The sums of `bulk` are its end event; the others have no JSON output.
         Job::Bulk(_) | Job::Backend(_) | Job::Health(_) | Job::Fleet(_) => false,
     };
     let ended = supervised(job, &settings).await;
@@ -148,7 +151,7 @@ async fn run() -> Result<Exit, Failure> {
         Err(failure) => (failure.exit, failure.kind, Some(failure.to_string())),
     };
     let end = json!({ "event": "end", "exit": exit.code(), "kind": kind, "error": error });
-    // For `get`, the standard output is for data.
+    // The standard output of `get` is for data.
     match is_data {
         true => drop(writeln!(stderr(), "{end}")),
         false => drop(output::print(format!("{end}\n"))?),
@@ -167,13 +170,13 @@ fn manual() -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Fits each help page on a screen: the options that all jobs have are on the first one alone.
+/// Fits each help page on a screen: only the first page shows the options of all commands.
 fn helpful(mut command: Command) -> Command {
-    // This hands the options to the jobs.
+    // Hands the global options to the jobs.
     command.build();
     for job in command.get_subcommands_mut() {
         let after = job.get_after_help().map(|after| format!("{after}\n\n"));
-        let after = after.unwrap_or_default() + "tds --help has the options of the service.";
+        let after = after.unwrap_or_default() + "For the options of all commands, see tds --help.";
         *job = mem::take(job).after_help(after).mut_args(|option| {
             let is_of_all = option.is_global_set();
             option.hide(is_of_all)
@@ -185,7 +188,7 @@ fn helpful(mut command: Command) -> Command {
     })
 }
 
-/// Prints a help page and ends, or returns a line with the argument and the fault.
+/// Prints a help page and ends the program, or returns a line about the wrong argument.
 fn refused(error: &clap::Error) -> Failure {
     let kind = error.kind();
     if !error.use_stderr() || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -205,8 +208,8 @@ async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
         job,
         Job::Get(_) | Job::Check(_) | Job::Health(_) | Job::Fleet(_)
     );
-    // Short jobs are ended by the signal itself, except the first process of a container and a
-    // member of a fleet.
+    // A signal ends a short job by itself. Two need a handler: the first process of a container,
+    // which the system does not end by default, and a member of a fleet, which has to leave it.
     let has_handler = !is_short || process::id() == 1 || settings.find(FLEET_STORE).is_some();
     let mut job = pin!(run_job(job, settings));
     tokio::select! {
@@ -217,7 +220,7 @@ async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
             }
         }
     }
-    // Long jobs shut down in order.
+    // Long jobs finish what they have begun.
     job.await
 }
 
@@ -241,10 +244,10 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     }
 }
 
-/// Options that few set.
+/// Options that few people need: only the manual shows them.
 const IN_THE_MANUAL: [&str; 4] = ["fleet_name", "state", "help", "version"];
 
-/// Time for work that cannot be stopped, such as the sync of a file.
+/// How long the end waits for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Manifest of an output folder: where each file and each part came from.
 //!
-//! JSON lines, of which a later one about a file replaces an earlier one. Unknown fields and
-//! incomplete lines are ignored.
+//! It has a line of JSON for each file; a later line about a file replaces an earlier one. Unknown
+//! fields and incomplete lines are ignored.
 
 use std::{
     collections::HashMap,
@@ -16,43 +16,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::{list::Item, save::MANIFEST};
 
-/// Appends entries, and compares files with the entries of earlier runs. Hold the lock of the
-/// folder meanwhile.
+/// Appends entries, and compares files with the entries of earlier runs. Use it only while you hold
+/// the lock of the folder.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     base_url: String,
     accept: String,
     /// Id of the machine's last start, if the system has one.
     boot: Option<String>,
-    /// Locked to keep lines apart, and never across an await.
+    /// The lock keeps lines apart. It is never held across an await.
     book: Mutex<Book>,
 }
 
 #[derive(Debug)]
 struct Book {
-    /// `None` for a job that only looks.
+    /// `None` for a job that writes nothing.
     file: Option<fs::File>,
     /// Entries by file name.
     whole: HashMap<String, Entry>,
     parts: HashMap<String, Entry>,
 }
 
-/// One line.
+/// One line of the manifest.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Entry {
     file: String,
-    /// As in the list.
+    /// URL of the file, as in the list.
     url: String,
     base_url: String,
-    /// Media types that were requested; absent before they could be chosen.
+    /// Media types that were requested. Older versions did not write them.
     accept: Option<String>,
     #[serde(flatten)]
     version: Version,
-    /// Seconds since 1970.
+    /// Time of the entry, in seconds since 1970.
     time: u64,
-    /// Machine's start in which a part was written. Bytes of an earlier one may never have reached
-    /// the disk.
+    /// Start of the machine after which a part was written. After a restart its bytes may be
+    /// missing, because they may never have reached the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     part: Option<String>,
 }
@@ -63,7 +63,7 @@ struct Entry {
 pub(crate) struct Version {
     pub(crate) etag: Option<String>,
     pub(crate) length: Option<u64>,
-    /// Of a whole file.
+    /// SHA-256 of a whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<String>,
 }
@@ -84,7 +84,7 @@ impl Manifest {
         Ok(Self::of(&text, Some(file), base_url, accept))
     }
 
-    /// As [`open`](Self::open), for a job that writes nothing.
+    /// Opens it as [`open`](Self::open) does, for a job that writes nothing.
     pub(crate) fn read(out: &Path, base_url: &str, accept: &str) -> io::Result<Self> {
         match fs::read_to_string(out.join(MANIFEST)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -112,8 +112,8 @@ impl Manifest {
         }
     }
 
-    /// Returns why a file of this length, and of this SHA-256 if that is given, is not the recorded
-    /// one of the URL and the service. `None` if it is.
+    /// Returns why a file of this length is not the one that was recorded for the URL and the
+    /// service, or `None` if it is. The SHA-256 is compared if it is given.
     pub(crate) fn outdated(
         &self,
         item: &Item,
@@ -132,7 +132,7 @@ impl Manifest {
         (!is_same).then_some("changed since its download")
     }
 
-    /// Returns the version of a part, if it is of this URL and service and can be resumed.
+    /// Returns the version of a part that can be resumed, if it is of this URL and service.
     pub(crate) fn part(&self, item: &Item) -> Option<Version> {
         let book = self.book();
         let entry = book.parts.get(&*item.name.to_string_lossy())?;
@@ -140,7 +140,7 @@ impl Manifest {
         (self.is_of(entry, item) && is_current).then(|| entry.version.clone())
     }
 
-    /// Records a part that has been begun. Returns whether a later run can resume it.
+    /// Records that a part was begun. Returns whether a later run can resume it.
     pub(crate) fn begin(&self, item: &Item, version: Version) -> io::Result<bool> {
         let part = self.boot.clone().filter(|_| version.etag.is_some());
         let is_resumable = part.is_some();
@@ -150,8 +150,8 @@ impl Manifest {
         Ok(is_resumable)
     }
 
-    /// Records a file that is whole and has its name. If the program ends before this, the next run
-    /// downloads the file again.
+    /// Records a whole file that has got its name. If the program ends just before this call, the
+    /// next run downloads the file again.
     pub(crate) fn record(&self, item: &Item, version: Version) -> io::Result<()> {
         self.put(item, version, None)
     }

@@ -9,7 +9,7 @@ use crate::{
     output::{counted, rough},
 };
 
-/// Current outages, and the time of each feed's last successful request.
+/// Outages that have not ended, and when each feed last sent a successful request.
 #[derive(Debug)]
 pub(crate) struct Outages {
     last: Vec<Outage>,
@@ -64,10 +64,10 @@ impl Outages {
         Some(format!("outage: {line}"))
     }
 
-    /// Whether a feed that fails now belongs to this outage.
+    /// Whether a feed that fails now joins this outage.
     ///
     /// If all other feeds have succeeded since the last feed joined, the cause concerns only the
-    /// failed feeds.
+    /// feeds that failed, and a further failure has another cause.
     fn is_open(&self, outage: &Outage) -> bool {
         let is_away = |feed| self.last.iter().any(|last| last.feeds.contains(&feed));
         let mut came = self.came.iter().enumerate();
@@ -75,7 +75,7 @@ impl Outages {
         !is_of_one && came.any(|(feed, came)| *came <= Some(outage.joined) && !is_away(feed))
     }
 
-    /// Records a success, with the time of its request. Returns a line for each outage that ends.
+    /// Records a success, and returns a line for each outage that it ends.
     pub(crate) fn succeeded(&mut self, feed: usize, sent_at: Instant, name: &str) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(came) = self.came.get_mut(feed) {

@@ -12,13 +12,13 @@ use tracing::level_filters::LevelFilter;
 
 use crate::exit::{Exit, Failure};
 
-/// Writes to the standard output. Returns whether it has a reader: `head` closes the pipe when it
-/// has read enough.
+/// Writes to the standard output. Returns whether that still has a reader, because `head` closes
+/// the pipe when it has read enough.
 pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<bool, Failure> {
     copy(data.as_ref()).map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
 }
 
-/// As [`print()`], for data of any length.
+/// Writes data of any length as [`print()`] does.
 pub(crate) fn copy(mut data: impl io::Read) -> io::Result<bool> {
     let mut out = io::stdout();
     match io::copy(&mut data, &mut out).and_then(|_| out.flush()) {
@@ -38,13 +38,14 @@ pub(crate) fn warn(line: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{line}");
     } else {
-        // Without a standard error there is no place for a message.
+        // If the standard error is closed, the message has nowhere to go, so the failure is
+        // ignored.
         let name = style("tds:").for_stderr().red().bold();
         drop(writeln!(stderr(), "{name} {line}"));
     }
 }
 
-/// As [`warn`], for a message that is no warning. With `--quiet` there are none.
+/// Prints a message that is no warning, as [`warn`] does. With `--quiet` it is left out.
 pub(crate) fn note(line: &str) {
     if is_quiet() {
     } else if tracing::dispatcher::has_been_set() {
@@ -58,7 +59,7 @@ pub(crate) fn note(line: &str) {
     }
 }
 
-/// Prints from now on only what failed.
+/// Leaves out everything but failures from now on.
 pub(crate) fn be_quiet() {
     // Relaxed: it is set before the job begins.
     QUIET.store(true, Ordering::Relaxed);
@@ -68,7 +69,7 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Global, as the standard error itself is.
+/// A global, because the standard error is one too.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Starts the log. `spec` is `text` or `json`, with an optional level after a colon.
@@ -94,7 +95,7 @@ pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{count} {thing}{s}")
 }
 
-/// Formats a duration for people.
+/// Formats a duration for people: `90 s`, `5 min`, `23 h`.
 pub(crate) fn rough(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),

@@ -1,4 +1,4 @@
-//! `tds bulk --dry-run`: what would be fetched, resumed and skipped.
+//! `tds bulk --dry-run`: prints what would be fetched, resumed and skipped.
 
 use serde_json::json;
 use tokio::fs;

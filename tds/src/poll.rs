@@ -1,4 +1,4 @@
-//! `tds poll`: feeds, for weeks.
+//! `tds poll`: requests feeds at an interval, for weeks.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -34,47 +34,47 @@ use crate::{
     settings::{Settings, count, duration},
 };
 
-/// Request feeds at an interval: a line and a file for each change
+/// Request feeds at an interval, and print a line for each change
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A feed has one request at a time, and missed rounds are skipped. One line is printed when an outage begins, and one when it ends. After Ctrl-C, all files are whole."
+    after_help = "Each feed has at most one request at a time, and skips the rounds that it misses. You get one line when an outage begins and one when it ends. Ctrl-C leaves only complete files."
 )]
 pub(crate) struct Poll {
-    /// A file with one path and query per line, as for bulk; - reads stdin
+    /// File with one path and query per line, as for bulk; - reads stdin
     #[arg(long, value_name = "FILE")]
     list: String,
-    /// How often each feed is requested
+    /// How often to request each feed
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     every: Duration,
-    /// Write each feed to a file in this folder, replaced when it is whole
+    /// Write each feed to a file in this folder, replaced only by a complete one
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Lines of JSON for changes and failures
+    /// Print changes, failures and the end as lines of JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// End after so many rounds
+    /// End after this many rounds
     #[arg(long, value_name = "N", value_parser = count)]
     rounds: Option<NonZeroU32>,
-    /// Wait when the quota is used up, and do not end
+    /// Wait when the quota is used up, instead of ending
     #[arg(long)]
     wait_quota: bool,
 }
 
-/// Feed, and its last whole response.
+/// Feed, with the tag and the hash of its last whole response.
 struct Feed {
     item: Item,
     client: Client,
     accept: Accept,
     path: Option<PathBuf>,
     deadline: Deadline,
-    /// Bounds the feeds that have a request; the other feeds wait in order.
+    /// Bounds how many feeds have a request at once. The others wait in order.
     turns: Arc<Semaphore>,
     etag: Option<HeaderValue>,
-    /// Hash of the bytes, because some services send no tags.
+    /// Hash of the bytes, which shows changes where the service sends no tags.
     hash: Option<u64>,
 }
 
-/// Result of a feed's request, and when that was sent.
+/// Result of a feed's request, and when that request was sent.
 struct Round {
     feed: usize,
     sent_at: Instant,
@@ -130,7 +130,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
                     break exit;
                 }
             }
-            // Stopping is the regular end of this job.
+            // This job regularly ends by a signal, so that counts as success.
             () = &mut stop => break Exit::Whole,
         }
     };
@@ -172,7 +172,7 @@ fn report(
     };
     let event = json!({ "event": "change", "url": name, "bytes": bytes });
     let has_reader = output::tell(is_json, &event, format!("{name}\t{bytes}\n"))?;
-    // Done, because the reader has closed the pipe, as `head` does.
+    // The reader has closed the pipe, as `head` does, so the job is done.
     Ok((!has_reader).then_some(Exit::Whole))
 }
 
@@ -187,22 +187,22 @@ impl Feed {
         news: mpsc::Sender<Round>,
     ) {
         let mut due = interval(every);
-        // After an outage one round replaces all missed ones.
+        // One round replaces all those that an outage took.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failures = 0_u32;
         let (mut round, last) = (0, rounds.map(|rounds| rounds.get() - 1));
         let mut begun = None;
         loop {
             due.tick().await;
-            // After the turn the deadline begins. Otherwise the last feeds of a long list would
-            // miss it.
+            // The deadline begins after the turn, or else the last feeds of a long list would miss
+            // it.
             let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
                 return;
             };
             let sent_at = Instant::now();
             let outcome = self.round().await;
             drop(turn);
-            // Another request cannot succeed without the role.
+            // Without the role no further request can succeed.
             let is_over = matches!(&outcome, Err(Trouble::Service(error)) if error.kind() == Kind::MissingRole);
             failures = if outcome.is_ok() { 0 } else { failures + 1 };
             let result = Round {
@@ -214,13 +214,14 @@ impl Feed {
                 return;
             }
             round = round.saturating_add(1);
-            // Counted from here, because the first request may have waited for a token and a
+            // Rounds count from here, because the first request may have waited for a token and a
             // permit.
             let begun = *begun.get_or_insert_with(Instant::now);
             if failures == 0 {
                 continue;
             }
-            // Rounds go by while a feed fails. It is always requested in the last one.
+            // Rounds go by while a feed fails, so that it does not prolong the job. In the last
+            // round it is always requested.
             let backoff = every.saturating_mul(1 << (failures - 1).min(16));
             let next = Instant::now() + backoff.min(every.max(BACKOFF));
             let last_at = last.and_then(|last| begun.checked_add(every.checked_mul(last)?));
@@ -241,7 +242,7 @@ impl Feed {
         };
         let call = self.accept.plain(self.client.get(&self.item.target));
         let mut call = call.deadline(self.deadline);
-        // Removed files are requested without conditions.
+        // If its file was removed, the feed is requested without a condition.
         if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
             call = call.header(IF_NONE_MATCH, etag.clone());
         }
@@ -261,13 +262,15 @@ impl Feed {
             }
             save::whole(path, &body).await?;
         }
-        // Set after the file is written, because the service does not send a known version again.
+        // Remembered only after the file is written, because the service does not send a known
+        // version again.
         (self.etag, self.hash) = (etag, hash);
         Ok((!is_same).then(|| body.len() as u64))
     }
 }
 
-/// Most feeds with a request: more than can be in flight, and few enough for one deadline.
+/// Most feeds with a request at once: more than can be in flight, and few enough to meet one
+/// deadline.
 const AT_ONCE: usize = 100;
 
 const TICK: Duration = Duration::from_millis(250);
@@ -275,8 +278,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// Longest time between two requests of a feed that fails.
 const BACKOFF: Duration = Duration::from_secs(60);
 
-/// Shortest deadline: enough for a token and a permit.
+/// Shortest deadline, enough for a token and a permit.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-/// Longest deadline: after it the data would be old.
+/// Longest deadline. A later response would be old.
 const LONGEST: Duration = Duration::from_secs(60);

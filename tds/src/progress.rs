@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     /// Hidden if the standard error is no terminal.
     bar: ProgressBar,
     begun: Instant,
-    /// Never held over an await.
+    /// Guards the counts. It is never held over an await.
     state: Mutex<State>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
 struct State {
     /// Number of bytes received.
     received: u64,
-    /// Bytes that are there of each file in flight, and its length.
+    /// For each file in flight, the bytes on the disk and the length of the whole.
     flight: HashMap<String, (u64, Option<u64>)>,
     /// Kinds of messages that were printed.
     printed: BTreeSet<&'static str>,
@@ -38,10 +38,10 @@ pub(crate) struct Report {
     pub(crate) event: &'static str,
     pub(crate) total: u64,
     pub(crate) ok: u64,
-    /// Part of `ok` that replaced an existing file.
+    /// How many of `ok` replaced an existing file.
     pub(crate) replaced: u64,
     pub(crate) skipped: u64,
-    /// By kind.
+    /// Failed files by kind.
     pub(crate) failed: BTreeMap<&'static str, u64>,
     pub(crate) unfinished: u64,
     pub(crate) bytes: u64,
@@ -59,7 +59,7 @@ impl Progress {
             true => ProgressBar::hidden(),
             false => ProgressBar::new(PARTS),
         };
-        // Narrow terminals wrap the text.
+        // The bar is short, so that the text beside it fits on narrow terminals.
         if let Ok(style) = ProgressStyle::with_template("{bar:10.green} {msg}") {
             bar.set_style(style);
         }
@@ -115,7 +115,7 @@ impl Progress {
     /// Prints the first message of a kind, above the bar.
     pub(crate) fn warn_once(&self, kind: &'static str, line: &str) {
         if self.state().printed.insert(kind) {
-            let line = format!("{line}; further ones of this kind are counted");
+            let line = format!("{line}; further ones of this kind are only counted");
             self.warn(&line);
         }
     }
@@ -132,10 +132,10 @@ impl Progress {
 // === impl State ===
 
 impl State {
-    /// Returns how much of the job is done, in [`PARTS`], and a line.
+    /// Returns how much of the job is done, in [`PARTS`], and the line beside the bar.
     ///
-    /// Bytes are compared once the lengths of all files are known. Before that, files are, in
-    /// thousandths.
+    /// Progress is measured by bytes once the lengths of all files are known, and by files before
+    /// that.
     fn line(&self, report: &Report, elapsed: Duration) -> (u64, String) {
         let Report {
             total,

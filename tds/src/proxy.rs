@@ -1,4 +1,4 @@
-//! Proxies on the way to the service: of `--proxy`, or of the environment.
+//! Proxies on the way to the service, from `--proxy` or from the environment.
 
 use std::net::IpAddr;
 
@@ -8,20 +8,20 @@ use tower_tds::Builder;
 
 use crate::settings::{PROXY, Settings};
 
-/// Proxy of each address, if it has one.
+/// Proxy for each address of the service, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    /// Of the setting, for all addresses.
+    /// Proxy of `--proxy`, which is for all addresses.
     one: Option<String>,
-    /// Setting that names an address, and the proxy of that address.
+    /// For each address, the setting that names it and its proxy from the environment.
     all: Vec<(&'static str, Option<Uri>)>,
 }
 
 // === impl Routes ===
 
 impl Routes {
-    /// Finds the routes to these addresses, named by their settings. By the environment, none is
-    /// used for this machine.
+    /// Finds the proxies for these addresses, which are named by their settings. A proxy of the
+    /// environment is never used for this machine.
     pub(crate) fn of(settings: &Settings, addresses: [(&'static str, &str); 2]) -> Self {
         let one = settings.value(PROXY).map(str::to_owned);
         let proxies = match &one {
@@ -29,7 +29,8 @@ impl Routes {
             None => Matcher::from_env(),
         };
         let proxy = |address: &str| {
-            // The client refuses anything else, and sends plain http to this machine alone.
+            // Other addresses are left to the client, which refuses them. It sends plain http to
+            // this machine alone.
             let uri = address.parse::<Uri>().ok()?;
             let is_here = uri.host().is_some_and(is_this_machine);
             if uri.scheme() != Some(&Scheme::HTTPS) || (one.is_none() && is_here) {
@@ -51,7 +52,7 @@ impl Routes {
         }
     }
 
-    /// Returns the setting that names an address, and the proxy of that address without
+    /// Returns each address with a proxy: the setting that names it, and the proxy without its
     /// credentials.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, String)> {
         let source = self.one.as_ref().map_or("environment", |_| PROXY);

@@ -1,4 +1,4 @@
-//! Errors for the users of a backend: problem details (RFC 9457) with what the service said.
+//! Errors for the users of a backend: problem details (RFC 9457) with the message of the service.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,13 +20,13 @@ use tower_tds_outcome::Secrets;
 
 use crate::{answer, ending::Trouble, exit::Exit};
 
-/// Response without data: a status, a kind, and a `Retry-After`.
+/// Response without data, with a status, a kind and perhaps a `Retry-After`.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     status: StatusCode,
     kind: &'static str,
     retry_after: Option<Duration>,
-    /// Message and the body of the service, for the developer of the request.
+    /// Message and body of the service, for the developer who wrote the request.
     said: Option<Arc<(String, Value)>>,
 }
 
@@ -42,8 +42,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the refusal for a failed call, without the error's text, which contains addresses.
-    /// Without a hint users come back after `soon`.
+    /// Returns the refusal for a failed call. It leaves out the error's text, which contains
+    /// addresses. `soon` is the `Retry-After` if the service gave no hint.
     pub(crate) fn of(trouble: &Trouble, secrets: &Secrets, soon: Duration) -> Self {
         let Trouble::Service(error) = trouble else {
             let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, trouble.kind());
@@ -59,14 +59,14 @@ impl Refusal {
         let status = match (Exit::of(error), error.kind()) {
             _ if kept.is_some() => kept.unwrap_or_default(),
             (_, Kind::NotFound) => StatusCode::NOT_FOUND,
-            // Only the operator can correct these.
+            // Only you who operate the backend can correct these.
             (Exit::SomeFailed | Exit::Credentials | Exit::Usage, _) | (_, Kind::Tls) => {
                 StatusCode::BAD_GATEWAY
             }
             _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        // Longer hints may be wrong, and users would not come back.
+        // A longer hint may be wrong, and would keep users away.
         let wait = error.retry_after().unwrap_or(soon).min(HOUR);
         Self {
             status,
@@ -101,7 +101,7 @@ impl IntoResponse for Refusal {
 }
 
 /// Returns the message of the service and its body, as JSON or text, without secrets and addresses.
-/// An HTML page is cut to its title.
+/// Of an HTML page only the title is returned.
 fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
     let plain = |text: &str| without_addresses(&secrets.redact(text));
     if answer::is_page(&HeaderMap::new(), error.body()) == Some(true) {
@@ -113,7 +113,7 @@ fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
     (plain(error.message().unwrap_or_default()), body)
 }
 
-/// Replaces URLs and IP addresses, which show the network of the service.
+/// Replaces URLs and IP addresses, because users must not see the network of the service.
 fn without_addresses(text: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || "\"'<>(),;".contains(c);
     let words = text.split_inclusive(is_end).map(|word| {
@@ -132,7 +132,8 @@ fn without_addresses(text: &str) -> String {
     words.collect()
 }
 
-/// Statuses that are about the request of the user. 401, 416, 423 and 429 are about ours.
+/// Statuses that the user's request caused. 401, 416, 423 and 429 concern the backend's key and
+/// limits instead.
 const KEPT: [u16; 13] = [
     400, 403, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 422,
 ];

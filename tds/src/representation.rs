@@ -1,5 +1,5 @@
-//! Stored responses in the form that a request wants: not modified, one range, or coded (RFC 9110,
-//! sections 8, 13 and 14).
+//! Stored responses in the form that a request accepts: not modified, one range, or coded (RFC
+//! 9110, sections 8, 13 and 14).
 
 use std::{
     io::{self, Write as _},
@@ -22,19 +22,20 @@ use http::{
     },
 };
 
-/// Bytes of a response, and their codings.
+/// Bytes of a response, as they came and in each coding.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     identity: Bytes,
     is_text: bool,
-    /// Empty until the codings are made, and for what is not coded.
+    /// Coded bytes. Empty until they are made, and for responses that are not coded.
     coded: Arc<OnceLock<Vec<(&'static str, Bytes)>>>,
 }
 
 // === impl Stored ===
 
 impl Stored {
-    /// Begins to code a text, once for all users. Until then they get it as it is.
+    /// Stores a response, and begins to code it if it is a text. Users get it uncoded until that is
+    /// done.
     pub(crate) fn new(identity: Bytes, headers: &HeaderMap) -> Self {
         let coded = Arc::<OnceLock<_>>::default();
         let is_text = is_text(headers);
@@ -60,13 +61,14 @@ impl Stored {
         }
     }
 
-    /// Returns the bytes in memory.
+    /// Returns how many bytes this takes in memory.
     pub(crate) fn len(&self) -> usize {
         let coded = self.coded.get().into_iter().flatten();
         self.identity.len() + coded.map(|(_, coded)| coded.len()).sum::<usize>()
     }
 
-    /// Adds the headers of every representation, once, so that the map does not grow for each user.
+    /// Adds the headers that every representation has. Doing so once saves each user's response
+    /// from growing the map.
     pub(crate) fn prepare(&self, headers: &mut HeaderMap) {
         let ours = HeaderValue::from_static("accept-encoding");
         if self.is_text && headers.get_all(VARY).iter().all(|name| name != ours) {
@@ -77,7 +79,7 @@ impl Stored {
         headers.insert(AGE, HeaderValue::from_static("0"));
     }
 
-    /// Selects the representation that a user asks for. `headers` are those of the response.
+    /// Selects the representation for a user's request. `headers` are those of the response.
     pub(crate) fn response(&self, mut headers: HeaderMap, asked: &HeaderMap) -> Response {
         let mut coded = self.coded.get().into_iter().flatten();
         let coded = coded.find(|(name, _)| !asked.contains_key(RANGE) && accepts(asked, name));
@@ -116,7 +118,7 @@ impl Stored {
     }
 }
 
-/// Whether a user has this representation (RFC 9110, section 13.2.2).
+/// Whether the user already has this representation (RFC 9110, section 13.2.2).
 fn is_known(asked: &HeaderMap, tag: Option<&ETag>, date: Option<LastModified>) -> bool {
     match (
         asked.typed_get::<IfNoneMatch>(),
@@ -156,7 +158,8 @@ fn part(body: &Bytes, range: Option<Range>, headers: &mut HeaderMap) -> (StatusC
     }
 }
 
-/// Whether a user accepts a coding (RFC 9110, section 12.5.3). Wildcards get the identity.
+/// Whether a user accepts a coding by its name (RFC 9110, section 12.5.3). A wildcard does not
+/// count.
 fn accepts(asked: &HeaderMap, name: &str) -> bool {
     let values = asked.get_all(ACCEPT_ENCODING).iter();
     let values = values.filter_map(|value| value.to_str().ok());
@@ -194,8 +197,8 @@ fn brotli(mut data: &[u8]) -> io::Result<Bytes> {
     Ok(coded.into())
 }
 
-/// Less is sent in one packet anyway.
+/// Shorter texts are not coded, because one packet holds them anyway.
 const SMALL: usize = 1_024;
 
-/// More would keep a processor busy for a second.
+/// Longer texts are not coded, because that would keep a processor busy for a second.
 const LARGE: usize = 16 << 20;

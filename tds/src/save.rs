@@ -1,4 +1,4 @@
-//! Atomic files: written under another name, synced, and renamed.
+//! Atomic files: each is written under another name, synced, and renamed.
 
 use std::{
     io::{self, Read as _, Seek, SeekFrom},
@@ -18,15 +18,16 @@ use crate::exit::{Exit, Failure};
 
 /// File in progress, under another name until it is whole.
 ///
-/// Locked, because two writers would mix their bytes. Dropping it removes the file, unless it is
-/// [kept](Self::keep) for a later run.
+/// The file is locked, because two writers would mix their bytes. Dropping the part removes the
+/// file, unless it is [kept](Self::keep) for a later run.
 #[derive(Debug)]
 pub(crate) struct Part {
     file: fs::File,
     part: PathBuf,
     whole: PathBuf,
     length: u64,
-    /// Of the bytes, except those of an earlier run that are not [resumed](Self::resume).
+    /// Hash of the bytes so far. Those of an earlier run are included once they are
+    /// [resumed](Self::resume).
     sum: Sha256,
     is_kept: bool,
 }
@@ -37,7 +38,7 @@ impl Part {
     /// Opens the part of `path`. Bytes that an earlier run left stay until they are
     /// [cleared](Self::clear).
     ///
-    /// Creates and locks the file in one step that cannot be cancelled, so a job that ends
+    /// The file is created and locked in one step that cannot be cancelled, so a job that ends
     /// meanwhile leaves no empty part.
     pub(crate) async fn open(path: &Path) -> io::Result<Self> {
         let whole = path.to_owned();
@@ -95,7 +96,7 @@ impl Part {
         Ok(())
     }
 
-    /// Ends the writes, because an unfinished one keeps the file open and locked.
+    /// Waits for the last write, because an unfinished one keeps the file open and locked.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         let flushed = self.file.flush().await;
         self.is_kept &= flushed.is_ok();
@@ -116,7 +117,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Still locked, so the removed part is not another writer's.
+            // The lock is still held, so the part that this removes is not another writer's.
             drop(std::fs::remove_file(&self.part));
         }
     }
@@ -126,7 +127,7 @@ impl Drop for Part {
 pub(crate) async fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     own(path).await.map(drop).map_err(|error| {
-        let advice = "name a file in a folder that is there and may be written to";
+        let advice = "name a file in an existing folder that you may write to";
         Failure::usage(format!("{option} {}: {error}; {advice}", path.display()))
     })
 }
@@ -164,7 +165,7 @@ pub(crate) fn hex(sum: Sha256) -> String {
         .collect()
 }
 
-/// As [`whole`], for a file of an option that has been checked.
+/// Writes `data` as [`whole`] does, for the path of an option that has been checked.
 pub(crate) async fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
     let written = whole(path, data).await;
     let failed = |error| Failure::new(Exit::SomeFailed, format!("{}: {error}", path.display()));
@@ -178,8 +179,8 @@ pub(crate) async fn own(path: &Path) -> io::Result<Part> {
             "a name that ends with a slash is a folder",
         ));
     }
-    // Links stay, and their targets get the data. One such as /dev/stdout leads to an open file,
-    // which a rename would replace.
+    // A link stays, and its target gets the data. If it leads to an open file, as /dev/stdout does,
+    // a rename would replace the link.
     let link = fs::symlink_metadata(path).await;
     let path = match link.is_ok_and(|link| link.is_symlink()) {
         true if path.starts_with("/dev") || path.starts_with("/proc") => {
@@ -191,7 +192,7 @@ pub(crate) async fn own(path: &Path) -> io::Result<Part> {
     if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::other("it exists and is not a regular file"));
     }
-    // Another process that writes the same file takes a moment.
+    // Waits a moment for another process that writes the same file.
     let mut tries = 0..100;
     loop {
         match Part::open(path).await {
@@ -205,8 +206,8 @@ pub(crate) async fn own(path: &Path) -> io::Result<Part> {
 
 /// Opens a file for one writer, and locks it.
 fn locked(path: &Path) -> io::Result<std::fs::File> {
-    // Links may lead to a file of another user, or create one. Devices, such as /dev/full, cannot
-    // lose data.
+    // Refuses links, which may lead to a file of another user, or create one. Devices such as
+    // /dev/full are fine, because they cannot lose data.
     let link = std::fs::symlink_metadata(path);
     if link.is_ok_and(|link| link.is_symlink())
         && std::fs::metadata(path).map_or(true, |there| there.is_file())
@@ -218,7 +219,7 @@ fn locked(path: &Path) -> io::Result<std::fs::File> {
     let file = options.open(path)?;
     let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to it");
     lock(&file)?.then_some(()).ok_or_else(busy)?;
-    // Between the open and the lock it may have been renamed or removed.
+    // Another process may have renamed or removed the file between the open and the lock.
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
@@ -231,7 +232,7 @@ fn locked(path: &Path) -> io::Result<std::fs::File> {
     Ok(file)
 }
 
-/// Takes the lock. Returns whether it was free. On a file system without locks it always is.
+/// Takes the lock, and returns whether it was free. A file system without locks counts as free.
 fn lock(file: &std::fs::File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -243,11 +244,11 @@ fn lock(file: &std::fs::File) -> io::Result<bool> {
     }
 }
 
-/// Creates and locks the folder, because two runs would write to the same parts.
+/// Creates the folder, and locks it because two runs would write to the same parts.
 pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     let locked = || {
         std::fs::create_dir_all(out)?;
-        // Not truncated, because a file with this name may be a user's data.
+        // Opened without truncating, because a file with this name may be a user's data.
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
         let file = options.open(out.join(LOCK))?;
@@ -258,13 +259,13 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     };
     locked().map_err(|error| {
         let out = out.display();
-        let advice = "name a folder that may be written to";
+        let advice = "name a folder that you may write to";
         Failure::usage(format!("--out {out}: {error}; {advice}"))
     })
 }
 
-/// Whether all other files will fail with the same error. It is not if only a single folder is
-/// unwritable.
+/// Whether all other files will fail with the same error, as on a full disk. A single folder that
+/// cannot be written to is no such error.
 pub(crate) fn is_the_disk(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
@@ -284,7 +285,8 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     names.any(|name| name.ends_with(PART) || name == LOCK || name == MANIFEST)
 }
 
-/// One or two chunks of a body: the default of two megabytes is too much for many files at once.
+/// Holds one or two chunks of a body. The default of two megabytes is too much for many files at
+/// once.
 const BUFFER: usize = 64 * 1024;
 
 const MOMENT: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Service of a job: its limits, its key, and the builder of its client.
+//! The service that a job calls: its limits, its key, and the builder of its client.
 
 use std::{error::Error, num::NonZeroU32, path::Path, time::Duration};
 
@@ -20,24 +20,24 @@ use crate::{
     state::State,
 };
 
-/// Service, and the builder of its client.
+/// Service of a job, and the builder of its client.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) builder: Builder,
     /// Base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
     pub(crate) routes: Routes,
-    /// Secret of the key, which no text shows.
+    /// Secret of the key, to be masked in all texts.
     pub(crate) secrets: Secrets,
-    /// State that processes with the same key share on this machine. `None` in a fleet, without a
-    /// folder, and with the simulated service, which ends with this process.
+    /// State that processes with the same key share on this machine. `None` in a fleet, if there is
+    /// no folder for it, and with the simulated service, which ends with this process.
     pub(crate) state: Option<State>,
     /// Simulated service, which lives as long as the job.
     pub(crate) simulated: Option<Server>,
 }
 
 impl Settings {
-    /// Returns the limits of this process: its share of the rates and of the connections.
+    /// Returns the limits of this process, which are its share of the rates and connections.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
         let usage = |name, why| Failure::usage(format!("{name}: {why}"));
         let share = self.value(SHARE).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Settings {
     /// Returns the service of a job that sends many requests.
     ///
     /// Because an earlier run may have used up the limits, the job first waits for one interval, if
-    /// that is at most a minute. In a fleet the store knows their use.
+    /// that is at most a minute. In a fleet the store has a record of their use instead.
     pub(crate) async fn service(&self) -> Result<Service, Failure> {
         let limits = self.limits()?;
         let longest = limits.quotas().iter().map(Quota::per).max();
@@ -92,7 +92,7 @@ impl Settings {
         self.open(self.limits()?).await
     }
 
-    /// Builds the client, and joins the fleet if there is one: here the job begins.
+    /// Builds the client, and joins the fleet if there is one.
     pub(crate) async fn client(&self, builder: Builder) -> Result<Client, Failure> {
         let client = builder.build()?;
         self.stop.arm();
@@ -100,7 +100,8 @@ impl Settings {
         Ok(client)
     }
 
-    /// Returns the setting with the source of tokens, if there is one: the strongest of three.
+    /// Returns the setting that names where tokens come from. Of the three such settings, the one
+    /// with the strongest source wins.
     fn auth(&self) -> Result<Option<&Setting>, Failure> {
         let mut all: Vec<_> = [AUTH_URL, TOKEN_URL, DISCOVER]
             .iter()
@@ -149,7 +150,8 @@ impl Settings {
             )));
         };
         let (provider, secret) = if secret.name == SECRET_FILE {
-            // Read now, because a provider retries an unusable file for two minutes.
+            // Reads the file now, because the token provider would retry an unusable one for two
+            // minutes.
             let path = &*secret.value;
             let secret = read_secret(Path::new(path))
                 .map_err(|error| Failure::usage(format!("{SECRET_FILE} {path}: {error}")))?;
@@ -190,7 +192,7 @@ impl Settings {
         }
         let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)]);
         builder = routes.on(builder);
-        // In a fleet members share a token in their store, and their shares replace turns.
+        // Members of a fleet share the token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
                 let store = RedisTokens::new(store, name, &secret);
@@ -200,7 +202,8 @@ impl Settings {
             None if auth_name == AUTH_URL => {
                 State::open(self.value(STATE_DIR), &[auth, id], &limits)
             }
-            // By name as well, because one address may be that of a server and of an issuer.
+            // The setting's name is part of the key, because one address may be that of a server
+            // and of an issuer.
             None => State::open(self.value(STATE_DIR), &[auth_name, auth, id], &limits),
         };
         if let Some(state) = &state {
@@ -248,7 +251,7 @@ fn quota(text: &str) -> Option<(NonZeroU32, Duration)> {
     Some((requests.parse().ok()?, duration(&per).ok()?))
 }
 
-/// Stands in for a base URL, because the port of a simulated service changes.
+/// Replaces the base URL of the simulated service, whose port changes with each run.
 const SIMULATED: &str = "simulated";
 
 const MINUTE: Duration = Duration::from_secs(60);

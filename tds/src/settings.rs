@@ -19,71 +19,71 @@ use crate::{answer::Accept, exit::Failure, output, state, stop::Stop};
 /// Options of all jobs.
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "the texts of --help")]
-#[command(next_help_heading = "Service (the setting's name in brackets)")]
+#[command(next_help_heading = "Options of all commands (with the setting's name)")]
 pub(crate) struct Options {
-    /// Server of the tokens (TDS_AUTH_URL)
+    /// Base URL of the token server (TDS_AUTH_URL)
     #[arg(long, global = true, value_name = "URL")]
     auth_url: Option<String>,
-    /// Token endpoint instead (TDS_TOKEN_URL)
+    /// URL of the token endpoint itself (TDS_TOKEN_URL)
     #[arg(long, global = true, value_name = "URL")]
     token_url: Option<String>,
-    /// Issuer that names its endpoint (TDS_DISCOVER)
+    /// Look the endpoint up at this issuer (TDS_DISCOVER)
     #[arg(long, global = true, value_name = "ISSUER")]
     discover: Option<String>,
-    /// Server of the data (TDS_BASE_URL)
+    /// Base URL of the data server (TDS_BASE_URL)
     #[arg(long, global = true, value_name = "URL")]
     base_url: Option<String>,
-    /// Client Id of the key (TDS_CLIENT_ID)
+    /// Client ID of your key (TDS_CLIENT_ID)
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
-    /// File with its secret (TDS_CLIENT_SECRET_FILE)
+    /// File with the secret (TDS_CLIENT_SECRET_FILE)
     #[arg(long, global = true, value_name = "FILE")]
     secret_file: Option<String>,
-    /// File with further root certificates (TDS_CA_FILE)
+    /// Trust these root certificates too (TDS_CA_FILE)
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<String>,
-    /// Proxy, in place of the environment's (TDS_PROXY)
+    /// Use this proxy, not the environment's (TDS_PROXY)
     #[arg(long, global = true, value_name = "URL")]
     proxy: Option<String>,
-    /// File with settings in lines NAME=VALUE
+    /// Read settings from the lines NAME=VALUE of a file
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
-    /// Limit of requests; if repeated, all apply (TDS_RATE)
+    /// Rate limit, repeatable [default: 50/1s] (TDS_RATE)
     #[arg(long, global = true, value_name = "N/TIME")]
     rate: Vec<String>,
-    /// Limit of connections (TDS_CONNECTIONS)
+    /// Connection limit [default: 60] (TDS_CONNECTIONS)
     #[arg(long, global = true, value_name = "N")]
     connections: Option<String>,
-    /// Use this part of the limits, such as 1/4 (TDS_SHARE)
+    /// Part of the limits to use [default: 1/1] (TDS_SHARE)
     #[arg(long, global = true, value_name = "A/B")]
     share: Option<String>,
-    /// Redis of shared limits and token (TDS_FLEET_STORE)
+    /// Redis for shared limits and token (TDS_FLEET_STORE)
     #[arg(long, global = true, value_name = "URL")]
     fleet: Option<String>,
-    /// Name of the fleet in that Redis (TDS_FLEET_NAME)
+    /// Name of the fleet in it [default: tds] (TDS_FLEET_NAME)
     #[arg(long, global = true, value_name = "NAME")]
     fleet_name: Option<String>,
-    /// Folder of the shared token (TDS_STATE_DIR)
+    /// Folder for the shared token (TDS_STATE_DIR)
     #[arg(long, global = true, value_name = "FOLDER")]
     state: Option<String>,
-    /// Media types; text/html allows pages
+    /// Types to accept; text/html adds pages
     #[arg(long, global = true, value_name = "TYPES", default_value = "*/*", value_parser = Accept::parse)]
     accept: Accept,
-    /// Call a simulated service; its data is invented
+    /// Call a simulated service, which invents its data
     #[arg(long, global = true)]
     simulate: bool,
-    /// Print only what failed
+    /// Print nothing but failures
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Log each step: text:debug
+    /// Log each step, as --log text:debug does
     #[arg(long, short, global = true, conflicts_with = "log")]
     verbose: bool,
-    /// text or json, and a level: json:debug (TDS_LOG)
+    /// Log in this format and level: json:debug (TDS_LOG)
     #[arg(long, global = true, value_name = "FORMAT")]
     log: Option<String>,
 }
 
-/// Settings in use, without those that are not set.
+/// Settings that have a value, with the source of each.
 #[derive(Debug)]
 pub(crate) struct Settings {
     all: Vec<Setting>,
@@ -101,7 +101,7 @@ pub(crate) struct Setting {
     pub(crate) source: Source,
 }
 
-/// Place of a setting, the strongest first.
+/// Source of a setting, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     Flag,
@@ -113,7 +113,7 @@ pub(crate) enum Source {
 // === impl Options ===
 
 impl Options {
-    /// Finds each setting in its strongest place.
+    /// Finds the value of each setting in its strongest source.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let file = match &self.env_file {
             Some(path) => env_file(path)?,
@@ -226,7 +226,7 @@ impl Settings {
     }
 }
 
-/// Returns the setting that is nearest to an unknown one, and how many letters differ.
+/// Returns the known setting nearest to an unknown name, and how many letters differ.
 pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     if !name.starts_with("TDS_") || NAMES.contains(&name) {
         return None;
@@ -235,8 +235,8 @@ pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
     distances.into_iter().min_by_key(|(_, distance)| *distance)
 }
 
-/// Returns the names in the environment that look like settings. Kubernetes injects some for a
-/// service of the name `tds`, and these are not returned.
+/// Returns the names in the environment that look like settings. Leaves out those that Kubernetes
+/// injects for a service named `tds`.
 pub(crate) fn strangers() -> Vec<String> {
     let is_injected = |name: &str| {
         let end = name.ends_with("_PORT");
@@ -249,17 +249,17 @@ pub(crate) fn strangers() -> Vec<String> {
         .collect()
 }
 
-/// Reads an environment variable, which counts as not set if it is empty.
+/// Reads an environment variable. An empty one counts as not set.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) => Ok((!value.trim().is_empty()).then_some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
-        // No message has the value, which may be the secret.
+        // Leaves the value out of the message, because it may be the secret.
         Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not text"))),
     }
 }
 
-/// Reads a file of settings. One with a secret may be readable by its owner and its group only.
+/// Reads a file of settings. If it contains a secret, its mode is checked as by [`read_secret`].
 fn env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let refused =
         |why: &dyn fmt::Display| Failure::usage(format!("--env-file {}: {why}", path.display()));
@@ -273,7 +273,7 @@ fn env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     Ok(settings)
 }
 
-/// Parses lines of `NAME=VALUE`. Quotes around a value are removed, as shells and systemd do.
+/// Parses lines of `NAME=VALUE`. Removes quotes around a value, as shells and systemd do.
 pub(crate) fn lines(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut settings = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -298,7 +298,8 @@ pub(crate) fn lines(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(settings)
 }
 
-/// Reads a file with a secret, which may be readable by its owner and its group only.
+/// Reads a file with a secret. It is refused when others can read it, or when its group can write
+/// it.
 pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     let about = fs::metadata(path)?;
     if !about.is_file() {
@@ -320,24 +321,24 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| written.to_owned())
 }
 
-/// Parses a number of things.
+/// Parses a count, which is at least one.
 pub(crate) fn count(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| "write a number from 1".to_owned())
 }
 
 /// Parses a duration: `500ms`, `15s`, `2m`, `1h`, `1d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    // More than a month is a mistake, and might overflow a clock.
+    // Refuses more than a month: that is a mistake, and might overflow a clock.
     match humantime::parse_duration(text) {
         Ok(time) if !time.is_zero() && time <= MONTH => Ok(time),
         _ => Err(
-            "write a number above 0 and ms, s, m, h or d, at most a month: 500ms, 15s, 2m"
+            "write a number and a unit (ms, s, m, h or d), above 0 and at most a month: 500ms, 15s, 2m"
                 .to_owned(),
         ),
     }
 }
 
-/// As [`duration`], or 0.
+/// Parses a duration as [`duration`] does, or a plain `0`.
 pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
     match text {
         "0" => Ok(Duration::ZERO),

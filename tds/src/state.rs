@@ -1,4 +1,5 @@
-//! State that processes with one key share on one machine: the token, and their turns to start.
+//! State that the processes with one key share on one machine: their token, and their turns to
+//! send.
 
 use std::{
     env, fs,
@@ -24,25 +25,26 @@ pub(crate) struct State {
 // === impl State ===
 
 impl State {
-    /// Opens or creates the folder. If that fails, it prints a warning, and nothing is shared.
+    /// Opens or creates the folder. If that fails, this prints a warning and returns `None`:
+    /// nothing is shared.
     pub(crate) fn open(folder: Option<&str>, key: &[&str], limits: &Limits) -> Option<Self> {
         let Some(folder) = folder.map(Path::new) else {
-            warn("no folder for the token (TDS_STATE_DIR, HOME): each start requests one");
+            warn(
+                "no folder to keep the token in (set TDS_STATE_DIR or HOME): each run requests a new one",
+            );
             return None;
         };
         if let Err(error) = private(folder) {
             let folder = folder.display();
-            warn(&format!(
-                "{folder}: {error}; each start requests a token of its own"
-            ));
+            warn(&format!("{folder}: {error}; each run requests a new token"));
             return None;
         }
-        // One file per token, named by a hash, because a key may contain characters that a file
-        // name cannot.
+        // Each key has its own file, named by a hash because a key may contain characters that a
+        // file name cannot.
         let mut hash = DefaultHasher::new();
         key.hash(&mut hash);
         let name = format!("{:016x}", hash.finish());
-        // Four fifths of the rate, because the rest is for retries.
+        // Starts use four fifths of the rate, which leaves the rest for retries.
         let spacing = |quota: &Quota| quota.per() * 5 / 4 / quota.requests().get();
         let spacings = limits.quotas().iter().map(spacing);
         Some(Self {
@@ -56,9 +58,9 @@ impl State {
         FileStore::new(&self.token)
     }
 
-    /// Takes the next turn to send one request. Returns the wait until then.
+    /// Takes the next turn to send one request, and returns how long to wait for it.
     ///
-    /// Spreads the requests of processes that start at once within the service's rate.
+    /// Processes that start together, as from a crontab, thus stay within the service's rate.
     pub(crate) async fn turn(&self) -> Duration {
         let (path, spacing) = (self.stamp.clone(), self.spacing);
         let turn = tokio::task::spawn_blocking(move || turn(&path, spacing)).await;
@@ -71,8 +73,8 @@ impl State {
         }
     }
 
-    /// Describes the file of the turns. Without a turn a job sends nothing, because other processes
-    /// may be about to send.
+    /// Describes the file of the turns, for the error of a job that got no turn. Such a job sends
+    /// nothing, because other processes may be about to send.
     pub(crate) fn held(&self) -> String {
         format!("{}, which another process holds", self.stamp.display())
     }
@@ -82,7 +84,7 @@ impl State {
 fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.append(true).create(true).open(path)?;
-    // Locked for a moment, and at most until the process ends.
+    // The system releases the lock if the process ends meanwhile.
     file.lock()?;
     let about = file.metadata()?;
     let is_new = about.len() == 0;
@@ -95,7 +97,7 @@ fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     )]
     let now = SystemTime::now();
     let next = about.modified()?.checked_add(spacing);
-    // Beyond the end of the longest queue, a turn is from before the clock was set back.
+    // A turn beyond the end of the longest queue was taken before the clock was set back.
     let farthest = now + FARTHEST.max(spacing * QUEUE);
     let next = next.filter(|next| !is_new && (now..=farthest).contains(next));
     let next = next.unwrap_or(now);
@@ -122,5 +124,5 @@ fn private(folder: &Path) -> io::Result<()> {
 /// Most processes that can wait for their turns.
 const QUEUE: u32 = 2_400;
 
-/// Turns of that queue, at 25 ms each.
+/// How long that queue takes, with turns of 25 ms.
 const FARTHEST: Duration = Duration::from_secs(60);

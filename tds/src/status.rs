@@ -1,4 +1,4 @@
-//! `--status`: a page with the condition of the backend, on an address of its own.
+//! `--status`: a page that shows the condition of the backend, at an address of its own.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ use crate::{
     refusal::Refusal,
 };
 
-/// State for the page and the health checks.
+/// Client, cache and metrics, on which the page and the health checks report.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
     pub(crate) client: Client,
@@ -42,7 +42,7 @@ pub(crate) struct Condition {
     pub(crate) begun: Instant,
 }
 
-/// Condition, and what the page remembers.
+/// State of the page.
 #[derive(Debug, Clone)]
 struct Board {
     condition: Condition,
@@ -52,14 +52,14 @@ struct Board {
 // === impl Condition ===
 
 impl Condition {
-    /// Returns all metrics, as Prometheus reads them.
+    /// Returns all metrics in the text format of Prometheus.
     pub(crate) fn metrics(&self) -> String {
         self.client.status().record();
         self.metrics.run_upkeep();
         self.metrics.render()
     }
 
-    /// Returns the reasons why users get no new data, for people.
+    /// Returns the reasons why users get no new data, as texts for people.
     pub(crate) fn troubles(&self, status: &Status) -> Vec<String> {
         let mut troubles = Vec::new();
         let (late, oldest) = self.cache.unanswered();
@@ -151,7 +151,7 @@ async fn page(State(board): State<Board>) -> Response {
     (headers, board.filled(PAGE)).into_response()
 }
 
-/// Returns the part of the page that changes, again each second.
+/// Streams the part of the page that changes, once a second.
 async fn events(State(board): State<Board>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let part = PAGE.split_once("<main").map_or("", |(_, part)| part);
     let part = part.split_once("</main>").map_or("", |(part, _)| part);
@@ -167,8 +167,7 @@ async fn events(State(board): State<Board>) -> Sse<impl Stream<Item = Result<Eve
     ))
 }
 
-/// Whether a request is from a program of this machine, and not from a page of another site, unless
-/// that may read.
+/// Whether a request is from a program on this machine, or from a web page that may read.
 ///
 /// Without this check, a page could reach this address by another host name (DNS rebinding) and
 /// read data with this key, or use up the quota without reading.
@@ -188,7 +187,7 @@ pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
 // === impl Board ===
 
 impl Board {
-    /// Fills the page, or a part of it.
+    /// Replaces the placeholders of the page, or of a part of it.
     fn filled(&self, page: &str) -> String {
         let condition = &self.condition;
         let status = condition.client.status();
@@ -212,7 +211,7 @@ impl Board {
         let limit = f64::from(quota) / per.as_secs_f64();
         let rates = self.history.rates(per);
         let highest = rates.iter().copied().fold(0.0, f64::max);
-        // Keeps the limit in one place on every page, unless bursts go beyond it.
+        // The line of the limit stays at one height, unless bursts exceed it.
         let top = (limit * 1.25).max(highest * 1.05);
         let height = |rate: f64| 100.0 - 100.0 * rate / top;
         let points = (SHOWN - rates.len()..).zip(&rates);
@@ -301,7 +300,7 @@ fn seconds(time: f64) -> String {
     }
 }
 
-/// Describes the cause of waits, with the limit.
+/// Describes why calls wait, with the limit.
 fn waits(status: &Status, rate: &str) -> String {
     let limits = &status.limits;
     match status.waits_for() {
@@ -320,5 +319,5 @@ pub(crate) fn escaped(text: &str) -> String {
 
 const PAGE: &str = include_str!("status.html");
 
-/// Resources in the table.
+/// Most resources in the table.
 const ROWS: usize = 100;

@@ -1,11 +1,11 @@
-//! Signals that stop a program.
+//! The signals that stop the program.
 
 #[cfg(unix)]
 use std::task::Poll;
 
 use tokio::{signal, sync::SetOnce};
 
-/// Stop of a job by Ctrl-C, a service manager's signal, or the end of the terminal.
+/// Stops a job by Ctrl-C, a service manager's signal, or the end of its terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     armed: SetOnce<()>,
@@ -17,11 +17,11 @@ pub(crate) struct Stop {
 impl Stop {
     /// Replaces the default action of the signals, which ends the program at once.
     pub(crate) fn arm(&self) {
-        // Set again, it changes nothing.
+        // Setting it again changes nothing.
         drop(self.armed.set(()));
     }
 
-    /// Waits for the first signal, and records it. Returns its number.
+    /// Waits for the first signal, records it, and returns its number.
     pub(crate) async fn listen(&self) -> u8 {
         self.armed.wait().await;
         let number = signalled().await;
@@ -33,13 +33,13 @@ impl Stop {
         self.signal.initialized()
     }
 
-    /// Waits until a signal was recorded.
+    /// Waits until a signal is recorded.
     pub(crate) async fn requested(&self) {
         self.signal.wait().await;
     }
 }
 
-/// Waits for a signal. Returns its number.
+/// Waits for a signal, and returns its number.
 async fn signalled() -> u8 {
     #[cfg(unix)]
     {
@@ -71,7 +71,7 @@ async fn signalled() -> u8 {
     }
 }
 
-/// Whether the hangup signal is ignored. True if the system does not show it.
+/// Whether the hangup signal is ignored. Also true where the system does not show this.
 #[cfg(unix)]
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

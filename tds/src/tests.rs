@@ -1,7 +1,7 @@
-//! The parsers of the program read any text without a panic, and what they accept is within their
+//! The parsers of the program read any text without a panic, and accept only values within their
 //! bounds.
 //!
-//! Each text is an example with a few random changes. The seed is fixed, so a failure repeats.
+//! Each text is an example with a few random changes. As the seed is fixed, a failure repeats.
 
 use std::{collections::BTreeMap, fs, path::Component, time::Duration};
 
@@ -11,7 +11,7 @@ use tower_tds::{Error, Kind};
 
 use crate::{breaker, cache, download, exit, fleet, list, manifest, save, settings, status};
 
-/// A generator of pseudorandom numbers (Knuth's constants).
+/// Generator of pseudorandom numbers, with Knuth's constants.
 struct Random(u64);
 
 impl Random {
@@ -21,8 +21,8 @@ impl Random {
         usize::try_from(self.0 >> 33).expect("31 bits") % end
     }
 
-    /// One of the examples with pieces of all examples, numbers and odd characters in random
-    /// places.
+    /// Returns one of the examples, with pieces of all examples, numbers and odd characters put in
+    /// random places.
     fn text(&mut self, examples: &[&str]) -> String {
         let mut text: Vec<char> = examples[self.below(examples.len())].chars().collect();
         for _ in 0..self.below(5) {
@@ -70,7 +70,7 @@ fn each(examples: &[&str], check: impl Fn(&str)) {
     let mut random = Random(7);
     for _ in 0..1_000 {
         let text = random.text(examples);
-        // A panic has the text beside it.
+        // Catches a panic, so that the report can show the text that caused it.
         let shown = std::panic::AssertUnwindSafe(|| check(&text));
         assert!(std::panic::catch_unwind(shown).is_ok(), "{text:?}");
     }
@@ -235,7 +235,7 @@ fn any_record_of_a_store_is_a_row_of_the_table() {
     );
 }
 
-/// The only thread for blocking work shows each step of an open in turn.
+/// With a single thread for blocking work, each step of an open can be observed in turn.
 #[test]
 fn an_open_that_is_cancelled_at_any_step_leaves_the_folder_as_it_was() {
     let folder = std::env::temp_dir().join(format!("tds-open-{}", std::process::id()));
@@ -284,7 +284,7 @@ fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
         && probes.len() < 8
     {
         probes.push((at - begun).as_secs());
-        // A failure of a call that was in flight delays no probe.
+        // A failure of a call that was already in flight does not delay the probe.
         assert!(!state.failed("/b", false, "why", at));
         assert_eq!(state.probe_at(), Some(at));
         assert!(!state.failed("/a", true, "why", at));

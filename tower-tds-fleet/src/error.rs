@@ -1,4 +1,4 @@
-//! Faults of the store, by what you do about them.
+//! Faults of the store, grouped by what you do about them.
 
 use std::{error, fmt};
 
@@ -7,7 +7,7 @@ use tower_tds_outcome::Secrets;
 
 /// Fault of a fleet's store, or of the fleet's settings.
 ///
-/// Its text names the fault, and contains the store's own message, but no password.
+/// Displays the fault with the store's own message, without any password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetError {
     kind: StoreFault,
@@ -18,23 +18,24 @@ pub struct FleetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// No answer in time: unknown host, no server, or a cut network.
+    /// No answer in time: the host is unknown, the server is down, or the network is cut.
     Unreachable,
-    /// Wrong user or password.
+    /// The user or the password is wrong.
     Credentials,
-    /// No right to run a command that is needed.
+    /// The user lacks the right to run a command.
     MissingRight,
-    /// Certificate of either side not accepted, port without TLS, or no cryptography.
+    /// Either side refused the other's certificate, the port has no TLS, or the program has no
+    /// cryptography provider.
     Tls,
-    /// Replica, or a server that refuses writes.
+    /// The server is a replica, or refuses writes for another reason.
     ReadOnly,
-    /// No memory left: the server is at its limit.
+    /// The server has reached its memory limit.
     OutOfMemory,
-    /// Node of a cluster that does not have the fleet's slot.
+    /// The node of a cluster does not have the fleet's slot.
     WrongNode,
-    /// Other members have quotas with other intervals.
+    /// The other members have quotas with other intervals.
     OtherQuotas,
-    /// Settings of this member that cannot be used.
+    /// The settings of this member cannot be used.
     Settings,
     /// Any other error of the server.
     Other,
@@ -86,7 +87,7 @@ impl FleetError {
         }
     }
 
-    /// Fault of a `rediss://` address whose port speaks the protocol without TLS.
+    /// Returns the fault of a `rediss://` address whose port speaks the protocol without TLS.
     pub(crate) fn without_tls() -> Self {
         Self {
             kind: StoreFault::Tls,
@@ -95,7 +96,7 @@ impl FleetError {
         }
     }
 
-    /// Whether the question was only late, so that the next one replaces it.
+    /// Whether the answer was only late, which the next question makes up for.
     pub(crate) fn is_late(&self) -> bool {
         self.detail.contains("LATE")
     }
@@ -103,7 +104,7 @@ impl FleetError {
 
 impl From<RedisError> for FleetError {
     fn from(error: RedisError) -> Self {
-        // Codes are not enough, because a script wraps the errors of its commands in its own
+        // Error codes are not enough, because a script wraps the errors of its commands in its own
         // message.
         let said = error.to_string();
         let text = said.to_lowercase();
@@ -144,7 +145,7 @@ pub(crate) const fn is_lasting(fault: StoreFault) -> bool {
 /// Redis 7.0 does not name the command that a script may not run.
 const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
 
-/// Parts of messages in lower case. The first that is found decides.
+/// Parts of error messages, in lower case. The first that is found decides.
 const KINDS: [(&str, StoreFault); 17] = [
     ("quotas", StoreFault::OtherQuotas),
     ("wrongpass", StoreFault::Credentials),

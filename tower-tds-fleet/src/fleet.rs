@@ -1,4 +1,4 @@
-//! Member of a fleet: its limiter keeps within a share of the limits, which a task renews.
+//! Member of a fleet, whose limiter keeps within a share of the limits that a task renews.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use crate::{
     store::{Ask, FleetStatus, Link, Reply, Store, Terms},
 };
 
-/// Member of a fleet: one of several processes behind one address that keep one set of limits.
+/// Member of a fleet: one of several processes behind one address that share one set of limits.
 ///
 /// Give your limiter the limits of the whole fleet; all members need the same intervals. Once it
 /// joins, it keeps within a share of them, which a task on the current runtime renews about once a
@@ -38,8 +38,8 @@ use crate::{
 /// killed members are withheld.
 ///
 /// # Cancel safety
-/// If you drop the last clone, the member leaves in the background, as with [`leave`](Self::leave),
-/// if the runtime goes on.
+/// If you drop the last clone, the member leaves in the background as by [`leave`](Self::leave),
+/// provided that the runtime goes on.
 ///
 /// # Examples
 /// ```no_run
@@ -71,8 +71,8 @@ impl Fleet {
     /// The name is 1 to 100 letters, digits, `-`, `_` and `.`; the fleet's key is `{name}:shares`.
     ///
     /// # Errors
-    /// If the name or the limits cannot be used, or outside of a tokio runtime. If the store cannot
-    /// be reached, you get that error from [`ready`](Self::ready).
+    /// If the name or the limits cannot be used, or if there is no tokio runtime. An unreachable
+    /// store is no error here: you get it from [`ready`](Self::ready).
     pub fn join(
         store: impl Into<Store>,
         name: &str,
@@ -119,10 +119,11 @@ impl Fleet {
     /// Waits until the store answers, and its record of the members is complete.
     ///
     /// # Errors
-    /// At once if your configuration is wrong, and after ten seconds for other faults.
+    /// Returns an error at once if your configuration is wrong, and after ten seconds for other
+    /// faults.
     pub async fn ready(&self) -> Result<(), FleetError> {
         let until = Instant::now() + READY;
-        // Its task ends only after a departure or with its runtime.
+        // The member's task ends only after a departure, or with its runtime.
         while self.status.has_changed().is_ok() {
             let now = self.status();
             match now.fault {
@@ -145,8 +146,8 @@ impl Fleet {
     /// Leaves the fleet, and returns when the store has freed the share.
     ///
     /// Call it before your process ends. No further request is sent, and those in flight have five
-    /// seconds before their sockets are closed. What the member no longer holds by then is free for
-    /// the others at once.
+    /// seconds before their sockets are closed. Whatever the member no longer holds then is free
+    /// for the others at once.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the departure.
@@ -155,7 +156,7 @@ impl Fleet {
         self.leaving.store(true, Ordering::Relaxed);
         let mut status = self.status.clone();
         let left = status.wait_for(|status| status.has_left).await;
-        // Failed only if the task has ended.
+        // This fails only if the task has ended.
         drop(left);
     }
 }
@@ -178,7 +179,7 @@ struct Driver {
     status: watch::Sender<FleetStatus>,
 }
 
-/// Question under way, which owns the connection.
+/// Question in progress, which owns the connection.
 type Asking<A> = (
     u64,
     Pin<Box<dyn Future<Output = (A, Result<Reply, FleetError>)> + Send>>,
@@ -205,7 +206,7 @@ impl Driver {
                         let asked = link.ask(question);
                         asking = Some((question.number, Box::pin(asked)));
                     } else {
-                        // Still owned by the previous question.
+                        // The previous question still owns the connection.
                         self.member.on(Event::Failed(question.number), now);
                     }
                 }
@@ -231,7 +232,7 @@ impl Driver {
             .send_modify(|status| status.share = Share::default());
         if let Some(link) = link {
             let question: Question = self.member.leave(self.load(), Instant::now());
-            // Without an answer, the share ends by itself.
+            // If no answer comes, the share ends by itself.
             let (_, _answer) = link.ask(question).await;
         }
         self.status.send_modify(|status| status.has_left = true);
@@ -286,7 +287,7 @@ impl Driver {
 
     /// Closes idle sockets beyond the share, while no request is in flight.
     fn close_idle(&self, share: Share, until: Instant, now: Instant) {
-        // Without permits, no request begins between the look and the close.
+        // A share without permits keeps requests from beginning between the look and the close.
         self.shares.set(share.requests(0), until);
         if self.limiter.snapshot().in_flight == 0 {
             self.shares.set(Share::default(), now);
@@ -294,7 +295,7 @@ impl Driver {
         self.shares.set(share, until);
     }
 
-    /// Reads the limiter.
+    /// Reads the state of the limiter.
     fn load(&self) -> Load {
         let snapshot = self.limiter.snapshot();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -306,7 +307,7 @@ impl Driver {
         let load = self.shares.load();
         let (mut held, whole) = (load.held, load.whole);
         if whole.places >= whole.requests {
-            // Without a bucket there are as many places as requests.
+            // If there is no bucket, there are as many places as requests.
             held.places = held.requests;
         }
         Load {
@@ -323,5 +324,5 @@ impl Driver {
     }
 }
 
-/// Longer than a restart of a server, and shorter than an operator waits.
+/// Longer than a server takes to restart, and shorter than an operator waits.
 const READY: Duration = Duration::from_secs(10);

@@ -18,20 +18,20 @@
 //! | `metrics` | no | gauges of the share, and a count of requests to the store |
 //!
 //! # Guarantees
-//! - All members together may use, or still have in use, at most the limit: of requests, of a
-//!   bucket's places, and of sockets.
+//! - All members together use, or still have in use, at most the limit of requests, of a bucket's
+//!   places, and of sockets.
 //! - Busy members never wait for the store. If it is unreachable, a member sends until its share
 //!   ends, five seconds after its last answered question.
 //! - If the token store is unreachable, that costs each process a token request, and fails no call.
 //! - Reading the store shows neither the token nor the secret, and writing it cannot inject another
 //!   token.
 //!
-//! For the reasons, and what is assumed, see [`_design`].
+//! For the reasons and the assumptions, see [`_design`].
 //!
 //! # Non-goals
-//! - Two masters, or a virtual machine that is paused with a request half written.
+//! - Safety with two masters, or with a virtual machine that is paused while it writes a request.
 //! - Quotas whose intervals are longer than a minute, or differ between members.
-//! - Speed of more than eleven busy members on default rules.
+//! - Speed with more than eleven busy members under the default rules.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;

@@ -1,4 +1,5 @@
-//! One member of a fleet: its share, and the times of its questions. Arithmetic on `now`.
+//! One member of a fleet: its share, and the times of its questions to the store. All of it is
+//! arithmetic on `now`.
 
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use tower_tds_limits::share::Share;
 /// Share of a member, and its questions to the store.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// Number of the last question, which only grows; the store refuses older ones.
+    /// Number of the last question. It only grows, and the store refuses older ones.
     number: u64,
-    /// Last question, while its answer may come.
+    /// When the last question was sent, while its answer may still come.
     asked: Option<Instant>,
     /// When the last question was sent.
     last: Option<Instant>,
@@ -24,7 +25,7 @@ pub(crate) struct Member {
     is_over: bool,
     /// Time on the store's clock in the last answer, and when its question was sent.
     clock: Option<(Duration, Instant)>,
-    /// Whether that clock was set forward, and no answer shows that the store has the news.
+    /// Whether that clock was set forward, until an answer shows that the store has recorded this.
     stepped: bool,
     /// When the member began to leave.
     leaves_at: Option<Instant>,
@@ -34,7 +35,7 @@ pub(crate) struct Member {
 #[derive(Debug, Default)]
 struct Earlier {
     waiting: bool,
-    /// Last calls that waited for a socket, and when.
+    /// Number of calls that last waited for a socket, and when they did.
     without_socket: Option<(u32, Instant)>,
     shrinking: bool,
     refused: bool,
@@ -53,9 +54,9 @@ pub(crate) struct Load {
     /// Remaining silence after a 423, and remaining pause after a 429.
     pub(crate) silence: Duration,
     pub(crate) pause: Duration,
-    /// All of the limits, on the rung of this member.
+    /// All of the limits, as the rung of this member allows them.
     pub(crate) whole: Share,
-    /// Smallest number of requests of which each quota gets at least one.
+    /// Smallest share of which each quota gets at least one request.
     pub(crate) unit: u32,
     /// Whether the machine was suspended since the share was applied.
     pub(crate) suspended: bool,
@@ -65,7 +66,7 @@ pub(crate) struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) number: u64,
-    /// Larger one of share and held, for each of the three numbers.
+    /// For each of the three numbers, the larger of the share and what is held.
     pub(crate) claim: Share,
     /// Share that the member still has.
     pub(crate) share: Share,
@@ -79,7 +80,7 @@ pub(crate) struct Question {
     pub(crate) stepped: bool,
 }
 
-/// Answer of the store, as far as the member needs it.
+/// Part of the store's answer that the member needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) share: Share,
@@ -91,17 +92,17 @@ pub(crate) struct Answer {
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// State of the limiter.
+    /// The driver has read the state of the limiter.
     Seen(Load),
-    /// Answer to the question with this number.
+    /// The store has answered the question with this number.
     Answered(u64, Answer),
-    /// No answer to the question with this number.
+    /// The question with this number has failed.
     Failed(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Apply this share until that time. If that has passed, close all sockets as well.
+    /// Apply this share until that time. If the time has passed, close all sockets as well.
     Apply(Share, Instant),
     /// Close all sockets if no request is in flight, then apply this share.
     CloseIdle(Share, Instant),
@@ -144,7 +145,8 @@ impl Member {
             Event::Answered(number, answer) if self.is_awaited(number, now) => {
                 if let Some(asked) = self.asked.take() {
                     if self.has_stepped(answer.clock, asked, now) {
-                        // By a clock that was set forward, others look silent, and their permits free.
+                        // On a clock that was set forward, other members look silent, and their
+                        // permits free.
                         self.stepped = true;
                         return Action::Wait;
                     }
@@ -164,8 +166,8 @@ impl Member {
         }
     }
 
-    /// Whether a member that leaves can go: it holds nothing, or has waited five seconds. The first
-    /// call begins the departure.
+    /// Whether a member that leaves can go, because it holds nothing or has waited five seconds.
+    /// The first call begins the departure.
     pub(crate) fn has_left(&mut self, load: Load, now: Instant) -> bool {
         let since = *self.leaves_at.get_or_insert(now);
         load.held == Share::default() || since + ENDS <= now
@@ -177,13 +179,14 @@ impl Member {
         self.question(load, now, true)
     }
 
-    /// Whether the answer to this question still counts: it is the last one, and not too old.
+    /// Whether an answer to this question still counts, because it is the last question and not too
+    /// old.
     fn is_awaited(&self, number: u64, now: Instant) -> bool {
         number == self.number && self.asked.is_some_and(|asked| now < asked + GIVE_UP)
     }
 
-    /// Whether the store's clock has gone further between two answers than time has, from the first
-    /// question to the second answer. No delay of a message looks like that.
+    /// Whether the store's clock went forward, between two answers, by more than the time from the
+    /// first question to the second answer. No delay of a message can cause this.
     fn has_stepped(&mut self, clock: Duration, asked: Instant, now: Instant) -> bool {
         let before = self.clock.replace((clock, asked));
         before.is_some_and(|(before, at)| clock > before + (now - at) + STEP)
@@ -194,8 +197,9 @@ impl Member {
         Action::Apply(self.usable(), self.until)
     }
 
-    /// Returns the share, without requests during a silence. During a departure it has no sockets,
-    /// so that no call is sent, while those that no request has used close within its requests.
+    /// Returns the share to apply. During a silence it has no requests. During a departure it has
+    /// no sockets, so that no call is sent, but keeps its requests, within which unused sockets
+    /// close.
     fn usable(&self) -> Share {
         match (self.earlier.silenced, self.leaves_at) {
             (true, _) => self.share.requests(0),
@@ -206,7 +210,7 @@ impl Member {
 
     fn look(&mut self, load: Load, now: Instant) -> Action {
         if load.suspended {
-            // Its end is measured by a clock that stood still.
+            // The clock that measures the end of the share stood still.
             (self.until, self.asked, self.is_over) = (now, None, false);
             self.clock = None;
         }
@@ -246,7 +250,8 @@ impl Member {
         };
         let is_due = self.last.is_none_or(|last| last + cadence <= now);
         if self.asked.is_some() || !is_due {
-            // Keeps the state of the last question, so that the next one follows a change at once.
+            // Returns without updating the earlier state, so that the next question follows a
+            // change at once.
             return Action::Wait;
         }
         self.earlier.waiting = load.waiting > 0;
@@ -260,15 +265,15 @@ impl Member {
         self.asked = Some(now);
         self.last = Some(now);
         let Load { held, whole, .. } = load;
-        // A departure has one more request at a time, for the close of an unused socket.
+        // A member that leaves gets one more request at a time, for the close of an unused socket.
         let waiting = load.waiting.min(self.leaves_at.map_or(u32::MAX, |_| 1));
         let is_active = load.in_flight > 0 || waiting > 0 || held.requests > 0;
         let more = |held: u32, waiting: u32, whole: u32| held.saturating_add(waiting).min(whole);
         let unit = load.unit;
         let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
         let places = more(held.places, waiting, whole.places);
-        // If a member dies, what it claimed in advance is withheld for long, so it wants half of what it
-        // has. One socket is for token requests.
+        // A member asks in advance only for half of what it has, because all that it claims is withheld
+        // for long if it dies. One socket is for token requests.
         let waited = self.earlier.without_socket;
         let waited = waited.filter(|(_, at)| now < *at + PEAKS);
         let without_socket = waited.map_or(0, |(calls, _)| calls);
@@ -295,7 +300,7 @@ impl Member {
     }
 }
 
-/// Returns the larger one of each number.
+/// Returns, for each number, the larger of the two.
 pub(crate) fn larger(one: Share, other: Share) -> Share {
     Share::default()
         .requests(one.requests.max(other.requests))
@@ -303,23 +308,23 @@ pub(crate) fn larger(one: Share, other: Share) -> Share {
         .connections(one.connections.max(other.connections))
 }
 
-/// Life of a share, from the sending of its question. As the store counts from its answer, the member's
-/// end comes first. Four questions can be lost before it ends.
+/// Life of a share, from the sending of its question. The store counts from its answer, so the share
+/// ends earlier for the member than for the store. Four questions in a row can be lost before it ends.
 pub(crate) const ENDS: Duration = Duration::from_secs(5);
 
 /// Age at which an answer no longer counts.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 
-/// Time between two looks of a member at its limiter. A quarter of [`AT_LEAST`], so a look adds little
-/// to the wait for a question.
+/// Time between two looks of a member at its limiter. It is a quarter of [`AT_LEAST`], so that looks
+/// add little to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
-/// How long a member wants more sockets after a call that waited for one. Such waits are shorter than
-/// the time between two questions, and they return with each peak.
+/// How long a member wants more sockets after a call has waited for one. Such waits come with each
+/// peak, and are shorter than the time between two questions, so a single question may miss them.
 const PEAKS: Duration = Duration::from_secs(2);
 
-/// Shortest step of the store's clock that matters: `Limits::memory` counts two intervals more than
-/// needed, and two clocks differ by less than this in half an hour.
+/// Shortest step of the store's clock that matters. Shorter ones do not, because `Shares::memory`
+/// has two intervals in reserve; two clocks take half an hour to differ by this much.
 const STEP: Duration = Duration::from_secs(1);
 
 /// Shortest time between two questions.

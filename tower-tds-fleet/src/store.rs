@@ -1,4 +1,4 @@
-//! Store of a fleet: one script, one question at a time.
+//! Store of a fleet, which answers one question of a member at a time by a script.
 
 use std::{env, fmt, fs, process, time::Duration};
 
@@ -18,16 +18,16 @@ use crate::{
     tls,
 };
 
-/// Server or servers of a fleet's store, as clients of the `redis` crate.
+/// Store of a fleet, as a client of the `redis` crate for one or several servers.
 ///
 /// Set addresses, users and certificates in the client; each kind of client converts into a store.
 #[non_exhaustive]
 pub enum Store {
-    /// One server.
+    /// A single server.
     Node(Client),
-    /// Master that Sentinels name.
+    /// The master that Sentinels name.
     Sentinel(SentinelClient),
-    /// Several nodes.
+    /// The nodes of a cluster.
     Cluster(ClusterClient),
 }
 
@@ -37,7 +37,7 @@ pub enum Store {
 pub struct FleetStatus {
     /// This member's share of the limits.
     pub share: Share,
-    /// Smallest share that covers this member's requests and sockets.
+    /// Smallest share that covers this member's requests that still count, and its open sockets.
     pub held: Share,
     /// Calls of this member that wait.
     pub waiting: u32,
@@ -56,11 +56,12 @@ pub struct FleetStatus {
     pub requests_free_in: Duration,
     /// How long until the sockets of silent members are free.
     pub sockets_free_in: Duration,
-    /// How long no share grows, because the store has no memory of the fleet.
+    /// How long until shares can grow. Until then they cannot, because the store has no record of
+    /// the fleet.
     pub grows_in: Duration,
-    /// How long nothing is sent, because a member was refused.
+    /// How long nothing is sent yet, because a member was refused.
     pub silent_for: Duration,
-    /// Time of the last answer.
+    /// Time of the store's last answer.
     pub answered: Option<Instant>,
     /// Error of the last question to the store, if it failed.
     pub fault: Option<FleetError>,
@@ -77,7 +78,7 @@ pub(crate) struct Reply {
 
 /// Sends questions to the store. Tests have a model of it.
 pub(crate) trait Ask: Send + Sized + 'static {
-    /// Sends a question, and returns the link with the reply. Without an answer it ends after
+    /// Sends a question, and returns the link with the reply. If none comes, it fails after
     /// [`GIVE_UP`].
     fn ask(
         self,
@@ -94,7 +95,7 @@ pub(crate) struct Link {
     id: String,
     process: String,
     terms: Terms,
-    /// Server that gave the last answer, and when.
+    /// Id of the server that gave the last answer, and when.
     run: Option<(String, Instant)>,
 }
 
@@ -103,7 +104,7 @@ enum Open {
     Cluster(ClusterConnection),
 }
 
-/// Constants of a member's questions.
+/// Parts of a member's questions that never change.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     /// Intervals of the quotas, and the numbers of all but the first.
@@ -135,7 +136,7 @@ impl From<ClusterClient> for Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Clients show their passwords.
+        // The `Debug` of a client would show its password.
         f.write_str(match self {
             Self::Node(_) => "Node",
             Self::Sentinel(_) => "Sentinel",
@@ -148,7 +149,7 @@ impl fmt::Debug for Store {
 
 #[cfg(feature = "metrics")]
 impl FleetStatus {
-    /// Sets the gauges.
+    /// Sets the gauges to this state.
     pub(crate) fn record(&self) {
         metrics::gauge!("tds_fleet_members").set(self.members);
         metrics::gauge!("tds_fleet_share_requests").set(self.share.requests);
@@ -261,7 +262,7 @@ impl Ask for Link {
             Ok(Err(error)) => Err(error.into()),
             Err(_elapsed) => Err(FleetError::unanswered()),
         };
-        // Without an answer, a connection may lead to a server that is gone, or to the wrong one.
+        // A connection that gave no answer may lead to a server that is gone, or to the wrong one.
         if answer.is_err() {
             self.open = None;
         }
@@ -351,7 +352,7 @@ fn host_and_process() -> String {
     let host = host
         .or_else(|_| env::var("COMPUTERNAME"))
         .unwrap_or_default();
-    // Readers of the record, a list, split it at its commas.
+    // The record is a list, which its readers split at the commas.
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
     let host: String = host.chars().filter(is_plain).take(63).collect();
     format!("{host}:{}", process::id())
@@ -363,7 +364,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
 
 pub(crate) const DIVISION: &str = include_str!("division.lua");
 
-/// Bound of a connect, whose handshakes are several round trips.
+/// Longest time of a connect, whose handshakes take several round trips.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Longest interval of a quota. With a longer one, a dead member's permits would be withheld for

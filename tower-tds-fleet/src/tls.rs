@@ -1,4 +1,4 @@
-//! TLS to the store, and its cryptography.
+//! Cryptography for TLS to the store.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::{
 
 /// Installs a cryptography provider for a client with a TLS address, if there is none.
 ///
-/// redis uses rustls's provider of the process. If there is none and several or no features are
-/// set, rustls panics, and a store must not panic.
+/// redis uses the process's provider of rustls. If the process has none, and none or several
+/// features of rustls are set, rustls panics, which a store must not do.
 pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
     if !speaks_tls(client) || install() {
         return Ok(());
@@ -46,8 +46,8 @@ fn speaks_tls(client: &Client) -> bool {
 
 /// Whether the port of a TLS address answers without TLS.
 ///
-/// Plain servers wait for the end of a line, which a handshake does not have. So they look like
-/// servers that hang, unless they are sent a line.
+/// A plain server waits for the end of a line, which a handshake does not have, so it looks like a
+/// server that hangs. Sending it a line shows the difference.
 pub(crate) async fn is_missing(client: &Client) -> bool {
     let ConnectionAddr::TcpTls { host, port, .. } = client.get_connection_info().addr() else {
         return false;
@@ -61,7 +61,7 @@ pub(crate) async fn is_missing(client: &Client) -> bool {
     matches!(timeout(ANSWERS, answer).await, Ok(Some(b'+' | b'-')))
 }
 
-/// Two round trips over a network on which a question is answered in time.
+/// Enough for two round trips on any network that answers questions in time.
 const ANSWERS: Duration = Duration::from_secs(2);
 
 const NONE: &str = "there is no cryptography for TLS to the store: turn on the feature `ring` or `aws-lc-rs`, or \

@@ -26,8 +26,8 @@ mod seal;
 
 /// Stores one sealed token for all members of a fleet in Redis or Valkey.
 ///
-/// Fifty processes that start at once make one token request, and one for each renewal: one member
-/// takes the lease and requests a token, and the others read it. Give each
+/// Fifty processes that start at once make one token request together, and one for each renewal,
+/// because one member takes the lease and requests the token that the others then read. Give each
 /// [`TokenSource`](tower_oidc_cc::TokenSource) a `RedisTokens` of its own. You need Redis from 6.2
 /// or Valkey from 7.2; in a cluster, the node with the fleet's slot.
 ///
@@ -41,17 +41,18 @@ mod seal;
 /// `{fleet}` is the fleet's name in braces. `NAME` is 32 hexadecimal digits, derived from the
 /// client secret, the endpoint, the client id and the token parameters. When you rotate the secret,
 /// the name changes, so members before and after the rotation do not disturb each other. Values are
-/// sealed by XChaCha20-Poly1305, under a key that is also derived with HKDF-SHA256. Reading the
-/// store, its dumps or its replicas shows neither the token nor its purpose, and opening the seal
-/// is as hard as guessing the secret. Write access is enough to stop the sharing or to restore an
-/// earlier token, but not to inject another one.
+/// sealed by XChaCha20-Poly1305, under a key that is also derived with HKDF-SHA256. Read access to
+/// the store, its dumps or its replicas shows neither the token nor its purpose, because opening
+/// the seal is as hard as guessing the secret. Write access is enough to stop the sharing or to
+/// restore an earlier token, but not to inject another one.
 ///
 /// # Times
 ///
 /// The store deletes a token at its expiry, by its own clock; members also check the sealed expiry,
 /// by theirs. Each operation takes at most 900 ms to connect and 900 ms for each reply. Connections
-/// are reused for a second after their last reply, long enough for one token request. The next one,
-/// hours later, does not depend on a connection that a firewall or a restart may have cut.
+/// are reused for a second after their last reply, long enough for one token request. The next
+/// token request, hours later, opens a new one, because a firewall or a restart may have cut the
+/// old one meanwhile.
 ///
 /// # Errors
 ///
@@ -97,7 +98,8 @@ pub struct RedisTokens {
     fleet: String,
     seal: Option<Seal>,
     connection: Arc<Connection>,
-    /// Mark of the last requested lease, granted or not. Scripts compare it.
+    /// Mark of the last lease that was requested, granted or not. Scripts compare it with the
+    /// stored one.
     mark: Mutex<Mark>,
     /// Whether the warning about a value that did not open was logged.
     warned: AtomicBool,
@@ -123,8 +125,8 @@ impl RedisTokens {
     /// Pass the same secret in all members, because it seals the tokens: the client secret, without
     /// the white space around it.
     ///
-    /// Nothing is connected before the first operation. For `rediss://` you need the feature `ring`
-    /// or `aws-lc-rs`, or `tls` and a `CryptoProvider` that your program has installed.
+    /// The first operation opens the connection. For `rediss://` you need the feature `ring` or
+    /// `aws-lc-rs`, or `tls` and a `CryptoProvider` that your program has installed.
     #[must_use]
     pub fn new(client: Client, fleet: impl Into<String>, client_secret: &str) -> Self {
         Self {
@@ -163,7 +165,8 @@ impl TokenStore for RedisTokens {
     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         let seal = self.seal()?;
         let (token, _) = self.names(seal, key);
-        // Not GET, because a writer to the store must not choose how much is read.
+        // Reads a range instead of the whole, because a writer to the store must not choose how
+        // much is read.
         let mut get = cmd("GETRANGE");
         get.arg(&token).arg(0).arg(LARGEST);
         let found = self.connection.with(|mut to| async move {
@@ -304,11 +307,11 @@ const PUT: &str = "
 /// Ends the lease if it is this member's.
 const END: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
-/// Bound of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc allows an
-/// operation, so that the error of a store that hangs is this crate's own.
+/// Longest time of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc
+/// allows an operation, so that a store that hangs gives this crate's own error.
 const BOUND: Duration = Duration::from_millis(900);
-/// How long a connection is reused: a member that waits for another's token polls four times a
-/// second. Token requests are hours apart.
+/// How long a connection is reused. A second serves a member that waits for another's token, which
+/// polls four times a second; token requests are hours apart.
 const KEPT: Duration = Duration::from_secs(1);
-/// Last byte that is read: 128 KiB hold a token of 64 KiB and its envelope.
+/// Index of the last byte that is read. 128 KiB hold a token of 64 KiB and its envelope.
 const LARGEST: usize = 128 * 1024 - 1;

@@ -1,5 +1,5 @@
-//! Account of a limiter's requests: how many are granted, proven, lost or unsent. Arithmetic on `now`,
-//! without a lock. Of clocks, it reads only that of suspensions.
+//! Account of a limiter's requests: how many are granted, proven, lost or unsent. It is arithmetic on
+//! `now`, without a lock; the only clock it reads is that of suspensions.
 //!
 //! Requests are *granted* and sent at once, and *proven* by their response. Without one, a request is
 //! *pending* until the end of the time in which it can be counted. If it was never sent, it is *unsent*.
@@ -26,7 +26,7 @@ use crate::{
     wait::{Limit, Line, Opens, Outlook},
 };
 
-/// Requests in flight, and the rules of each quota.
+/// Requests in flight, and what the rules of each quota record about them.
 #[derive(Debug)]
 pub(crate) struct Account {
     limits: Limits,
@@ -40,23 +40,23 @@ pub(crate) struct Account {
     ladder: Ladder,
     pub(crate) reactions: Reactions,
     share: Option<Share>,
-    /// Time that the machine had been suspended when the share was set.
+    /// For how long the machine had been suspended when the share was set.
     suspended: Duration,
     /// Pending requests, ordered by the end of the time in which they can be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// Number of grants so far.
     pub(crate) granted: u64,
-    /// When a warning is due: all places in flight are taken, and a request waits for one.
+    /// When a warning is due, because all places in flight are taken and a request waits for one.
     stalls_at: Option<Tick>,
 }
 
-/// One grant: its time, and the permits that were live or in the bucket then.
+/// One grant, with its time and the permits that were live or in the bucket then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
-    /// Requests in the bucket.
+    /// Requests in the bucket at the grant.
     bunched: u16,
-    /// Live permits of the window.
+    /// Live permits of the window at the grant.
     live: u16,
     /// Whether the request is to close its socket.
     pub(crate) closes_socket: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Grant {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseEffect {
     pub(crate) proven: bool,
-    /// Rung to which the response has returned the limiter.
+    /// Rung to which the response has returned the limiter, if it has.
     pub(crate) rung: Option<Rung>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct ResponseEffect {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused {
     pub(crate) begins: Begins,
-    /// Rung to which it has moved the limiter.
+    /// Rung to which the refusal has moved the limiter, if it has.
     pub(crate) rung: Option<Rung>,
 }
 
@@ -137,7 +137,7 @@ impl Account {
         Some((self.instant(pause.until)?, self.instant(pause.announced)?))
     }
 
-    /// Sockets that are closed, and until when.
+    /// Returns what is closed for sockets, and until when.
     pub(crate) fn sockets(&self) -> Sockets {
         let lowered = self.reactions.lowered;
         Sockets {
@@ -174,8 +174,8 @@ impl Account {
         Refused { begins, rung }
     }
 
-    /// Records a response head, which proves the request unless only the end of its body does. An accepted
-    /// one may return the limiter to the highest rung.
+    /// Records a response head, which proves the request under [`Proof::Head`](crate::Proof::Head). An
+    /// accepted one may return the limiter to the highest rung.
     #[inline]
     pub(crate) fn prove_by_head(
         &mut self,
@@ -194,7 +194,7 @@ impl Account {
             self.times.learn(now, grant.at);
         }
         let ends = whole || self.limits.proof == Proof::Head;
-        // Behind the gateway, the service may begin the request later, and end it at any time.
+        // The service behind the gateway may still begin the request, and end it at any time.
         let begins_late = outcome == Outcome::GatewayTimedOut;
         let proven = ends || begins_late;
         if begins_late {
@@ -274,14 +274,14 @@ impl Account {
         next.map_or(Tick::NEVER, |Reverse((at, _))| *at)
     }
 
-    /// Proves the pending requests whose time is over.
+    /// Proves the pending requests that can no longer be counted.
     #[cold]
     fn prove_pending(&mut self, now: Tick) {
         while self.next_pending_at() <= now
             && let Some(Reverse((at, grant))) = self.pending.pop()
         {
             self.each(|rules| {
-                // Unknown response time: no evidence for the bucket.
+                // Their response times are unknown, so they are no evidence for the bucket.
                 rules.advance(at);
                 rules.prove(at, grant.at);
             });
@@ -296,7 +296,7 @@ impl Account {
     #[inline]
     fn has_room(&self) -> bool {
         let most = self.reactions.most_in_flight(self.seen);
-        // Without a socket of the share, a request would only hold its permit.
+        // A request that gets no socket of the share would only hold its permit.
         let share = self.share.map(|share| share.connections);
         let share = share.map(|sockets| data_sockets(sockets).min(sockets));
         let most = most.min(share.unwrap_or(u32::MAX));
@@ -312,8 +312,8 @@ impl Account {
         if closed.0 == Tick::NEVER {
             return closed;
         }
-        // Requests in flight may depend on a token request, so a token request needs no place in
-        // flight.
+        // A token request needs no place in flight, because the requests that hold the places may
+        // depend on it.
         if !self.has_room() && line != Line::Front {
             return (Tick::NEVER, WaitCause::InFlight);
         }
@@ -328,8 +328,8 @@ impl Account {
         self.share.map_or(whole, |share| share.connections)
     }
 
-    /// Applies a share of the limits, and grants nothing after `until`. Requests close their
-    /// sockets while more are open than the share allows.
+    /// Applies a share of the limits, and grants nothing after `until`. While more sockets are open
+    /// than the share allows, each request closes its own.
     pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant, open: u32) {
         let now = self.advance(now);
         let until = if share.is_empty(&self.limits) {
@@ -344,8 +344,8 @@ impl Account {
         self.keep(now);
     }
 
-    /// Whether the machine was suspended since the share was set. If so, the share is over, because the
-    /// clock that measures its end stood still.
+    /// Whether the machine was suspended since the share was set. If it was, the share is over, because
+    /// the clock that measures its end stood still.
     pub(crate) fn was_suspended(&self, suspended: Duration) -> bool {
         self.share.is_some() && suspended > self.suspended + SHORT
     }
@@ -490,7 +490,7 @@ impl Limit for Account {
         let mean = self.times.mean(now)?;
         let (known, cause) = match self.opens_at(line) {
             (_, WaitCause::InFlight | WaitCause::Share | WaitCause::Store(_)) => return None,
-            // Opened by a response; the estimate below shows when.
+            // A response opens it; the estimate below shows when.
             (Tick::NEVER, cause) => (now, cause),
             known => known,
         };
@@ -516,11 +516,12 @@ impl Limit for Account {
     }
 }
 
-/// Quick responses end within milliseconds. If a program holds every place for this long, and waits for
-/// one more, it may be waiting for itself.
+/// Responses usually end within milliseconds. If a program holds every place for this long and waits
+/// for one more, it may be waiting for itself.
 const STALL: u64 = 5_000_000_000;
 
-/// Two clocks are read one after the other, and a task may be preempted in between.
+/// Two clocks are read one after the other, and a task may be preempted in between, so shorter
+/// differences are no suspension.
 const SHORT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// Returns for how long the machine was suspended so far, on systems that count it. Suspensions end
-/// the [share](crate::share::Share).
+/// Returns for how long the machine has been suspended so far, on systems that count it. A
+/// suspension ends the [share](crate::share::Share).
 #[cfg(target_os = "linux")]
 pub(crate) fn suspended() -> Duration {
     use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -37,7 +37,7 @@ pub(crate) fn suspended() -> Duration {
     Duration::ZERO
 }
 
-/// Nanoseconds since a limiter's first event. 64 bits are enough for 584 years, and arithmetic on
+/// Nanoseconds since a limiter's first event. The 64 bits last for 584 years, and arithmetic on
 /// them takes one instruction where an `Instant` takes ten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Tick(u64);
@@ -53,7 +53,7 @@ pub(crate) struct Epoch {
 // === impl Tick ===
 
 impl Tick {
-    /// Earliest time.
+    /// Time of a limiter's first event.
     pub(crate) const ZERO: Self = Self(0);
     /// Time that never comes.
     pub(crate) const NEVER: Self = Self(u64::MAX);
@@ -97,12 +97,12 @@ impl Epoch {
 
 #[inline]
 pub(crate) fn nanos(time: Duration) -> u64 {
-    // In 64 bits, where `Duration::as_nanos` uses 128.
+    // Computed in 64 bits, because `Duration::as_nanos` uses 128.
     let whole = time.as_secs().saturating_mul(SECOND);
     whole.saturating_add(u64::from(time.subsec_nanos()))
 }
 
-/// In nanoseconds.
+/// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
 #[cfg(test)]

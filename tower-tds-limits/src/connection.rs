@@ -32,9 +32,9 @@ use crate::{
 /// line](Limiter::first_in_line) for token requests: their connects go first.
 ///
 /// If you build the TCP connector, set its `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most.
-/// Without this option a kernel resends an abandoned request for a quarter of an hour, so that all
-/// requests of a cut may arrive when it heals. Where the system has no such option, make
-/// `lost_after` longer than the cuts that you expect.
+/// Without this option the kernel resends an abandoned request for a quarter of an hour, so after a
+/// cut of the network all its requests may arrive at once. Where the system has no such option,
+/// make `lost_after` longer than the cuts that you expect.
 ///
 /// [`Limits::lost_after`]: crate::Limits::lost_after
 ///
@@ -64,9 +64,9 @@ pub struct ConnectionLimitLayer {
 
 /// Caps the open sockets of every connector that shares a [`Limiter`].
 ///
-/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel, because a server counts
-/// TCP connections. Each socket holds its permit from before `connect` until the server has closed,
-/// so idle sockets of your pool count.
+/// Put this service around the TCP connector, *under* TLS and under a proxy's tunnel, because a
+/// server counts TCP connections. Each socket holds its permit from before `connect` until the
+/// server has closed, so idle sockets of your pool count.
 ///
 /// Data connections use at most one less than the limit, unless the limit is one: the last place is
 /// for token requests, whose layer you build from [`Limiter::first_in_line`].
@@ -87,25 +87,26 @@ pub struct ConnectionLimitLayer {
 /// # Unused sockets
 /// If a connection becomes idle while your pool is still connecting, the pool uses that one; the
 /// connect goes on in a task, and its socket is left over. Some servers count such a socket as a
-/// request when it closes (`HAProxy`, if it tracks connections). So the close of a socket that
-/// carried no request waits for a permit like a request, in front of the queue. It needs no place
-/// in flight, so a batch of idle sockets is closed at the rate of the quota.
+/// request when it closes, for example `HAProxy` if it tracks connections. So the close of a socket
+/// that carried no request waits for a permit like a request, in front of the queue. It needs no
+/// place in flight, so a batch of idle sockets is closed at the rate of the quota.
 ///
 /// A socket is unused if at most 31 bytes (the longest `close_notify` of TLS) were written since the
-/// client called `Connection::connected`, as hyper-util does once after the handshake. If a plain
-/// request is shorter, it is taken for none, which costs a permit.
+/// client called `Connection::connected`, as hyper-util does once after the handshake. A plain
+/// request that is shorter is not recognized, so the close of its socket costs one more permit.
 ///
-/// Such a connect may be left waiting for its permit, with no request behind it. Therefore a
-/// connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait).
-/// With one host and the default of [`Limits::in_flight`](crate::Limits::in_flight), a request needs
-/// that long only if the server does not close its sockets.
+/// A connect whose request got another socket may be left waiting for its permit. So that it does
+/// not wait for ever, each connect waits for at most 35 s, unless you set
+/// [`Limits::max_wait`](crate::Limits::max_wait). With one host and the default of
+/// [`Limits::in_flight`](crate::Limits::in_flight), a request needs that long only if the server
+/// does not close its sockets.
 ///
 /// # After a 416
 /// No connect begins for a second. For ten minutes the limit is a sixth lower, and at most as many
 /// requests are in flight as data connections may be open. Each further 416 lowers the limit by
-/// another sixth, to one at least, unless it comes within that second (its request was sent earlier)
-/// or while more sockets are open than the limit allows. Open sockets are not closed by this layer,
-/// but each request of the next three seconds closes its own (`Connection: close`).
+/// another sixth, down to one. It lowers nothing if it comes within that second, because its request
+/// was sent earlier, or while more sockets are open than the limit allows. This layer does not close
+/// open sockets, but each request of the next three seconds closes its own (`Connection: close`).
 ///
 /// # Backpressure
 /// `poll_ready` waits for the connector and then for a permit, which the readied instance holds
@@ -114,8 +115,8 @@ pub struct ConnectionLimitLayer {
 /// # Cancel safety
 /// Each connect runs in a task. If you drop its future, the task goes on for a second, because the
 /// server may have accepted the connection; the socket is then closed like each unused one. If the
-/// connect has not ended by then, or timed out, its permit is kept for another second, as is that
-/// of a readied instance that you drop. A refused connect gives its permit back at once.
+/// connect has not ended by then, or timed out, its permit is kept for another second. The same
+/// applies to a readied instance that you drop. A refused connect gives its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -139,7 +140,7 @@ pub struct ConnectionLimit<C> {
     ready: Option<Result<ConnectionPermit, Error>>,
 }
 
-/// One wait for a permit.
+/// Wait for a permit, in progress.
 type PendingPermit = Pin<Box<dyn Future<Output = Result<ConnectionPermit, Error>> + Send + Sync>>;
 
 // === impl ConnectionLimitLayer ===
@@ -236,7 +237,7 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 /// Waits for a permit.
 ///
 /// # Errors
-/// When the longest wait is over.
+/// If the wait has reached its bound.
 async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
     let (credential, since) = (&limiter.credential, clock::now());
     let mut waiter = Waiter::new(&credential.connections, credential.line);
@@ -252,7 +253,7 @@ async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
 
 /// Connects with a permit, which stays with the socket.
 ///
-/// If it is dropped here, the permit lingers: see [`ConnectionPermit`].
+/// If this future is dropped, its permit is kept for another second: see [`ConnectionPermit`].
 async fn connect<T>(
     connecting: impl Future<Output = Result<T, BoxError>>,
     permit: ConnectionPermit,
@@ -274,8 +275,8 @@ where
 
 /// Connects in a task.
 ///
-/// If the caller drops a connect, the server may have accepted it, and then counts the close. So it
-/// has a second more, and its socket is closed like each unused one.
+/// If the caller drops a connect, the server may have accepted it, and then counts its close. So
+/// the connect goes on for a second, and its socket is closed like each unused one.
 fn in_task<T: Send + 'static, F>(
     runtime: &Handle,
     connect: F,
@@ -304,7 +305,8 @@ where
 /// Whether the error shows that there is no connection, for example because it was refused or the
 /// host is unreachable.
 ///
-/// After a timeout the server may still accept one, and errors of other types prove nothing.
+/// A timeout does not show that, because the server may still accept the connection, and errors of
+/// other types prove nothing.
 fn is_over(error: &BoxError) -> bool {
     let error: &(dyn std::error::Error + 'static) = &**error;
     let mut causes = successors(Some(error), |error| (*error).source());
@@ -312,8 +314,8 @@ fn is_over(error: &BoxError) -> bool {
     cause.is_some_and(|error| error.kind() != ErrorKind::TimedOut)
 }
 
-/// A panic of the connector, or the end of the runtime.
+/// Message for a panic of the connector, or the end of its runtime.
 const ENDED: &str = "the task that connects has ended without a result";
 
-/// Longer than a socket takes to close, so that a request of one host does not reach it.
+/// Longer than a socket takes to close, so that no request to a single host waits this long.
 const LONGEST_WAIT: Duration = Duration::from_secs(35);

@@ -35,10 +35,10 @@ pub(crate) struct Credential {
     is_paused: AtomicBool,
 }
 
-/// Pause of a credential after a 429.
+/// Pause of a credential after a 429, as instants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
-    /// Nothing is sent before this.
+    /// When calls are sent again.
     pub(crate) until: Instant,
     /// End that the service announced. It may be later than `until`.
     announced: Instant,
@@ -93,7 +93,7 @@ impl Credential {
         self.pause().map(|pause| pause.announced)
     }
 
-    /// Records an outcome that closes something, or that may end a pause.
+    /// Records an outcome that closes something or may end a pause.
     #[cold]
     pub(crate) fn react(&self, now: Instant, grant: Grant, outcome: Outcome) -> Refused {
         let is_416 = outcome == Outcome::ConnectionsExceeded;
@@ -109,7 +109,7 @@ impl Credential {
             refused
         });
         if is_416 {
-            // The account is read under this lock, so that the last change is the last one here.
+            // Reads the account under this lock, so that the sockets end up with its last change.
             self.connections.update(|connections| {
                 connections.close(self.account.read(|account, _| account.sockets()));
             });

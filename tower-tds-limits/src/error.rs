@@ -10,7 +10,7 @@ use tower_tds_outcome::{Cause, Outcome};
 /// |---|---|---|
 /// | [`is_timeout`](Self::is_timeout) | the call reached [`max_wait`](crate::Limits::max_wait), its deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) | make fewer calls at once, or allow more time |
 /// | [`is_rejected`](Self::is_rejected) | the call would have to wait, but the queue is full, or the queue or the pause is too long | try again after [`retry_after`](Self::retry_after) |
-/// | [`is_deadline`](Self::is_deadline) | one of these two, because of the call's own deadline | do not try again within the same deadline |
+/// | [`is_deadline`](Self::is_deadline) | one of the two above, because of the call's own deadline | do not try again within the same deadline |
 /// | none | the service below failed | handle the [source](error::Error::source) |
 ///
 /// Layers above find the [`Outcome`] of the call in its chain of sources.
@@ -42,7 +42,7 @@ enum Kind {
     Rejected,
     /// Rejected because of its deadline.
     Hopeless,
-    /// Likewise, because of this many calls before it.
+    /// Rejected because of its deadline and this many calls before it.
     Overload(usize),
 }
 
@@ -52,7 +52,7 @@ enum Kind {
 pub enum WaitCause {
     /// Readiness of the inner service, such as a token.
     Readiness,
-    /// Permit of a quota, all of whose permits are live.
+    /// Permit of a quota whose permits are all live.
     Window,
     /// Room in a sliding-window counter.
     Counter,
@@ -64,11 +64,12 @@ pub enum WaitCause {
     Silence,
     /// End of this credential's pause after a 429.
     Pause,
-    /// Socket: [`Limits::connections`](crate::Limits::connections), or a connection of the client.
+    /// Socket within [`Limits::connections`](crate::Limits::connections), or a connection of the
+    /// client.
     Connection,
     /// Response head, after the request was sent.
     Response,
-    /// [`Share`](crate::share::Share) of the limits: the last one is empty, or it has ended.
+    /// [`Share`](crate::share::Share) of the limits, because the last one is empty or has ended.
     Share,
     /// [`Share`](crate::share::Share), which the store cannot give because of this fault.
     Store(&'static str),
@@ -135,7 +136,7 @@ impl Error {
         Self::new(Kind::Hopeless, cause, left.map(round_up))
     }
 
-    /// Likewise, behind a queue of `ahead` calls.
+    /// Error of such a call behind a queue of `ahead` others.
     pub(crate) fn overload(cause: WaitCause, ahead: usize, wait: Duration) -> Self {
         Self::new(Kind::Overload(ahead), cause, Some(round_up(wait)))
     }
@@ -162,8 +163,8 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::TimedOut | Kind::Unanswered | Kind::Deadline))
     }
 
-    /// Whether the call's deadline ended it: it has passed, or would have passed before the answer.
-    /// Do not try again within the same deadline.
+    /// Whether the call's deadline ended it, because it has passed or would have passed before the
+    /// answer. Do not try again within the same deadline.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless | Kind::Overload(_)))
@@ -175,8 +176,8 @@ impl Error {
         self.is(|kind| kind == Kind::Unanswered)
     }
 
-    /// Whether the call was rejected, on arrival or while it waited: the queue is full, or the
-    /// queue or the pause is too long.
+    /// Whether the call was rejected, on arrival or while it waited, because the queue is full, or
+    /// the queue or the pause is too long.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Rejected | Kind::Hopeless | Kind::Overload(_)))
@@ -244,7 +245,7 @@ impl error::Error for Error {
     }
 }
 
-/// A duration rounded for a message.
+/// Duration that is rounded for a message.
 struct Rough(Duration);
 
 impl fmt::Display for Rough {

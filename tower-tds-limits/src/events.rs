@@ -16,7 +16,8 @@ pub(crate) fn refused_for_the_rate() {
     tracing::warn!("too many requests (423): nothing is sent for 1 s");
 }
 
-/// `certificate` is the most requests that the service can have counted in one interval.
+/// Logs a move to another rung. `certificate` is the most requests that the service can have
+/// counted in one interval.
 pub(crate) fn stepped(rung: Rung, certificate: u64) {
     tracing::warn!(
         ?rung,
@@ -62,5 +63,5 @@ pub(crate) fn waited(cause: WaitCause, waited: Duration) {
     metrics::histogram!("tds_wait_seconds", "cause" => cause.as_str()).record(waited.as_secs_f64());
 }
 
-/// Shortest wait that is logged: a usual response time.
+/// Shortest wait that is logged, about a usual response time.
 const LONG: Duration = Duration::from_millis(100);

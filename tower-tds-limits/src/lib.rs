@@ -6,10 +6,10 @@
 //!            request and quota                        before connect to the server's close
 //! ```
 //!
-//! Spacing the requests is not enough: sent a second apart, they may arrive together. A response
-//! *proves* that the service has counted the request. This limiter keeps the request's permit for
-//! one interval after that proof, so no interval holds more requests than the quota, on any
-//! network.
+//! Spacing the requests is not enough: requests that you send a second apart may arrive together. A
+//! response *proves* that the service has counted the request. This limiter keeps the request's
+//! permit for one interval after that proof, so no interval holds more requests than the quota, on
+//! any network.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -92,9 +92,8 @@
 //! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
 //!   connection limit.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
-//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. If yours is
-//!   blocked, for example for four seconds, the waiters of other runtimes on the same limiter stop
-//!   as well.
+//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While yours
+//!   is blocked, waiters of other runtimes on the same limiter may stop as well.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "connect"),

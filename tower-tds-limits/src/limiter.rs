@@ -47,8 +47,8 @@ pub struct Snapshot {
     /// Requests that wait, of all credentials: for the inner service, for a permit, or for the end
     /// of a pause.
     pub waiting: usize,
-    /// Cause of the wait for a permit, if requests wait. It is that of requests that are not [first
-    /// in line](Limiter::first_in_line).
+    /// Cause of the wait for a permit, if requests wait. Requests that are [first in
+    /// line](Limiter::first_in_line) may wait for another cause.
     pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
@@ -57,7 +57,7 @@ pub struct Snapshot {
     pub most_connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
-    /// Rules that refusals led to.
+    /// Rules that apply now: refusals lead to stricter ones.
     pub rung: Rung,
     /// Rest of the silence after a 423 or a 416, in which nothing is sent.
     pub silent_for: Option<Duration>,
@@ -117,18 +117,18 @@ impl Limiter {
         }
     }
 
-    /// Waits until no request of any credential is in flight, detached ones included. Calls that
-    /// wait for a permit do not count.
+    /// Waits until no request of any credential is in flight. Detached ones count, calls that wait
+    /// for a permit do not.
     ///
-    /// Use it for a graceful shutdown: stop calling, then wait for it.
+    /// Use it for a graceful shutdown: make no further calls, then await this.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing.
+    /// Dropping the future loses nothing.
     pub async fn idle(&self) {
         self.credential.account.idle().await;
     }
 
-    /// Returns the limits kept.
+    /// Returns the limits that were given to [`new`](Self::new).
     pub fn limits(&self) -> &Limits {
         &self.credential.limits
     }

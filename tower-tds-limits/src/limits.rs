@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-/// Limits a [`Limiter`](crate::Limiter) keeps, as one value.
+/// Limits that a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
 /// The default is the transport data service's limit for each IP address: 50 requests in any second
 /// and 60 parallel connections.
@@ -26,7 +26,7 @@ pub struct Limits {
     pub(crate) first: Quota,
     /// Most requests in flight at once.
     pub(crate) in_flight: NonZeroU32,
-    /// Whether it was given, and does not follow `connections`.
+    /// Whether `in_flight` was set, and so does not follow `connections`.
     gives_in_flight: bool,
     /// Most sockets at once.
     pub(crate) connections: NonZeroU32,
@@ -39,18 +39,18 @@ pub struct Limits {
     pub(crate) drained: bool,
 }
 
-/// What proves that the service has counted a request.
+/// Event that proves that the service has counted a request.
 ///
 /// Choose a later proof if you need safety against more ways of counting; it costs throughput,
 /// because a permit of a quota is live until one interval after the proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Proof {
-    /// Response head: right for every service that counts arrivals.
+    /// Response head. This is right for every service that counts arrivals.
     #[default]
     Head,
-    /// End of the response body: right also for a service that counts all requests in flight during
-    /// the interval.
+    /// End of the response body. This is also right for a service that counts all requests in
+    /// flight during the interval.
     End,
 }
 
@@ -111,10 +111,11 @@ pub struct Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Burst {
-    /// This burst, by proof. Each unproven request holds its place, so a slow response takes one. If
-    /// more responses than the burst are slow at the same time, all your other calls wait.
+    /// This burst, by proof. Each request holds its place until it is proven, so a slow response
+    /// keeps one. If more responses than the burst are slow at the same time, all your other calls
+    /// wait.
     Of(u32),
-    /// As many as the quota allows in 180 ms, nine at least, by evidence.
+    /// As many as the quota allows in 180 ms, and at least nine, by evidence.
     ///
     /// Quick responses free the places of the requests that were granted before them, so slow calls
     /// cost the others nothing. Up to 50 a second the burst is nine, and a bucket of ten may refuse
@@ -137,7 +138,7 @@ pub struct Share {
     /// [`Burst::Auto`](crate::Burst::Auto) they bound the requests without evidence that they were
     /// counted, probes included.
     pub places: u32,
-    /// Sockets.
+    /// Open sockets.
     pub connections: u32,
 }
 
@@ -200,7 +201,7 @@ impl Limits {
         self
     }
 
-    /// Chooses what proves that the service has counted a request.
+    /// Sets what proves that the service has counted a request; [`Proof::Head`] by default.
     pub fn proof(mut self, proof: Proof) -> Self {
         self.proof = proof;
         self
@@ -212,8 +213,9 @@ impl Limits {
     /// stays live for this time and one interval of the quota. By default it is 10 s; more than a
     /// day counts as a day.
     ///
-    /// Your kernel has to keep to it: if you build the TCP connector, set its `TCP_USER_TIMEOUT` to
-    /// this value or less (see [`ConnectionLimitLayer`](crate::ConnectionLimitLayer)).
+    /// Your kernel must not resend for longer: if you build the TCP connector, set its
+    /// `TCP_USER_TIMEOUT` to this value or less (see
+    /// [`ConnectionLimitLayer`](crate::ConnectionLimitLayer)).
     pub fn lost_after(mut self, after: Duration) -> Self {
         self.lost_after = after.min(LONGEST_LOST);
         self
@@ -221,8 +223,8 @@ impl Limits {
 
     /// Begins as if every permit of the quotas had just been used: all are live for one interval.
     ///
-    /// Use it for a process that starts within an interval of its predecessor's end, whose requests
-    /// it cannot know. The price: your first call waits one interval.
+    /// Use it for a process that starts within an interval of its predecessor's end, because the
+    /// requests of that one still count. The price: your first call waits one interval.
     pub fn drained(mut self) -> Self {
         self.drained = true;
         self
@@ -239,7 +241,7 @@ impl Limits {
         self
     }
 
-    /// Returns the quotas kept, all of them at once.
+    /// Returns the quotas, which all apply at once.
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
@@ -357,7 +359,7 @@ impl Quota {
         self.per + TICK_GUARD + self.per / RATE_GUARD
     }
 
-    /// Returns the even spacing of requests, guard included.
+    /// Returns the time between requests that are evenly spaced, with the guard.
     pub(crate) fn spacing(&self) -> Duration {
         let nanos = self.hold().as_nanos();
         let nanos = nanos.div_ceil(u128::from(self.requests.get()));
@@ -368,7 +370,7 @@ impl Quota {
 // === impl Rules ===
 
 impl Rules {
-    /// Returns the proof window alone: at most the quota is live at any grant.
+    /// Returns the proof window alone, which lets at most the quota be live at any grant.
     pub const fn window() -> Self {
         Self {
             counter: false,
@@ -389,7 +391,7 @@ impl Rules {
     }
 }
 
-/// All rules, with an automatic burst.
+/// All three rules, with an automatic burst.
 impl Default for Rules {
     fn default() -> Self {
         Self::window().counter().bucket(Burst::Auto)
@@ -413,7 +415,7 @@ impl Share {
         self
     }
 
-    /// Sets the sockets.
+    /// Sets how many sockets may be open.
     #[must_use]
     pub const fn connections(mut self, connections: u32) -> Self {
         self.connections = connections;
@@ -440,7 +442,7 @@ impl Share {
     }
 }
 
-/// Returns the sockets that data may use: the last one is for a token request.
+/// Returns how many sockets data may use, because the last one is for a token request.
 fn data_of(connections: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(connections.get() - 1).unwrap_or(NonZeroU32::MIN)
 }
@@ -461,7 +463,7 @@ const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);
 /// (1 + 2 + 4 s on Linux).
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
-/// A day; far from overflowing an instant.
+/// A day, which is far from overflowing an instant.
 const LONGEST_LOST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Covers a server that keeps time in milliseconds, rounded up or down, and half a millisecond

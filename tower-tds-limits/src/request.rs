@@ -38,8 +38,9 @@ use crate::error::{BoxError, Error};
 /// ```
 ///
 /// At its first poll, the response future joins a queue, first in, first out. Each poll checks that
-/// the inner service is ready, then tries to take a permit, and with both it sends the request at
-/// once. While the inner service is not ready, later calls pass, and yours keeps its place.
+/// the inner service is ready, then tries to take a permit, and once it has both it sends the
+/// request in the same poll. While the inner service is not ready, later calls pass, and yours
+/// keeps its place.
 ///
 /// # Backpressure
 /// `poll_ready` is always ready and reserves nothing: if you do not call a readied service, that
@@ -81,15 +82,16 @@ use crate::error::{BoxError, Error};
 /// Clones share the limiter.
 ///
 /// # Errors
-/// Each failure is an [`Error`]. If the limiter ended the call, it holds what the call waited for
-/// and whether the request was sent; otherwise its source is the inner service's own error.
+/// Each failure is an [`Error`]. If the limiter ended the call, the error holds what the call
+/// waited for and whether the request was sent; otherwise its source is the inner service's own
+/// error.
 ///
 /// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an
 /// async block around it: the compiler cannot prove that such a block is `Send`
-/// (rust-lang/rust#102211). With tower's `Timeout` you meet the same.
+/// (rust-lang/rust#102211). The same happens with tower's `Timeout`.
 ///
 /// # Panics
-/// If it has to wait, the future panics outside a tokio runtime with timers.
+/// If the call has to wait outside a tokio runtime with timers, its future panics.
 ///
 /// # Examples
 /// See the [crate's front page](crate).

@@ -1,9 +1,9 @@
 //! Rules of one quota: one rule for each way of counting.
 //!
-//! All rules rest on one argument (theorem 3 of DESIGN.md). Services count a request between its
-//! grant and its proof. Suppose that yours counted each proven request at its proof and each
-//! unproven one now. If it would then accept one more request, it accepts it at all real times of
-//! counting.
+//! All rules rest on one argument (theorem 3 of DESIGN.md). A service counts each request between
+//! its grant and its proof. Suppose that it counted as late as possible: each proven request at its
+//! proof, and each unproven one now. If it would then accept one more request, it also accepts that
+//! request whenever it really counted.
 
 mod bucket;
 mod counter;
@@ -40,7 +40,7 @@ impl QuotaRules {
     /// so a new bucket begins full.
     pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, places: u64, now: Tick) {
         self.window.limit_to(quota);
-        // Counters hold proofs alone, and work with any number.
+        // A counter holds only proofs, and works with any limit.
         let counter = self.counter.take();
         self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
         let bucket = self.bucket.take();
@@ -91,7 +91,7 @@ impl QuotaRules {
         self.window.opens_behind(ahead, mean, now).max(bucket)
     }
 
-    /// When a bucket allows another probe without a response, after `seen`.
+    /// When a bucket allows another probe after `seen`, if no response comes.
     pub(crate) fn probes_at(&self, seen: Tick) -> Tick {
         let bucket = self.bucket.as_ref();
         bucket.map_or(Tick::NEVER, |bucket| bucket.probes_at(seen))
@@ -114,7 +114,8 @@ impl QuotaRules {
         }
     }
 
-    /// Takes the response at `now` to a request granted at `granted` as evidence about earlier ones.
+    /// Uses the response at `now` to a request granted at `granted` as evidence about earlier
+    /// requests.
     #[inline]
     pub(crate) fn take_evidence(&mut self, now: Tick, granted: Tick) {
         if let Some(bucket) = &mut self.bucket {
@@ -148,7 +149,7 @@ impl QuotaRules {
         (self.window.live().max(counted).max(rate), places)
     }
 
-    /// Permits that are live at the last time seen.
+    /// Permits that were live at the last event.
     pub(crate) fn live(&self) -> u64 {
         self.window.live()
     }
@@ -159,7 +160,7 @@ impl QuotaRules {
     }
 }
 
-/// Returns the later of two opening times and its cause. Of two equal times it is the first.
+/// Returns the later of two opening times, with its cause. If they are equal, it returns the first.
 #[inline]
 pub(crate) fn later(one: (Tick, WaitCause), other: (Tick, WaitCause)) -> (Tick, WaitCause) {
     if other.0 > one.0 { other } else { one }

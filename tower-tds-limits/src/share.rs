@@ -30,7 +30,7 @@ use crate::{
     limits::{Proof, Quota, TIMED_OUT},
 };
 
-/// Share that one process holds, and the whole, at one instant.
+/// Share that one process holds, and the whole that there is to divide, at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {
@@ -42,7 +42,7 @@ pub struct Load {
     pub was_suspended: bool,
 }
 
-/// Share of one limiter: sets it, and reads what the process holds.
+/// Sets the share of one limiter, and reads what the process holds.
 #[derive(Debug, Clone)]
 pub struct Shares {
     limiter: Limiter,
@@ -82,13 +82,14 @@ impl Shares {
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }
 
-    /// Sets the fault of the store that gives shares, for the errors of calls that wait for one.
+    /// Sets the fault of the store that gives shares. Calls that wait for a share report it in
+    /// their errors.
     pub fn set_fault(&self, fault: Option<&'static str>) {
         let account = &self.limiter.credential.account;
         account.read(|account, _| account.reactions.store_fault = fault);
     }
 
-    /// Reads what this process holds, and what there is to divide.
+    /// Reads what this process holds, and the whole that there is to divide.
     #[must_use]
     pub fn load(&self) -> Load {
         let credential = &self.limiter.credential;

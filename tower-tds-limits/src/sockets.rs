@@ -1,4 +1,4 @@
-//! Account of the sockets: whether one more may be opened. Arithmetic on `now`.
+//! Account of the sockets, which decides whether one more may be opened. It is arithmetic on `now`.
 
 use std::{
     collections::VecDeque,
@@ -33,13 +33,13 @@ pub(crate) struct Connections {
     data: u32,
     /// Sockets of token requests, whose limiter is first in line.
     tokens: u32,
-    /// Dropped permits that are kept for [`LINGERS`]: when they go back, in order.
+    /// Dropped permits that are kept for [`LINGERS`], in the order in which they go back.
     lingering: VecDeque<(Instant, Line)>,
-    /// Closed after a 416, as the account has decided.
+    /// Limits after a 416, as the account has set them.
     closed: Sockets,
     /// When the [share](crate::share::Share) ends, if there is one.
     closes_at: Option<Instant>,
-    /// Whether there is a share, so that sockets of one process take no lock to check its end.
+    /// Whether there is a share. If there is none, sockets take no lock to check its end.
     is_shared: Arc<AtomicBool>,
     /// Number of shares whose end has closed all sockets.
     ended: u64,
@@ -49,18 +49,18 @@ pub(crate) struct Connections {
 
 /// Permit of one socket.
 ///
-/// Dropped, it is kept for one more second, because the server may still accept or count the
-/// connection. [`release`](Self::release) gives it back at once.
+/// If it is dropped, it is kept for one more second, because the server may still accept or count
+/// the connection. [`release`](Self::release) gives it back at once.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// `None` once it was given back.
     line: Option<Line>,
-    /// Number of such shares when the permit was taken.
+    /// How many shares had ended when the permit was taken.
     ended: u64,
     is_shared: Arc<AtomicBool>,
     over: Pin<Box<OwnedNotified>>,
-    /// Waker that waits for it.
+    /// Waker that is registered for the end of the share.
     waker: Option<Waker>,
 }
 
@@ -99,7 +99,7 @@ impl Connections {
         (until <= now).then(|| Arc::clone(&self.over))
     }
 
-    /// Returns the number of permits at `now`, dropped ones that are still kept included.
+    /// Returns the number of permits at `now`, including dropped ones that are still kept.
     pub(crate) fn open(&mut self, now: Instant) -> u32 {
         while let Some((at, line)) = self.lingering.front().copied()
             && at <= now
@@ -154,7 +154,7 @@ impl Limit for Connections {
         }
         let most = self.most_at(now);
         let has_room = self.open(now) < most;
-        // Keeps the last place for a token request, without which data requests cannot be sent.
+        // The last place is for a token request, without which no data request can be sent.
         if has_room && (line == Line::Front || most == 1 || self.data < most - 1) {
             return Opens::Now;
         }
@@ -217,7 +217,7 @@ impl ConnectionPermit {
         Ok(())
     }
 
-    /// Waits until that share has ended. Returns the error of [`check`](Self::check).
+    /// Waits until the socket's share has ended, then returns the error of [`check`](Self::check).
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         // Registers the waker before the check, so that no end is missed, and once for each task,
         // so that a pending read takes no lock.
@@ -246,8 +246,8 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Delay of the path, after which a segment reaches the server. A second is three times the longest
-/// stalls that were simulated (300 ms), and the next connect takes the same path.
+/// Time in which a segment surely reaches the server. A second is three times the longest stalls
+/// that were simulated (300 ms), and the next connect takes the same path.
 pub(crate) const LINGERS: Duration = Duration::from_secs(1);
 
 const OVER: &str = "closed at the end of its share of the fleet's limits";

@@ -33,10 +33,10 @@ pub(crate) trait Limit {
 
     /// When one more of this line may pass, as far as that is known at `now`.
     ///
-    /// An instant that is returned lies after `now`.
+    /// Any instant that it returns lies after `now`.
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
-    /// Counts one more. Called right after `opens` returned [`Opens::Now`] for the same `now`.
+    /// Counts one more. Call it right after `opens` has returned [`Opens::Now`] for the same `now`.
     fn admit(&mut self, line: Line, now: Instant) -> Self::Grant;
 
     /// When the limit must be checked again, if that is before it opens.
@@ -52,7 +52,7 @@ pub(crate) trait Limit {
         None
     }
 
-    /// Outlook for a newcomer of this line behind `ahead` others, if that is known.
+    /// Returns what a newcomer of this line behind `ahead` others can expect, if that is known.
     fn outlook(&mut self, _line: Line, _ahead: usize, _now: Instant) -> Option<Outlook> {
         None
     }
@@ -62,7 +62,8 @@ pub(crate) trait Limit {
         false
     }
 
-    /// Whether a warning is due about a wait that only the caller can end. Returned once.
+    /// Whether a warning is due about a wait that only the caller can end. Returns true only once
+    /// for each such wait.
     fn take_warning(&mut self, _now: Instant) -> bool {
         false
     }
@@ -71,7 +72,7 @@ pub(crate) trait Limit {
 /// Part of the queue in which a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
-    /// Ahead of all others: token requests, on which the others depend.
+    /// Ahead of all others, for token requests, on which the others depend.
     Front,
     Back,
 }
@@ -86,19 +87,19 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-/// Outlook of a newcomer.
+/// Expectations of a newcomer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outlook {
     pub(crate) cause: WaitCause,
-    /// Calls before it that want a permit.
+    /// Number of calls before it that want a permit.
     pub(crate) ahead: usize,
-    /// Until its permit.
+    /// Time until its permit.
     pub(crate) wait: Duration,
-    /// From its permit to its response.
+    /// Time from its permit to its response.
     pub(crate) usual: Duration,
 }
 
-/// On what terms a call waits.
+/// Bounds of a call's wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) most_waiting: usize,
@@ -115,11 +116,11 @@ pub(crate) struct Deadline {
 /// Why a waiter gets no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// Full queue.
+    /// The queue is full.
     Full,
-    /// On arrival: the call cannot be answered within its deadline.
+    /// The call cannot be answered within its deadline, as is known on its arrival.
     Overload(Outlook),
-    /// At its turn: as before, and another call can use the permit.
+    /// The same is known at the call's turn, and another call can use the permit.
     Late,
 }
 
@@ -138,7 +139,8 @@ impl Terms {
 impl Deadline {
     /// Whether a call that is sent `wait` after `now` can be answered in the `usual` time.
     pub(crate) fn allows(self, wait: Duration, usual: Duration, now: Instant) -> bool {
-        // If the service has become slow, calls that have most of their time still try it.
+        // A call that still has three quarters of its time is sent even if the service has become
+        // slow, because otherwise nothing would show when it is quick again.
         let usual = usual.min(self.whole / 4 * 3);
         self.at.saturating_duration_since(now) >= wait.saturating_add(usual)
     }

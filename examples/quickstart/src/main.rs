@@ -53,7 +53,7 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let mut config = tds_sim::Config::default();
     config.rule = settings.rule;
     config.seed = settings.seed;
-    // Random delays: fifty calls that are sent over a second may arrive together.
+    // Delays are random, so fifty calls that are sent over a second may arrive together.
     config.faults.before_counting = "lognormal:5ms:100ms".parse()?;
     let server = Server::start(config).await?;
     let (base, rule) = (server.base_url(), settings.rule);
@@ -64,7 +64,7 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), base, credentials)
         .loopback_http()
-        // Right also for a service that counts requests in flight.
+        // This is also right for a service that counts requests in flight.
         .limits(Limits::default().proof(Proof::End))
         .build()?;
     let failed = get_all(&client, settings.calls).await;
@@ -78,7 +78,7 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
 /// Makes all calls with a hundred tasks, and returns the errors. After Ctrl-C no further call
 /// begins.
 async fn get_all(client: &Client, calls: u32) -> Vec<String> {
-    // Relaxed everywhere: the counters order nothing else.
+    // Relaxed is enough everywhere, because the counters order nothing else.
     let (next, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
@@ -108,7 +108,7 @@ async fn get_all(client: &Client, calls: u32) -> Vec<String> {
     tasks.join_all().await.concat()
 }
 
-/// One call, to the end of its body.
+/// Makes one call, and reads its body to the end.
 async fn get(client: &Client, n: u32) -> Result<(), tower_tds::Error> {
     let response = client.get(format!("/v1/live/bus-{n}")).await?;
     response.bytes().await.map(drop)
@@ -126,5 +126,6 @@ fn warn(line: &str) {
 
 const TASKS: usize = 100;
 
-/// One line a second at the rate that the service allows.
+/// Number of calls between two lines, which makes one line a second at the rate that the service
+/// allows.
 const LINE_EVERY: u32 = 50;

@@ -1,4 +1,4 @@
-//! The table at the end, from the server's ledger.
+//! The table at the end of a run, made from the server's ledger.
 
 use std::{fmt::Display, time::Duration};
 
@@ -47,7 +47,7 @@ pub(crate) fn report(ledger: &Ledger, failed: &[String], wanted: u32) -> (String
     (text, is_clean)
 }
 
-/// From the first arrival to the end of the last answer.
+/// Returns the time from the first arrival to the end of the last answer.
 fn span(ledger: &Ledger) -> Duration {
     let arrivals = ledger.arrivals();
     let first = arrivals.iter().map(|arrival| arrival.at).min();
@@ -56,5 +56,5 @@ fn span(ledger: &Ledger) -> Duration {
         .saturating_sub(first.unwrap_or_default())
 }
 
-/// Enough to see what is wrong.
+/// Number of errors that are shown, enough to see what is wrong.
 const MOST_ERRORS: usize = 5;

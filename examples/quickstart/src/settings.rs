@@ -1,4 +1,4 @@
-//! Settings, from the arguments.
+//! Settings of the quickstart, read from its arguments.
 
 use std::{env, str::FromStr};
 
@@ -18,7 +18,7 @@ impl Settings {
     /// Reads the arguments. Returns `None` if they request help.
     ///
     /// # Errors
-    /// One line about the argument that cannot be used.
+    /// Returns one line about the argument that cannot be used.
     pub(crate) fn read() -> Result<Option<Self>, String> {
         let mut settings = Self {
             rule: Rule::SlidingLog,
@@ -64,5 +64,5 @@ Usage: quickstart [--rule RULE] [--seed N] [--calls N]
 
 const RULES: &str = "fixed, log, log-all, counter, leaky:BURST or in-flight";
 
-/// A million calls take five and a half hours at fifty a second.
+/// Most calls of a run. A million take five and a half hours at fifty a second.
 const CALLS: &str = "a number from 1 to 1000000";

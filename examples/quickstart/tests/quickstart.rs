@@ -72,7 +72,7 @@ fn interrupt_ends_quickstart_with_its_table() {
 
 #[test]
 fn quickstart_fails_if_the_ledger_is_not_clean() {
-    // No way of counting lets fifty at once into a bucket without a burst.
+    // A bucket without a burst never accepts fifty at once.
     let run = quickstart(&["--calls", "50", "--rule", "leaky:0"]);
     assert_eq!(run.status.code(), Some(1), "{}", out(&run));
     assert!(out(&run).contains("answered 423"), "{}", out(&run));

@@ -109,7 +109,8 @@ impl Flow {
             .then(|| Error::from(Kind::Closed))
     }
 
-    /// Returns the fault that is due before the next piece; one of the middle is due once.
+    /// Returns the fault that is due before the next piece. A fault in the middle of a body is due
+    /// only once.
     fn due_fault(&mut self) -> Option<DataFault> {
         let fault = self.faults.fault?;
         match fault {
@@ -197,10 +198,10 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// How long a reset or a cut waits for the bytes before it, because it discards unsent bytes.
+/// How long a reset or a cut waits for the bytes before it, because it would discard unsent ones.
 const FLUSH: Duration = Duration::from_millis(20);
 
-/// Pause between the pieces of an endless body, 1.6 MB/s: it floods the client, not the host.
+/// Pause between the pieces of an endless body. The 1.6 MB/s flood the client, but not the host.
 const FLOOD: Duration = Duration::from_millis(10);
 
 /// Pieces of a paced body in a second, if [`PIECE`] does not make them smaller.

@@ -125,7 +125,7 @@ impl Coding {
         }
     }
 
-    /// Its name in `Content-Encoding`.
+    /// Returns the name of the coding in `Content-Encoding`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",
@@ -135,7 +135,7 @@ impl Coding {
 
     /// Encodes `source` as it is read, in bounded memory.
     ///
-    /// Levels are the fastest, because only the transfer is simulated, not the gateway's work.
+    /// Uses the fastest levels, because the transfer is simulated and not the gateway's work.
     #[cfg(feature = "coding")]
     fn encode(self, source: Source) -> Box<dyn Read + Send> {
         match self {

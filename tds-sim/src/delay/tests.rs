@@ -27,7 +27,7 @@ fn samples(delay: &str) -> Vec<Duration> {
     samples
 }
 
-/// The delay below which so many in a hundred of the sorted `samples` stay.
+/// Returns the delay that `percent` in a hundred of the sorted `samples` do not exceed.
 fn percentile(samples: &[Duration], percent: usize) -> Duration {
     samples[samples.len() * percent / 100]
 }

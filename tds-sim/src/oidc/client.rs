@@ -15,11 +15,11 @@ use crate::{
     state::State,
 };
 
-/// Fields of a form in their order; none if the body is not an urlencoded form.
+/// Fields of a form in their order. There are none if the body is no urlencoded form.
 #[derive(Debug)]
 pub(super) struct Form {
     fields: Vec<(String, String)>,
-    /// Whether it came as `multipart/form-data`, whose fields are not read.
+    /// Whether the form came as `multipart/form-data`, whose fields are not read.
     pub(super) is_multipart: bool,
 }
 
@@ -48,8 +48,8 @@ pub(super) fn authenticate(state: &State, head: &Parts, form: &Form) -> Result<A
     Ok(key.api_key().client_id)
 }
 
-/// Returns id and secret of a Basic header, still form-encoded (RFC 6749, section 2.3.1). If it is
-/// malformed, it counts as none.
+/// Returns id and secret of a Basic header, still form-encoded (RFC 6749, section 2.3.1). A
+/// malformed header counts as missing.
 fn basic_pair(header: &str) -> Option<(String, String)> {
     let (scheme, encoded) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("Basic") {

@@ -39,7 +39,7 @@ pub(super) fn configuration(state: &State, head: &Parts) -> Response<Body> {
         "token_endpoint": at("token"),
         "introspection_endpoint": at("token/introspect"),
         "jwks_uri": at("certs"),
-        // Required by the specification. Nothing is there, because no person logs in.
+        // The specification requires this URL. Nothing is behind it, because no person logs in.
         "authorization_endpoint": at("auth"),
         "response_types_supported": ["none"],
         "subject_types_supported": ["public"],
@@ -81,5 +81,5 @@ fn claims(token: &str) -> Option<Value> {
 
 const REALM: &str = "/auth/realms/ServiceConnect";
 
-/// Stands for the URL of a simulator without a socket. It has no port, as if that were the default.
+/// URL of a simulator without a socket. It has no port, as if the port were the default one.
 const NO_PORT: &str = "http://127.0.0.1";

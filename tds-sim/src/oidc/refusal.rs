@@ -83,7 +83,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 pub(super) const WRONG_SECRET: Refusal =
     Refusal::unauthorized("unauthorized_client", BAD_CREDENTIALS);
 pub(super) const UNKNOWN_CLIENT: Refusal = Refusal::unauthorized("invalid_client", BAD_CREDENTIALS);
-/// For a Basic header that is not form-encoded.
+/// Refusal of a Basic header that is not form-encoded.
 pub(super) const UNEXPECTED: Refusal = Refusal::bad_request(
     "unauthorized_client",
     "Unexpected error when authenticating client",

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApiKey {
-    /// Client id.
+    /// Public part of the key, which the client sends as `client_id`.
     pub client_id: Arc<str>,
-    /// Client secret.
+    /// Secret part of the key, which the client sends as `client_secret`.
     pub client_secret: Arc<str>,
 }
 
 /// Key as the realm keeps it.
 pub(crate) struct Key {
     api_key: ApiKey,
-    /// Subject of its tokens: the key's service account.
+    /// Subject of the key's tokens, which is its service account.
     subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,

@@ -13,8 +13,8 @@ use crate::{error::Error, realm::key::Key};
 
 /// Every token that was not revoked, by its text.
 ///
-/// Tokens are looked up, not verified: only an unchanged one that was issued here is valid.
-/// Gateways that introspect tokens do the same.
+/// A token is valid if it is in this map, which only holds tokens as they were issued. Gateways
+/// that introspect tokens work in the same way; signatures are not verified.
 #[derive(Default)]
 pub(crate) struct Tokens {
     issued: HashMap<Arc<str>, Arc<Issued>>,
@@ -123,7 +123,8 @@ impl Tokens {
     }
 }
 
-/// Names a key. Each process has another, so clients with an earlier one fetch it anew.
+/// Returns a name for the signing key. Each process has another name, so clients that hold an
+/// earlier key fetch the new one.
 fn key_id(signer: &EcdsaKeyPair) -> String {
     let point = signer.public_key().as_ref();
     BASE64_URL_SAFE_NO_PAD.encode(point.get(1..10).unwrap_or_default())

@@ -27,12 +27,12 @@ pub(super) struct Line {
 /// State of a socket that both directions use.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// Whether a write has failed. If so, it has consumed the reset that a read would have
-    /// returned, and an end of the stream that is read afterwards is a reset.
+    /// Whether a write has failed. Such a write has consumed the reset that a read would have
+    /// returned, so an end of the stream that is read afterwards counts as a reset.
     broken: AtomicBool,
 }
 
-/// Reset by the sender.
+/// The sender has reset the connection.
 #[derive(Debug)]
 pub(super) struct Reset;
 
@@ -111,7 +111,7 @@ impl Line {
     pub(super) fn out_at(&mut self, now: Instant) -> Instant {
         let since = now.saturating_duration_since(self.start);
         let delay = self.delay.sample(since, &mut self.rng);
-        // A delay that no clock can represent is no delay.
+        // A delay that no clock can represent counts as none.
         now.checked_add(delay).unwrap_or(now)
     }
 }
@@ -124,9 +124,9 @@ impl Side {
     }
 }
 
-/// Most bytes with one delay: the largest TLS record.
+/// Most bytes that share one delay. The largest TLS record fits.
 const PIECE: usize = 16 * 1024;
 
-/// Most delayed pieces of one direction. With more, the sender waits, as for a full window. In full
-/// pieces that is 8 MiB, more than a socket buffers by default.
+/// Most delayed pieces of one direction. At this number the sender waits, as for a full window.
+/// Full pieces add up to 8 MiB, more than a socket buffers by default.
 const HELD: usize = 512;

@@ -1,4 +1,4 @@
-//! Real sockets under a paused clock: what passes moves by the relay's timers alone.
+//! Real sockets under a paused clock, so that only the relay's timers take time.
 
 use std::io::ErrorKind;
 

@@ -41,7 +41,7 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
         .map_err(|error| Error::failed("the body of the request could not be read", error))?
         .to_bytes();
     let path = head.uri.path();
-    // Requests are checked by the same list that a person reads.
+    // Checks the request by the list of controls that people read.
     let words = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
     let routes = || ROUTES.lines().map(words);
     let is_here = |at: &str| at == path || at == STUB && path.starts_with(STUB);
@@ -81,7 +81,8 @@ async fn read(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Response<Body>
     })
 }
 
-/// Lists the arrivals that match, after the wait for them; with 504 if they do not come in time.
+/// Lists the arrivals that match, after waiting for them if the request wants that. Answers 504 if
+/// they do not come in time.
 async fn ledger(sim: &Sim, fields: &Fields) -> Result<Response<Body>, Refused> {
     let time = |name| -> Result<Option<Duration>, Refused> {
         let seconds = fields.parsed(name)?.map(Duration::try_from_secs_f64);
@@ -142,7 +143,7 @@ fn control(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Option<ApiKey>, R
         "/rotate-secret" => return Ok(Some(sim.rotate_secret(client)?)),
         "/disable-key" => sim.disable_key(client)?,
         path => {
-            // Of the prefix, the last slash is of the path.
+            // The last slash of the prefix belongs to the path.
             let path: Pattern = path.strip_prefix("/stub").unwrap_or(path).parse()?;
             let put = (head.method == Method::PUT)
                 .then(|| stub(fields))
@@ -162,7 +163,7 @@ fn control(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Option<ApiKey>, R
     Ok(None)
 }
 
-/// Reads faults, whose fields are the switches of the program.
+/// Reads faults, whose fields have the names of the program's options.
 fn faults(fields: &Fields) -> Result<Faults, Refused> {
     let data: Result<_, _> = fields.all("fault").map(str::parse).collect();
     let token: Result<_, _> = fields.all("token-fault").map(str::parse).collect();
@@ -175,7 +176,7 @@ fn faults(fields: &Fields) -> Result<Faults, Refused> {
     })
 }
 
-/// Changes settings, all or none, by fields that are the switches of the program.
+/// Changes all of the given settings or none. Their fields have the names of the program's options.
 fn set(sim: &Sim, fields: &Fields) -> Result<(), Refused> {
     let mut config = (*sim.state.config()).clone();
     for (name, value) in fields.each() {
@@ -252,7 +253,7 @@ fn done(head: &Parts, key: Option<ApiKey>) -> Response<Body> {
     response
 }
 
-/// Whether a person looks at the answer.
+/// Whether the request accepts HTML, as one from a browser does.
 fn is_browser(head: &Parts) -> bool {
     let accept = head.headers.get(ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());

@@ -94,7 +94,7 @@ impl Listener {
             tokio::select! {
                 accepted = self.socket.accept() => {
                     let Ok((stream, peer)) = accepted else {
-                        // Out of file descriptors, most likely, until a connection ends.
+                        // Most likely there is no file descriptor left until a connection ends.
                         tokio::time::sleep(RETRY).await;
                         continue;
                     };

@@ -1,4 +1,4 @@
-// Replaces what the server made by what it makes after each change.
+// Replaces the content of the page after each change by what the server sends.
 const content = document.getElementById("content");
 const state = document.getElementById("state");
 const events = new EventSource("/events");

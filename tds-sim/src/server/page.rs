@@ -1,6 +1,6 @@
 //! Page of the admin listener: calls as they come, limits against their use, faults.
 //!
-//! It is made here, whole and for each event, so that it is the same without JavaScript.
+//! The server makes the whole page for each event, so that it looks the same without JavaScript.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub(super) fn whole(sim: &Sim) -> Response<Body> {
     page
 }
 
-/// Returns events with the content of the page: after each change, and every second because the
-/// use of a limit ends with time.
+/// Returns events with the content of the page, one after each change, and one a second because the
+/// use of a limit falls with time.
 pub(super) fn events(sim: Sim) -> Response<Body> {
     let (send, pieces) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -125,14 +125,14 @@ const PAGE: &str = include_str!("page.html");
 const TABLE: &str = "</ul><h2>Calls</h2><table><thead><tr><th>At<th>Method<th>Target<th>Status<th>Outcome\
      <th>Took<th>From<th>Connection<th>Token</thead><tbody>";
 
-/// Parts of the page come from clients, so only its own script runs.
+/// Lets only the page's own script run, because parts of the page come from clients.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
      connect-src 'self'; form-action 'self'; frame-ancestors 'none'";
 
 /// Newest calls on the page.
 const ROWS: usize = 100;
 
-/// How long the page rests after a change, so that a thousand calls a second are five events.
+/// Shortest time between two events, so that a thousand calls a second make only five.
 const PAUSE: Duration = Duration::from_millis(200);
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::socket::Socket;
 
-/// Accepted connection. It no longer counts when its closing begins, before the client reads its
+/// Accepted connection. It stops counting when its closing begins, before the client can read its
 /// end.
 pub(super) struct Stream<S: Wire> {
     io: S,

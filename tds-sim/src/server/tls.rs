@@ -14,7 +14,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-/// File of the CA certificate, which the drop removes, and the TLS settings of the server.
+/// TLS settings of the server, and the file of the CA certificate, which is removed on drop.
 pub(super) struct Authority {
     directory: PathBuf,
     file: PathBuf,
@@ -79,7 +79,7 @@ impl Authority {
 
 impl Drop for Authority {
     fn drop(&mut self) {
-        // If this fails, the host clears its temporary folder.
+        // If this fails, the file stays until the host clears its temporary folder.
         drop(fs::remove_dir_all(&self.directory));
     }
 }

@@ -26,7 +26,7 @@ async fn status(stream: &mut TcpStream) -> u16 {
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Waits until the server has accepted so many sockets.
+/// Waits until the server has accepted this many sockets.
 async fn accepted(server: &Server, sockets: u64) {
     while server.ledger().summary().sockets_opened < sockets {
         tokio::task::yield_now().await;
@@ -68,7 +68,7 @@ async fn socket_is_uncounted_before_its_client_reads_the_end() {
         assert_eq!(status(&mut stream).await, 401, "{nth}");
         stream.shutdown().await.unwrap();
         assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
-        // From here on the next one may come.
+        // From here on the client may open the next connection.
     }
     assert_eq!(server.ledger().summary().peak_sockets, 1);
 }

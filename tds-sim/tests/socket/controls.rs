@@ -1,4 +1,4 @@
-//! Controls: wrong input is an error with what would be right, everything can be reset, and a path
+//! Controls: wrong input is an error that shows the right form, everything can be reset, and a path
 //! can have an answer of its own.
 
 use std::time::Duration;
@@ -411,7 +411,7 @@ async fn faults_strike_only_calls_of_their_path() {
     ] {
         seen.push(status(&server, &format!("/v1/{path}?bytes=10"), &token).await);
     }
-    // Of the burst of 502, one is left for the next call of its path.
+    // One call of the burst of 502 is left, for the next call of its path.
     assert_eq!(seen, [200, 200, 503, 200, 502, 200, 200]);
     let credentials = format!(
         "grant_type=client_credentials&client_id={}&client_secret={}",

@@ -98,7 +98,7 @@ async fn a_range_of_other_bytes_or_of_another_form_is_the_whole() {
     let path = "/v1/history/a?bytes=100";
     for headers in [
         &[("range", "bytes=5-3")][..],
-        // After the end: a 416 would read like too many connections.
+        // A range after the end gets the whole, because a 416 would look like too many connections.
         &[("range", "bytes=100-")],
         &[("range", "bytes=-0")],
         &[("range", "bytes=a-")],

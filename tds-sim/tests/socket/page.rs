@@ -1,4 +1,4 @@
-//! The page at the admin address: what it is without JavaScript, and that its script runs.
+//! The page at the admin address: its content without JavaScript, and its script.
 
 use std::{
     fs,

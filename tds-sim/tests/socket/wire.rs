@@ -39,7 +39,7 @@ async fn open(url: &str) -> TcpStream {
         .unwrap()
 }
 
-/// Reads until the connection ends, or until so many bytes have come.
+/// Reads until the connection ends, or until this many bytes have come.
 async fn read(stream: &mut TcpStream, most: usize) -> Raw {
     let mut raw = Raw {
         bytes: Vec::new(),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{History, SHOWN, STEP, Sample};
 
-/// Metrics of a backend that has sent so many requests and served so many users.
+/// Metrics of a backend that has sent `granted` requests and served these users.
 fn metrics(granted: u64, hits: u64, misses: u64) -> String {
     let all = hits + misses;
     format!(

@@ -82,7 +82,8 @@ fn used(pids: &[u32]) -> Duration {
     Duration::from_millis(10 * pids.iter().map(ticks).sum::<u64>())
 }
 
-/// Sends so many requests for a resource on 32 connections, and expects that each is a 200 of this size.
+/// Sends this many requests for a resource on 32 connections, and expects that each gets a 200 of this
+/// size.
 async fn load(address: SocketAddr, requests: usize, size: usize) -> Duration {
     let begun = Instant::now();
     let mut users = JoinSet::new();

@@ -1,4 +1,4 @@
-//! What the operator of a backend sees: its log while the service fails, the access log, and the users' metrics.
+//! The log of a backend while the service fails, its access log, and the metrics of its users.
 
 use std::{
     fs,
@@ -60,7 +60,7 @@ async fn outage_of_the_service_and_of_a_resource_is_a_line_each_and_another_at_i
     for target in ["/v1/live/metro", "/v1/live/bus?$top=5"] {
         assert_eq!(backend.get(target).await.status, 200);
     }
-    // One resource fails alone.
+    // Here one resource fails alone.
     for _ in 0..2 {
         assert_eq!(backend.get("/nothing").await.status, 404);
         assert_eq!(backend.get("/v1/live/metro").await.status, 200);

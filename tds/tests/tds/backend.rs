@@ -198,7 +198,7 @@ async fn used_up_quota_gives_503_with_retry_after() {
         .split_once("retry-after: ")
         .and_then(|(_, rest)| rest.split_once('\r'));
     let seconds: u64 = seconds.expect("when").0.parse().expect("a number");
-    // A day is passed on as an hour, because hints may be wrong.
+    // A hint of a day is passed on as an hour, because hints may be wrong.
     assert_eq!(seconds, 3_600);
 }
 
@@ -258,7 +258,7 @@ async fn too_large_response_is_a_server_error_and_is_cached() {
     backend.env("TDS_BASE_URL", &upstream.url);
     let backend = Serving::start(backend);
     assert_eq!(backend.get("/v1/live/metro").await.status, 502);
-    // Longer than any other failure is kept.
+    // This failure is kept for longer than any other.
     sleep(Duration::from_millis(1_200)).await;
     assert_eq!(backend.get("/v1/live/metro").await.status, 502);
     assert_eq!(upstream.heads().len(), 1);
@@ -289,7 +289,7 @@ async fn users_who_disconnect_free_their_places() {
         };
         timeout(HANGS, waited).await.expect("it comes to that");
     };
-    // A file of the token may have been open before.
+    // The file of the token may already have been open.
     until(&|open| open >= before + 490).await;
     drop(users);
     until(&|open| open <= before).await;
@@ -326,7 +326,7 @@ async fn health_shows_an_outage_and_its_end() {
     let late =
         troubles.contains("2 calls unanswered for ") || troubles.contains("1 call unanswered for ");
     assert!(late, "{troubles}");
-    // Also once the calls have ended, without any further user.
+    // The same holds once the calls have ended, without any further user.
     let failed = async {
         loop {
             let health = backend.get("/healthz").await;

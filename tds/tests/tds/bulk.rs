@@ -341,7 +341,7 @@ async fn truncated_download_is_resumed_by_a_range() {
             left.len(),
             total - 1
         );
-        // The first three break off, each after a quarter.
+        // The first three responses break off, each after a quarter of the file.
         let sent = if nth < 3 { &left[..100_000] } else { left };
         answer(status, &headers, sent)
     });
@@ -364,7 +364,8 @@ async fn truncated_download_is_resumed_by_a_range() {
 
 #[tokio::test]
 async fn part_of_another_file_is_not_resumed() {
-    // By 200 with all of it, by a refusal of the range, and by a range that was not requested.
+    // The service answers with a 200 of the whole, with a refusal of the range, or with a range
+    // that was not requested.
     at_once(
         [
             ("changed", "200 OK", "etag: \"v2\"\r\ncontent-length: 3\r\n"),
@@ -475,7 +476,7 @@ async fn sockets_stay_within_the_limit_whatever_the_jobs() {
             }
             let seen = bench.server.ledger().summary();
             assert!(seen.peak_sockets <= 60, "{seen:?}");
-            // Compressed files arrive too soon to need many.
+            // Compressed files arrive too soon to need many sockets.
             assert!(name == "coded" || seen.peak_sockets > 40, "{seen:?}");
             assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
         },

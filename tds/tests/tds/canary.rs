@@ -74,7 +74,7 @@ async fn no_job_shows_a_canary() {
             clean(path, secret, &(answer.head.clone() + &answer.text()));
         }
         let log = backend.log();
-        // Its call of the service, or its request of a token.
+        // The log has the backend's call of the service.
         assert!(
             log.contains("TRACE") && log.contains("/v1/live/bus"),
             "{log}"

@@ -141,7 +141,7 @@ async fn mounted_secret_is_read_or_refused_before_any_request() {
     let bench = Bench::new("get-mounted", Config::default()).await;
     let secret = bench.path("secret");
     fs::write(&secret, bench.server.client_secret()).expect("a file");
-    // As Kubernetes mounts it for a group, and as Docker and Kubernetes do by default.
+    // Modes as Kubernetes mounts a secret for a group, and as Docker and Kubernetes do by default.
     for (mode, code) in [
         (0o400, 0),
         (0o440, 0),
@@ -237,7 +237,7 @@ async fn get_trusts_the_roots_of_ssl_cert_file() {
         let mut run = bench.tds(&["get", "/v1/live/bus", "--deadline", "5s"]);
         match has_roots {
             true => run.env("SSL_CERT_FILE", roots),
-            // Without them nothing is sent.
+            // Nothing is sent without them.
             false => run.env_remove("SSL_CERT_FILE"),
         };
         let run = output(run).await;
@@ -254,7 +254,7 @@ async fn response_of_any_length_is_data_or_nothing_and_leaves_no_file_behind() {
     fs::create_dir_all(&spools).expect("a folder");
     let file = bench.path("long.json");
     fs::write(&file, "old").expect("a file");
-    // Above what the library reads in one piece.
+    // Larger than what the library reads in one piece.
     let length = 70_000_000;
     let target = format!("/v1/history/long?bytes={length}");
     for arguments in [

@@ -142,7 +142,7 @@ async fn end(child: Child) -> Output {
     let pid = child.id().to_string();
     let run = tokio::task::spawn_blocking(move || child.wait_with_output());
     let Ok(run) = timeout(HANGS, run).await else {
-        // Otherwise the runtime would also wait for it.
+        // Kills the process, because the runtime would otherwise wait for it as well.
         drop(Command::new("kill").args(["-KILL", &pid]).status());
         unreachable!("it hangs");
     };

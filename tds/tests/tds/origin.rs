@@ -160,7 +160,7 @@ async fn half_sent_request_ends_after_ten_seconds_and_an_idle_connection_does_no
             .await
             .expect("it listens");
         halves.spawn(async move {
-            // Some have had a whole request before.
+            // Some of these connections have had a whole request before.
             if n % 3 == 0 {
                 half.write_all(request).await.expect("it reads");
                 let mut answer = [0; 4_096];
@@ -170,7 +170,7 @@ async fn half_sent_request_ends_after_ten_seconds_and_an_idle_connection_does_no
                 .await
                 .expect("it reads");
             let mut rest = Vec::new();
-            // A reset is an end as well.
+            // A reset counts as an end, too.
             half.read_to_end(&mut rest).await.unwrap_or_default();
         });
     }

@@ -1,4 +1,4 @@
-//! What a job prints: quiet, with each step, in colour, as JSON, and what else the program can print.
+//! The output of a job, quiet, with each step, in colour and as JSON, and the program's other output.
 
 use std::{fs, process::Output};
 
@@ -84,7 +84,7 @@ async fn terminal_has_colours_unless_no_color_is_set() {
         assert_eq!(run.status.code(), Some(1), "{}", out(&run));
         assert_eq!(out(&run).contains("\u{1b}[31m"), has, "{:?}", out(&run));
     }
-    // A pipe has none.
+    // A pipe has no colours.
     let run = bench.run(&["get", "/nothing"]).await;
     assert!(!err(&run).contains('\u{1b}'), "{}", err(&run));
 }

@@ -128,7 +128,7 @@ async fn outage_of_all_feeds_prints_its_start_and_end() {
     let mut faults = Faults::default();
     faults.data.push("503".parse().expect("a fault"));
     faults.data.push("reset-head@0.5".parse().expect("a fault"));
-    // Three attempts for each of three feeds, and more.
+    // More than three attempts for each of the three feeds.
     let enough = |begun: &Summary, seen: &Summary| seen.data_calls >= begun.data_calls + 24;
     outage("poll-outage", faults, enough).await;
 }
@@ -153,7 +153,7 @@ async fn outage_ends_with_the_last_feed() {
         let is_slow = head.starts_with("GET /slow ");
         let (asked, rounds) = if is_slow { (&slow, 5) } else { (&quick, 2) };
         if asked.fetch_add(1, Ordering::Relaxed) < rounds {
-            // Later than the deadline of a request.
+            // Waits longer than the deadline of a request.
             let headers = "retry-after: 3600\r\ncontent-length: 0\r\n";
             return answer("503 Service Unavailable", headers, b"");
         }

@@ -89,7 +89,7 @@ async fn fresh_user_behind_a_proxy_with_a_companys_ca_gets_all_files_by_the_docu
     let bench = secure("proxy-fresh").await;
     let proxy = Proxy::start();
     let mut log = String::new();
-    // What the README names: check, one response, a list.
+    // Runs the jobs that the README names: check, one response, a list.
     let list = bench.path("list");
     fs::write(&list, "/v1/history/{1..40}\t{}.json\n").expect("a file");
     let files = bench.path("files");

@@ -87,7 +87,7 @@ async fn user_who_has_the_response_gets_a_304_and_one_who_wants_a_part_gets_it()
             "if-modified-since: Fri, 27 Nov 2026 09:59:59 GMT",
             200,
         ),
-        // The tag decides.
+        // If both are there, the tag decides.
         (
             "/a",
             &format!("if-none-match: \"other\"\r\nif-modified-since: {DATE}"),
@@ -213,7 +213,7 @@ async fn text_is_coded_once_for_all_users_with_a_tag_of_its_own() {
             200,
             Some("gzip"),
         ),
-        // A range is one of the bytes themselves.
+        // A range counts uncompressed bytes, so its response is not compressed.
         ("/a", "accept-encoding: gzip\r\nrange: bytes=0-9", 206, None),
         ("/b", "accept-encoding: gzip, br", 200, None),
     ] {
@@ -238,7 +238,7 @@ async fn headers_of_the_service_decide_about_age_and_about_what_may_be_old() {
                   content-disposition: attachment\r\nx-internal: 10.0.0.7\r\n";
     let expires =
         format!("date: {DATE}\r\nexpires: Fri, 27 Nov 2026 10:02:00 GMT\r\nage: 100\r\n{passed}");
-    // Twenty seconds are left of the two minutes.
+    // Of the two minutes until the response expires, 20 s are left.
     let headers = [typed(&expires), typed("expires: 0\r\n")];
     let (_bench, upstream, backend) = serving("repr-age", headers, &["--fresh", "1h"]).await;
     for path in ["/a", "/a", "/b", "/b"] {

@@ -1,4 +1,5 @@
-//! Settings: their places, `tds check`, limits and the log, by the ledger of the service.
+//! Settings: their sources, `tds check`, limits and the log, as the ledger of the service shows
+//! them.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -59,7 +60,7 @@ async fn a_flag_overrides_the_environment_and_the_environment_overrides_the_file
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 1));
 
-    // A file with a secret is for its owner and group.
+    // A file with a secret may be readable by its owner and group only.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
     let run = output(tds(&["check", "--env-file", text(&file)])).await;
     assert_eq!(run.status.code(), Some(2), "{}", err(&run));
@@ -125,7 +126,7 @@ async fn small_quota_is_kept_by_its_rate() {
     let seen = bench.server.ledger().summary();
     assert_eq!(seen.by_status, [(200, 12)].into());
 
-    // The starts of single jobs keep to it together.
+    // Single jobs that start together keep to it as well.
     let mut runs = JoinSet::new();
     for _ in 0..8 {
         runs.spawn(output(bench.tds(&[
@@ -204,7 +205,7 @@ async fn unknown_name_of_a_setting_is_refused_or_printed() {
             "" => assert_eq!(err(&run), "", "{name}"),
             told => assert_eq!(err(&run).matches(told).count(), 1, "{name}: {}", err(&run)),
         }
-        // An empty one is not set.
+        // An empty variable counts as not set.
         let mut run = bench.tds(&["get", "/v1/live/bus"]);
         run.env(name, "");
         let run = output(run).await;

@@ -1,4 +1,4 @@
-//! The ends of a job: signals, also as the first process of a container, and what they leave.
+//! How signals end a job, also as the first process of a container, and what the job leaves.
 
 use std::{
     fs,
@@ -89,7 +89,7 @@ async fn signal_ends_a_backend_after_its_requests() {
         let bench = Bench::new(&format!("signals-backend{sent}"), Config::default()).await;
         let mut backend =
             Serving::start(bench.tds(&["backend", "--listen", "127.0.0.1:0", "--deadline", "5s"]));
-        // One ends within the grace, and one would take a quarter of an hour.
+        // One response ends within the grace, and one would take a quarter of an hour.
         let head = |target| format!("GET {target} HTTP/1.1\r\nhost: localhost");
         let short = backend
             .send(&head("/v1/history/1?bytes=100000&rate=100000"))

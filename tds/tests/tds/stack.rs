@@ -73,7 +73,7 @@ async fn dashboard_shows_each_exported_metric_and_no_other() {
             let mut families = parts.filter_map(|part| name.strip_suffix(part));
             families.find(|it| exported.contains(it)).unwrap_or(name)
         }));
-        // What is summed or selected by has to be a label of the metric.
+        // Each name that an expression sums or selects by has to be a label of the metric.
         let (name, _) = expression
             .match_indices("tds_")
             .filter_map(|(at, _)| expression[at..].split_once(|c| !is_name(c)))
@@ -179,7 +179,7 @@ async fn stack_has_valid_files_and_its_backend_serves_its_list() {
     let run = output(tds(&check.iter().map(|word| &**word).collect::<Vec<_>>())).await;
     assert_eq!(run.status.code(), Some(0), "{}", err(&run));
 
-    // Prometheus as its file says, with that backend.
+    // Starts Prometheus by its file, with that backend.
     let file = fs::read_to_string(stack().join("prometheus.yml")).expect("a file");
     let file = file.replace("simulator:8080", &serving.address.to_string());
     let file = file.replace("scrape_interval: 5s", "scrape_interval: 1s");

@@ -1,4 +1,4 @@
-//! Files are whole or none, with any responses and with other writers in the folder.
+//! Each file is whole or absent, whatever the responses are and with other writers in the folder.
 
 use std::{
     collections::BTreeSet,

@@ -46,7 +46,7 @@ async fn random(seed: u64, members: usize, network: Network) -> World {
 
 #[tokio::test(start_paused = true)]
 async fn random_fleets_stay_within_the_limits_under_faults() {
-    // `FLEET_SEEDS=100` runs a hundred more.
+    // Set `FLEET_SEEDS=100` to run a hundred more.
     let more = std::env::var("FLEET_SEEDS").map_or(0, |more| more.parse().unwrap());
     let few = [
         (1, 2, Network::Quick),
@@ -149,7 +149,7 @@ async fn unused_sockets_close_within_the_shares_of_their_members() {
     }
 }
 
-/// The store then takes live members for silent ones, whose permits are free.
+/// A store whose clock is set forward takes live members for silent ones, whose permits look free.
 #[tokio::test(start_paused = true)]
 async fn forward_steps_of_the_store_clock_give_no_member_what_others_have() {
     for (seed, by, members, network) in [
@@ -171,7 +171,7 @@ async fn forward_steps_of_the_store_clock_give_no_member_what_others_have() {
             sleep(ms(22_000 + rng.u64(..3_000))).await;
             let before = world.counted();
             world.step(ms(by));
-            // What members have, they use meanwhile.
+            // Members go on using what they have meanwhile.
             sleep(ms(15_000)).await;
             let rate = (world.counted() - before) as f64 / 15.0;
             println!("seed {seed}: {rate:.1} a second after a step of {by} ms");
@@ -207,12 +207,12 @@ async fn a_step_of_the_store_clock_counts_silent_sockets_anew() {
     world.audit();
 }
 
-/// What members did while others were killed.
+/// Figures of a fleet while members are killed.
 #[derive(Debug)]
 struct Killed {
-    /// Rate of all, by that of one process.
+    /// Rate of all members, divided by that of one process.
     all: f64,
-    /// Rate of those that were not killed, by their own of before.
+    /// Rate of the members that were not killed, divided by their own rate before.
     survivors: Option<f64>,
     /// Longest time until a new member sent its first request, or was killed.
     slowest: Duration,
@@ -471,7 +471,7 @@ fn suspended_member_drops_its_share_and_its_question() {
     let Action::Ask(second) = member.on(Event::Seen(load), later) else {
         panic!("it asks again");
     };
-    // With a share or without one.
+    // Runs with a share, and without one.
     for _ in 0..2 {
         let over = member.on(Event::Seen(suspended), later);
         assert_eq!(over, Action::Apply(Share::default(), later));
@@ -527,7 +527,7 @@ fn member_accepts_only_a_timely_answer_to_its_last_question() {
     let answered = late + ms(1_999);
     member.on(Event::Answered(third.number, answer(20)), answered);
     assert_eq!(member.share(answered), answer(20).share);
-    // The share counts from its question.
+    // The life of the share begins at its question.
     assert_eq!(member.share(late + ms(4_999)), answer(20).share);
     assert_eq!(member.share(late + ms(5_000)), Share::default());
 }
@@ -561,10 +561,10 @@ async fn status_and_metrics_show_when_a_killed_share_is_free() {
     );
     assert_eq!(gauge("tds_fleet_members "), 2.0);
     dies.kill();
-    // Past the end of its share.
+    // Waits past the end of the member's share.
     sleep(ms(7_000)).await;
     let status = stays.status();
-    // 17 s and 80 s from its last question.
+    // Permits are free 17 s after the member's last question, sockets 80 s after it.
     let seconds = |from: u64, to: u64| ms(from * 1_000)..ms(to * 1_000);
     assert!(
         seconds(8, 11).contains(&status.requests_free_in),

@@ -1,4 +1,4 @@
-//! The script beside its model, on a real server.
+//! Compares the script with its model, on a real server.
 
 pub(crate) mod model;
 #[expect(dead_code, reason = "the faults are for other tests")]

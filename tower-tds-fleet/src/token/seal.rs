@@ -108,7 +108,8 @@ fn context(key: &str) -> Vec<u8> {
     [&[VERSION], key.as_bytes()].concat()
 }
 
-/// Separates this use of the secret from all others. If you change the format, change the version.
+/// Separates this use of the secret from all others. Change the version in it whenever you change
+/// the format.
 const LABEL: &[u8] = b"tower-tds-fleet token 1";
 const VERSION: u8 = 1;
 /// Length of `XNonce`, which is long enough for random nonces.

@@ -148,7 +148,7 @@ async fn slow_store_keeps_85_percent_of_the_throughput() {
     for millis in [0, 50, 200, 500, 1_000] {
         remember(&store);
         let mut network = Network::default();
-        // The round trip.
+        // Waits for the round trip.
         network.there = Delay::Constant(Duration::from_millis(millis / 2));
         network.back = network.there;
         let relay = Relay::start(address.parse().unwrap(), network)

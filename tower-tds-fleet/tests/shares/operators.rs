@@ -23,7 +23,7 @@ pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
     error.kind()
 }
 
-/// F1 and F5.
+/// Reproducer for F1 and F5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_names_the_fault_within_ten_seconds() {
     let (Some((store, address)), Some(plain)) = (on_a_port(), RedisServer::start()) else {
@@ -31,26 +31,26 @@ async fn ready_names_the_fault_within_ten_seconds() {
     };
     let admin = || store.connection();
     let open = |url: String| Client::open(url).unwrap();
-    // No server on the port, and an unknown host.
+    // There is no server on the port, or the host is unknown.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let refused = free.local_addr().unwrap();
     drop(free);
     let (refused, unknown, tls) = tokio::join!(
         kind(open(format!("redis://{refused}"))),
         kind(open("redis://no-such-host.invalid:6379".to_owned())),
-        // A server without TLS.
+        // The server has no TLS.
         kind(open(format!("rediss://{address}"))),
     );
     assert_eq!(refused, StoreFault::Unreachable);
     assert_eq!(unknown, StoreFault::Unreachable);
     assert_eq!(tls, StoreFault::Tls);
-    // A user with a wrong password, and one without a right.
+    // One user has a wrong password, and one lacks a right.
     let user = ["SETUSER", "member", "on", ">right", "~*", "+@all", "-hset"];
     cmd("ACL").arg(&user).exec(&mut admin()).unwrap();
     let with = |password: &str| open(format!("redis://member:{password}@{address}"));
     assert_eq!(kind(with("wrong")).await, StoreFault::Credentials);
     assert_eq!(kind(with("right")).await, StoreFault::MissingRight);
-    // A server at its limit, and a replica.
+    // One server has reached its memory limit, and one is a replica.
     cmd("CONFIG")
         .arg(&["SET", "maxmemory", "1"])
         .exec(&mut admin())
@@ -91,7 +91,7 @@ async fn member_with_other_quotas_is_refused_and_the_first_continues() {
     }
 }
 
-/// F1: the error of a call names the store's fault.
+/// Reproducer for F1: the error of a call names the store's fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_error_names_the_fault_of_the_store() {
     let Some(mut store) = RedisServer::start() else {
@@ -229,7 +229,7 @@ async fn documented_rights_are_sufficient() {
     assert_eq!(assert_clean(&server), 2);
 }
 
-/// F2: new limits hold for all from the next question on, and nothing stops.
+/// Reproducer for F2: new limits apply to all members from the next question on, and nothing stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lower_limits_of_a_new_member_apply_to_all() {
     let Some(store) = RedisServer::start() else {

@@ -1,4 +1,4 @@
-//! A store that is away, dies, hangs or is emptied, and a member without a secret.
+//! A store that is unreachable, dies, hangs or is emptied, and a member without a secret.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn hung_store_fails_load_and_lease_within_two_seconds() {
     };
     let store = RedisTokens::new(server.client(), "fleet", "secret");
     let bound = Duration::from_secs(2);
-    // With an open connection, and without one.
+    // Runs with an open connection, and without one.
     for _ in 0..2 {
         assert!(store.load("key").await.unwrap().is_none());
         server.hang();

@@ -11,20 +11,21 @@ use crate::{
 ///
 /// Unless evidence has misled [`Burst::Auto`](crate::Burst::Auto), a 423 has one of three causes:
 /// your service keeps a stricter rule than [`Rules`](crate::Rules) names, another client uses the
-/// quota, or the status has another meaning (in RFC 4918 it stands for a lock). Every 423 means a
-/// second of silence. Three with at most fifty responses between them move the limiter to the first
-/// rung that would not have sent any of the three. If no rung would have avoided them, as with a
-/// lone request, nothing moves.
+/// quota, or the status has another meaning (in RFC 4918 it stands for a lock). After every 423
+/// nothing is sent for a second. Three with at most fifty responses between them move the limiter
+/// to the first rung that would not have sent any of the three. If no rung would have avoided them,
+/// as when a lone request is refused, the limiter stays on its rung.
 ///
 /// After ten minutes without such a move, the next response returns the limiter to the highest rung.
-/// If it leaves that rung again within the time that the return took, the return has failed, and the
-/// next one takes twice as long, a day at most; later, ten minutes apply again.
+/// The return has failed if the limiter leaves that rung again within the time that the return took.
+/// The next return then takes twice as long, up to a day; after one that holds, it takes ten minutes
+/// again.
 ///
 /// Nothing tests whether a rung helps, so beside another client of your quota the rate stays lower
-/// for as long as both are busy. You see the same if your service uses 423 for something else and
-/// often, for example more than once in a hundred responses. Give the
-/// [`RequestLimitLayer`](crate::RequestLimitLayer::read_outcome) a reader that takes such responses
-/// for [`Other`](tower_tds_outcome::Outcome::Other).
+/// for as long as both are busy. The same happens if your service often uses 423 for something
+/// else, for example more than once in a hundred responses. In that case give the
+/// [`RequestLimitLayer`](crate::RequestLimitLayer::read_outcome) a reader that returns
+/// [`Other`](tower_tds_outcome::Outcome::Other) for such responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
@@ -34,7 +35,8 @@ pub enum Rung {
     /// Rules of [`Proven`](Self::Proven), sliding-window counters, and leaky buckets with a burst of
     /// five.
     Strict,
-    /// One request at a time, spaced evenly: right even for leaky buckets without any burst.
+    /// One request at a time, spaced evenly, which is right even for leaky buckets without any
+    /// burst.
     Serial,
     /// Four fifths of the quota, applied this many times, with the rules of the rung that it was
     /// reached from.
@@ -54,17 +56,18 @@ pub(crate) struct Crowd {
 #[derive(Debug)]
 pub(crate) struct Ladder {
     step: Step,
-    /// Recent refusals: each counts as [`REFUSED`] responses.
+    /// Weight of the recent refusals, each of which counts as [`REFUSED`] responses.
     evidence: u32,
-    /// Smallest numbers in the crowds of the recent refusals.
+    /// Smallest of each number in the crowds of the recent refusals.
     least: Crowd,
-    /// Time of the last move. The refusal of an earlier grant is no evidence.
+    /// Time of the last move. If a request that was granted earlier is refused, that is no
+    /// evidence.
     since: Tick,
     /// When the highest rung is tried again.
     returns_at: Tick,
     /// Time from a move to the return.
     wait: u64,
-    /// Last return, until a move follows it.
+    /// Time of the last return, until a move follows it.
     returned: Option<Tick>,
 }
 
@@ -203,23 +206,23 @@ fn slowed(quota: Quota, times: u8) -> Quota {
 /// Most that the rate is slowed: `0.8^16` is about a thirty-sixth.
 const SLOWEST: u8 = 16;
 
-/// With fewer live permits than this, fewer requests are no remedy.
+/// With fewer live permits than this, sending fewer requests cannot help.
 const FEW: u64 = 3;
 
 /// Weight of a refusal, in accepted requests. If the limit of a service is a fiftieth lower, it
 /// refuses one request in fifty, which leads to a move. One refusal in 1,000 does not.
 const REFUSED: u32 = 100;
 
-/// Three refusals with at most fifty accepted requests between them.
+/// Reached by three refusals with at most fifty accepted requests between them.
 const ENOUGH: u32 = 250;
 
 /// Burst of the first example in nginx's documentation of `limit_req`.
 const SMALL_BURST: u32 = 5;
 
-/// Ten minutes: a return that fails costs three refusals in 30,000 requests at the full rate.
+/// Ten minutes, so a return that fails costs three refusals in 30,000 requests at the full rate.
 const CLEAN: u64 = 600_000_000_000;
 
-/// A day.
+/// A day, in nanoseconds.
 const LONGEST_CLEAN: u64 = 86_400_000_000_000;
 
 #[cfg(test)]

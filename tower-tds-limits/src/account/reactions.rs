@@ -1,5 +1,5 @@
-//! Reactions to refusals: closed requests, sockets and credentials, each until a time. Arithmetic on
-//! `now`, under the lock of the account.
+//! Reactions to refusals: closed requests, sockets and credentials, each until a time. All of it is
+//! arithmetic on `now`, under the lock of the account.
 //!
 //! | outcome | closed | until |
 //! |---|---|---|
@@ -22,8 +22,8 @@ use crate::{
     error::WaitCause,
 };
 
-/// Whether the service answered the request within its limits. After a gateway's 504 that is not known: the service behind
-/// it may begin the request within the next second.
+/// Whether the service answered the request within its limits. After a gateway's 504 that is unknown, because the service
+/// behind it may begin the request within the next second.
 #[inline]
 pub(crate) const fn is_within(outcome: Outcome) -> bool {
     !matches!(
@@ -43,9 +43,9 @@ pub(crate) struct Reactions {
     silent_until: Tick,
     /// End of the silence after a 416.
     pub(super) connects_at: Tick,
-    /// Most sockets after a 416, and until when.
+    /// Most sockets after a 416, and until when this applies.
     pub(super) lowered: Option<(u32, Tick)>,
-    /// Requests close their sockets until then.
+    /// Until when requests close their sockets.
     closing_until: Tick,
     /// Pauses from a 429 to the next accepted response.
     pauses: Vec<(Key, Pause)>,
@@ -64,7 +64,7 @@ pub(crate) struct Key(pub(super) u64);
 /// Pause of one credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// Nothing is sent before this.
+    /// When calls are sent again.
     pub(crate) until: Tick,
     /// End that the service announced. It may be later than `until`.
     pub(crate) announced: Tick,
@@ -75,9 +75,9 @@ pub(crate) struct Pause {
 /// Closed sockets, for the lock of the sockets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sockets {
-    /// No connect begins before this.
+    /// When connects begin again.
     pub(crate) connects_at: Option<Instant>,
-    /// Most sockets, and until when.
+    /// Most sockets, and until when this applies.
     pub(crate) lowered: Option<(u32, Instant)>,
 }
 
@@ -114,7 +114,7 @@ impl Reactions {
                 self.silent_until = now.plus(SILENCE);
                 Begins::Silence
             }
-            // It answers a request that was sent before the silence, so it lowers nothing.
+            // This 416 answers a request that was sent before the silence, so it lowers nothing.
             Outcome::ConnectionsExceeded if now < self.connects_at => {
                 self.silent_until = now.plus(SILENCE);
                 Begins::Nothing
@@ -124,7 +124,8 @@ impl Reactions {
                 self.connects_at = self.silent_until;
                 self.closing_until = self.closing_until.max(now.plus(CLOSING));
                 let most = self.most_sockets(now).unwrap_or(most).min(most);
-                // While more sockets are open than the limit, a lower limit avoids nothing.
+                // While more sockets are open than the limit allows, a lower limit would avoid
+                // nothing.
                 if most > 1 && open <= most {
                     self.lowered = Some((most - most.div_ceil(6), now.plus(LOWERED)));
                 }
@@ -132,7 +133,7 @@ impl Reactions {
             }
             Outcome::QuotaExceeded(hint) => self.pause(now, key, hint),
             outcome if is_within(outcome) => {
-                // The pause goes on for requests that were sent before it.
+                // A request that was sent before the pause does not end it.
                 self.pauses
                     .retain(|(of, pause)| *of != key || now < pause.until);
                 Begins::Nothing
@@ -141,8 +142,8 @@ impl Reactions {
         }
     }
 
-    /// Until when all requests wait, and for what. The pause of a credential is not among it: its
-    /// calls keep their places, and others pass them.
+    /// Returns until when all requests wait, and for what. The pause of one credential is not
+    /// included: its calls keep their places, and others pass them.
     #[inline]
     pub(crate) fn closed_until(&self, now: Tick) -> (Tick, WaitCause) {
         match self.share_ends {
@@ -185,7 +186,7 @@ impl Reactions {
         now < self.closing_until
     }
 
-    /// Returns the most requests in flight: more would get no socket.
+    /// Returns the most requests in flight, because more would get no socket.
     #[inline]
     pub(crate) fn most_in_flight(&self, now: Tick) -> u32 {
         self.most_sockets(now).map_or(u32::MAX, data_sockets)
@@ -215,8 +216,8 @@ impl Reactions {
         };
         if let Some(last) = last {
             if is_within {
-                // The refused request was sent before the pause, so this 429 can only lengthen the
-                // pause.
+                // The refused request was sent before this pause began, so the 429 can only
+                // lengthen it.
                 next.until = next.until.max(last.until);
                 next.length = last.length;
             }
@@ -234,14 +235,14 @@ impl Reactions {
     }
 }
 
-/// Returns the sockets for data, if so many are allowed: one is for token requests.
+/// Returns how many of `most` sockets are for data. One is for token requests.
 pub(crate) fn data_sockets(most: u32) -> u32 {
     most.saturating_sub(1).max(1)
 }
 
-/// Some services count refused requests as well. They refuse a client that goes on for ever
-/// (simulated: 50-74 % of its requests; measured with HAProxy's `http_req_rate(1s)`: 394 to 550 of
-/// 600). After a second without requests all such windows are empty.
+/// Some services count refused requests as well. Such a service would refuse for ever a client that
+/// goes on (simulated: 50-74 % of its requests; measured with HAProxy's `http_req_rate(1s)`: 394 to
+/// 550 of 600). After a second without requests all such windows are empty.
 const SILENCE: u64 = 1_002_000_000;
 
 /// Long enough for each socket of a busy pool to carry a request after the silence of a second.
@@ -254,9 +255,9 @@ const LOWERED: u64 = 600_000_000_000;
 /// A shorter pause only leads to more refused requests.
 const SHORTEST: u64 = 1_000_000_000;
 
-/// Calls do not wait longer than this: they are rejected. Once a minute calls are sent, whatever
-/// end was announced. They show whether a daily quota was reset, so no announced end stops a
-/// credential for ever.
+/// A pause never holds calls longer than this; beyond it they are rejected. Once a minute some
+/// calls are sent, whatever end was announced, because they show whether a daily quota was reset.
+/// So no announced end stops a credential for ever.
 pub(crate) const LONGEST: u64 = 60_000_000_000;
 
 /// Longer announced waits count as a year, which cannot overflow an instant.

@@ -125,7 +125,7 @@ fn step_down_keeps_counting_requests_in_flight() {
             refuse(&mut account, refused, *grant);
         }
         assert_eq!(account.rung(), Rung::Serial);
-        // One at a time, while five have no response yet.
+        // Requests pass one at a time while five have no response yet.
         let later = refused + ms(5_000);
         assert_eq!(account.opens(Line::Back, later), Opens::OnReturn);
         for grant in [grants[0]].iter().chain(&grants[4..]) {
@@ -142,7 +142,7 @@ fn response_with_an_older_time_counts_at_the_newest_time() {
     let mut account = Account::new(&limits);
     let grants = [granted(&mut account, start), granted(&mut account, start)];
     account.prove_by_head(start + ms(100), grants[0], Outcome::Accepted, true);
-    // It read the clock before it took the lock.
+    // This event read the clock before it took the lock.
     account.prove_by_head(start + ms(99), grants[1], Outcome::Accepted, true);
     let back = start + ms(100 + 1_002);
     assert_eq!(account.opens(Line::Back, start + ms(101)), Opens::At(back));

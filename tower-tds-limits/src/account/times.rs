@@ -6,16 +6,16 @@ use crate::clock::Tick;
 
 /// Last [`SPAN`] response times.
 ///
-/// They are forgotten after [`MEMORY`] without a response, because by then the service may have
-/// become quicker, and only a request that is sent can show it.
+/// After [`MEMORY`] without a response they are forgotten, because the service may have become
+/// quicker by then, which only a new request can show.
 #[derive(Debug)]
 pub(super) struct ResponseTimes {
-    /// In nanoseconds; the oldest is overwritten.
+    /// Response times in nanoseconds. A new one overwrites the oldest.
     recent: Vec<u64>,
     next: usize,
     sum: u64,
     last: Tick,
-    /// Percentile at the last look, and the responses since then.
+    /// Percentile when it was last computed, and the number of responses since then.
     percentile: (u64, usize),
 }
 
@@ -34,7 +34,7 @@ impl ResponseTimes {
 
     #[inline]
     pub(super) fn learn(&mut self, now: Tick, granted: Tick) {
-        // No sum of this many overflows.
+        // So bounded, no sum of [`SPAN`] times overflows.
         let took = now.since(granted).min(LONGEST);
         if now.since(self.last) > MEMORY {
             *self = Self::new();
@@ -64,7 +64,7 @@ impl ResponseTimes {
         }
         if self.percentile.1 >= STALE {
             let mut sorted = self.recent.clone();
-            // Rounded down, so it is less than the length.
+            // Rounded down, so the index is below the length.
             let nth = sorted.len() * 95 / 100;
             let (_, percentile, _) = sorted.select_nth_unstable(nth);
             self.percentile = (*percentile, 0);
@@ -73,21 +73,21 @@ impl ResponseTimes {
     }
 }
 
-/// Two to three seconds at the full rate: enough for a percentile, and soon new.
+/// Two to three seconds at the full rate, which is enough for a percentile and soon renewed.
 const SPAN: usize = 128;
 
-/// How often the percentile is computed anew, in responses: a sort of [`SPAN`] numbers costs about
-/// a microsecond, too much for each waiting call.
+/// Number of responses after which the percentile is computed anew. A sort of [`SPAN`] numbers
+/// takes about a microsecond, which is too much for each waiting call.
 const STALE: usize = 8;
 
-/// Timers tick in milliseconds. Without this, a call that is sent at the last moment meets its
-/// deadline in the same tick as its response.
+/// Margin for timers, which tick in milliseconds. Without it, a call that is sent at the last
+/// moment could reach its deadline in the same tick as its response.
 const TICKS: Duration = Duration::from_millis(2);
 
-/// Ten seconds.
+/// Ten seconds, in nanoseconds.
 const MEMORY: u64 = 10_000_000_000;
 
-/// An hour.
+/// An hour, in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
 
 #[cfg(test)]

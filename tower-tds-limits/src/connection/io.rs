@@ -1,7 +1,7 @@
-//! Socket with its permit, and its close.
+//! Socket that holds its permit, and how it closes.
 //!
 //! A server counts a connection until it has noticed the end. If the permit went back as soon as
-//! this side closes, the next connection could open before that, and would be one too many.
+//! this side closes, the next connection could open earlier than that, and would be one too many.
 
 use std::{
     future::poll_fn,
@@ -48,13 +48,14 @@ use crate::{
 ///
 /// # Cancel safety
 /// Dropping it ends this side at once, unless it carried no request: see
-/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). In a task the rest is done, for a
-/// minute at most; outside a runtime the socket is dropped, and its permit is kept for a second.
+/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). A task does the rest, within a
+/// minute at most. Outside a runtime the socket is just dropped, and its permit is kept for a
+/// second.
 #[derive(Debug)]
 pub struct LimitedIo<T> {
-    /// Present until the drop.
+    /// Socket and permit, present until the drop.
     open: Option<Open<T>>,
-    /// Function of `T`, so that `Drop` needs no bounds.
+    /// Closes the socket. A function pointer, so that `Drop` needs no bounds on `T`.
     close: fn(Open<T>),
 }
 
@@ -71,14 +72,14 @@ struct Open<T> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Broken {
-    /// By the server's reset.
+    /// The server reset the connection.
     Reset,
-    /// By this side's kernel: the server may still count the connection.
+    /// This side's kernel ended it, so the server may still count the connection.
     Cut,
 }
 
-/// Close of a socket that carried no request, which some servers count as one. It was granted like a
-/// request, takes no place in flight, and is proven by its drop.
+/// Close of a socket that carried no request, which some servers count as one. The close is granted
+/// like a request, takes no place in flight, and is proven by the drop of this value.
 #[derive(Debug)]
 struct CountedClose {
     account: Arc<Shared<Account>>,
@@ -143,7 +144,8 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Its error shows nothing about the server: after a reset it is `NotConnected`.
+        // The error is ignored, because it shows nothing about the server: after a reset it is
+        // `NotConnected`.
         Pin::new(&mut self.open()?.socket).poll_shutdown(cx)
     }
 
@@ -162,7 +164,7 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
 }
 
 impl<T: Connection> Connection for LimitedIo<T> {
-    /// hyper-util calls it once, after the handshake of a TLS layer above.
+    /// hyper-util calls this once, after the handshake of a TLS layer above.
     fn connected(&self) -> Connected {
         if let Some(open) = &self.open {
             // Relaxed: writes need `&mut self`, so they are ordered with this by themselves.
@@ -193,7 +195,7 @@ impl<T: Unpin> Open<T> {
         if let (Poll::Ready(Err(error)), None) = (&done, self.broken) {
             self.broken = match error.kind() {
                 ErrorKind::ConnectionReset => Some(Broken::Reset),
-                // After this side's own end, or after a reset that the next read shows.
+                // Comes after this side's own end, or after a reset that the next read shows.
                 ErrorKind::BrokenPipe => None,
                 _ => Some(Broken::Cut),
             };
@@ -237,8 +239,8 @@ impl<T: Read + Write + Unpin> Open<T> {
             (Some(Broken::Cut), _) => ended + LONGEST_CLOSE,
             (Some(Broken::Reset), _) | (None, Err(_)) => ended,
             (None, Ok(true)) => ended + LINGERS,
-            // While it still sends, the server receives a reset (RFC 1122, section 4.2.2.13). No
-            // event shows when, so the permit is kept for a second.
+            // A server that still sends receives a reset (RFC 1122, section 4.2.2.13). No event
+            // shows when it does, so the permit is kept for a second.
             (None, Ok(false)) => clock::now() + LINGERS,
         };
         sleep_until(returns_at).await;
@@ -246,9 +248,9 @@ impl<T: Read + Write + Unpin> Open<T> {
         drop(counted);
     }
 
-    /// Waits until the close may be counted as a request: until there is a permit for it. It waits
-    /// no longer than 30 s, or until the server acts first, and records the close in any case. If the
-    /// share has ended, it waits for the next one.
+    /// Waits for the permit of a request, because the server may count the close as one. Waits no
+    /// longer than 30 s, or until the server ends the connection, and records the close in any case.
+    /// If the share has ended, waits for the next one.
     async fn counted(&mut self) -> CountedClose {
         let account = Arc::clone(&self.account);
         let mut waiter = Waiter::new(&account, Line::Front);
@@ -268,7 +270,8 @@ impl<T: Read + Write + Unpin> Open<T> {
     /// Ends this side, then reads until the server has ended its own or the connection is broken.
     /// Returns false if the server goes on sending.
     async fn is_over(&mut self) -> bool {
-        // After an error, this side had ended before, or the read below returns it again.
+        // The error can be ignored: either this side had ended before, or the read below returns it
+        // again.
         let socket = &mut self.socket;
         let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
         let mut left = ON_ITS_WAY;
@@ -281,7 +284,7 @@ impl<T: Read + Write + Unpin> Open<T> {
         }
     }
 
-    /// Reads, and returns the number of bytes: zero after the end and after an error.
+    /// Reads, and returns the number of bytes, which is zero after the end and after an error.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         let mut scratch = [0; 4096];
         let mut read = ReadBuf::new(&mut scratch);
@@ -330,12 +333,12 @@ where
     }
 }
 
-/// Simulated before this crate was written: with this bound on the wait for the server's end, 0 of
+/// Longest wait for the server's end. Simulated before this crate was written: with 30 s, 0 of
 /// 100,000 connects are refused, and with 5 s up to 22.
 const LONGEST_CLOSE: Duration = Duration::from_secs(30);
 
-/// Bytes that may still be on their way: a tenth of a second at 20 Mbit/s. If the server sends more,
-/// it is continuing a download.
+/// Bytes that may still be on their way, a tenth of a second's worth at 20 Mbit/s. A server that
+/// sends more is continuing a download.
 const ON_ITS_WAY: usize = 256 * 1024;
 
 /// Bytes of a TLS `close_notify`: a record's head (5), a nonce of TLS 1.2 (8), the alert (2), a tag

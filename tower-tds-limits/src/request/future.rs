@@ -77,7 +77,7 @@ struct Waiting<S, R> {
     wait: Wait,
 }
 
-/// A wait, which is recorded when it ends. Boxed, because most calls do not wait.
+/// A wait, which is recorded when it ends. It is boxed, because most calls do not wait.
 struct Wait(Option<Box<Waited>>);
 
 struct Waited {
@@ -126,8 +126,8 @@ impl<S, R, F, C, M> ResponseFuture<S, Request<R>, F, C, M> {
         }
     }
 
-    /// Waits, sends, and waits for the response head. `hold` makes the future of the inner service
-    /// what this one keeps.
+    /// Waits, sends, and waits for the response head. `hold` converts the future of the inner
+    /// service into the form that this future keeps.
     #[inline]
     fn poll_call<B>(
         mut self: Pin<&mut Self>,
@@ -167,8 +167,8 @@ impl<S, R, F, C, M> ResponseFuture<S, Request<R>, F, C, M> {
                     }
                 }
                 StateProjection::Sent { mut call } => {
-                    // Nothing is sent after the deadline: a request that may still wait for its
-                    // connection is not polled any more.
+                    // Nothing may be sent after the deadline, so a request that may still wait for
+                    // its connection is not polled any more.
                     let is_late = this.timer.is_some()
                         && call.is_held()
                         && call.deadline.is_some_and(|ends| ends <= clock::now());
@@ -186,10 +186,10 @@ impl<S, R, F, C, M> ResponseFuture<S, Request<R>, F, C, M> {
                     let (watch, called_at, deadline) =
                         (call.watch.clone(), call.called_at, call.deadline);
                     let now = clock::now();
-                    // Dropping the call shows whether it was sent. If it may be unsent, it is not
-                    // completed, because nothing is sent after the deadline. If its answer is late,
-                    // it is not completed either: its socket ends now, because 30 s later its
-                    // permit is free even if the server is gone.
+                    // Drops the call, which shows whether it was sent. It is not completed in the
+                    // background. A call that may be unsent must not be sent after the deadline.
+                    // The socket of a call whose answer is late has to end now, so that its permit
+                    // is free after 30 s even if the server is gone.
                     if watch.is_some() && deadline.is_some_and(|deadline| deadline <= now) {
                         self.as_mut().give_up();
                     } else {
@@ -245,7 +245,7 @@ where
     }
 }
 
-/// Boxed, so that a task can take the call over.
+/// The inner future is boxed, so that a task can take the call over.
 impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, Pin<Box<S::Future>>, Detached>
 where
     S: Service<Request<R>, Response = Response<B>>,
@@ -316,7 +316,7 @@ impl<S, R> Waiting<S, Request<R>> {
         };
         let passed = match obstacle {
             Obstacle::Permit => self.waiter.poll_pass(cx, now, &terms),
-            // Keeps its place while later calls pass.
+            // The call keeps its place while later calls pass.
             _ => match self.waiter.skip(settings.max_waiting) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
@@ -373,7 +373,7 @@ impl<S, R> Waiting<S, Request<R>> {
     {
         let request = self.request.as_mut()?;
         if permit.grant.closes_socket {
-            // RFC 9112, section 9.6: the connection ends with this response.
+            // Ends the connection with this response (RFC 9112, section 9.6).
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
@@ -474,7 +474,7 @@ fn poll_timer(
     let Some(ends) = ends else {
         return Poll::Pending;
     };
-    // Decided by the clock, because the timer of a layer above may fire before this one.
+    // The clock decides, because the timer of a layer above may fire before this one.
     if ends <= clock::now() {
         return Poll::Ready(());
     }

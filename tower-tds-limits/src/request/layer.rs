@@ -27,7 +27,7 @@ pub struct RequestLimitLayer<F = ReadHyper, M = ()> {
     mode: PhantomData<M>,
 }
 
-/// Mode in which a dropped call whose request was sent is completed in the background.
+/// Mode of a layer that completes a dropped call in the background if its request was sent.
 #[derive(Debug, Clone, Copy)]
 pub enum Detached {}
 
@@ -63,9 +63,9 @@ impl RequestLimitLayer {
 impl<F, M> RequestLimitLayer<F, M> {
     /// Sets how the outcome of a call is read; by [`ReadHyper`] by default.
     ///
-    /// You need it if your service refuses with statuses of its own, or if its errors show more than
-    /// those of hyper. Errors of a layer below that carry an [`Outcome`](tower_tds_outcome::Outcome)
-    /// are read as they are.
+    /// Set it if your service refuses with statuses of its own, or if its errors show more than
+    /// those of hyper. If an error of a layer below carries an
+    /// [`Outcome`](tower_tds_outcome::Outcome), that is used as it is.
     pub fn read_outcome<G: ReadOutcome>(self, reader: G) -> RequestLimitLayer<G, M> {
         let settings = self.settings;
         RequestLimitLayer {
@@ -80,7 +80,7 @@ impl<F, M> RequestLimitLayer<F, M> {
         }
     }
 
-    /// Finishes calls whose callers have gone.
+    /// Completes calls whose callers have dropped them.
     ///
     /// Turn this on where callers give up, for example behind a timeout. By then the service may have
     /// counted the request, so its permit is only safe to reuse once the response is there. Without
@@ -109,7 +109,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// extensions after it has passed the request on.
     ///
     /// Such a client drops the extensions of a request when it has written the head, so a guard in
-    /// them shows whether a call that ends early was sent. You gain three things:
+    /// them shows whether a call that ends early was sent. So you gain three things:
     ///
     /// - if you drop a call that still waited for its connection, its permit is back at once;
     /// - an error at the deadline shows whether the request was sent;

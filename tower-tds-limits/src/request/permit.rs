@@ -21,7 +21,7 @@ use crate::{
     events,
 };
 
-/// Permit of one sent request. A method or the drop records each stage in the account, once.
+/// Permit of one sent request. Its methods and its drop record each stage in the account once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
@@ -34,7 +34,7 @@ enum Stage {
     /// From the grant on, the service can count the request at any time.
     // ## Sent => (Proven | Over)
     Sent,
-    /// Counted by the service, while the body is still coming.
+    /// The service has counted the request, and the body is still coming.
     // ## Proven => Over
     Proven,
     Over,
@@ -56,7 +56,7 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         inner: B,
-        // Kept for its drop as well.
+        // Also kept for its drop, which frees the place.
         permit: Option<RequestPermit>,
     }
 }
@@ -79,7 +79,7 @@ impl RequestPermit {
     pub(super) fn record(&mut self, outcome: Outcome, is_whole: bool) -> bool {
         match outcome {
             Outcome::Unsent => self.withdraw(),
-            // Neither the head nor the end of the body is a proof.
+            // After such an outcome neither the head nor the end of the body is a proof.
             Outcome::Lost => return false,
             outcome => self.prove_by_head(outcome, is_whole),
         }

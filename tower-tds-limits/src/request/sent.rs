@@ -1,4 +1,4 @@
-//! Call from its sending to its response head, whether it was sent, and its completion in the
+//! A call from its sending to its response head: whether it was sent, and its completion in the
 //! background.
 
 use std::{
@@ -46,14 +46,14 @@ pin_project! {
 
 /// Shows whether the head of a request was written or dropped unsent, over hyper's HTTP/1 client.
 ///
-/// Recorded by a guard in the request's extensions: such a connection drops them when it has written
-/// the head. If a call is dropped while its request waits for a connection, they are dropped as
-/// well, on the same thread. Only this case means *unsent*. On another thread, a connection may be
-/// writing the head.
+/// A guard in the request's extensions records this, because such a connection drops them when it
+/// has written the head. If a call is dropped while its request waits for a connection, the
+/// extensions are dropped as well, on the same thread. Only this case means *unsent*: if another
+/// thread drops them, a connection may be writing the head.
 #[derive(Debug, Clone)]
 pub(super) struct Watch(Arc<Mutex<Head>>);
 
-/// Lies in the extensions of a request, and records its own drop.
+/// Guard in the extensions of a request, which records its own drop.
 #[derive(Debug)]
 struct Guard(Watch);
 
@@ -235,7 +235,7 @@ impl Watch {
 
 // === impl Guard ===
 
-/// Counts as sent, because the copy can be sent at any time.
+/// A request that is copied counts as sent, because the copy can be sent at any time.
 impl Clone for Guard {
     fn clone(&self) -> Self {
         self.0.end(true);
@@ -272,8 +272,8 @@ where
     }
 }
 
-/// Default of [`Limits::lost_after`](crate::Limits::lost_after): to complete a call for longer than
-/// that gains nothing.
+/// Default of [`Limits::lost_after`](crate::Limits::lost_after), beyond which completing a call
+/// gains nothing.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reading this much costs less time than a new connection and its handshake.

@@ -34,8 +34,8 @@ where
     [head, end_of_call, count()]
 }
 
-/// Sent and answered in one poll: one lock and one reading each. The end of the body takes one
-/// lock.
+/// A call that is sent and answered in one poll takes one lock and one reading of the clock for
+/// each. The end of the body takes one lock.
 #[test]
 fn a_call_takes_three_locks_and_reads_the_clock_twice() {
     let inner = service_fn(|_: Request<String>| {
@@ -64,7 +64,7 @@ fn cloned_request_counts_as_sent() {
     let copy = request.clone();
     assert!(!watch.drop_call(|| drop(request)));
     drop(copy);
-    // Without a copy it is unsent.
+    // A request without a copy counts as unsent.
     let mut request = Request::new(());
     let watch = Watch::insert(request.extensions_mut(), false);
     assert!(watch.drop_call(|| drop(request)));

@@ -10,16 +10,17 @@ use crate::{
 /// Leaky bucket. Requests *fall* into it (raise its level by one) when they are proven.
 ///
 /// Its level is highest if each request fell as late as possible: a proven one at its proof, an unproven
-/// one at now. If one more request fits then, it fits at all real times of counting.
+/// one now. If one more request fits at that level, it fits whenever the service really counts.
 ///
-/// With an automatic burst, evidence counts. If a response is quick, the network moves, so the requests
-/// granted a [margin](Times::margin) before it have been counted: they fall at that response. Time alone
-/// is no evidence: without responses, all requests since the last response keep their places. One more
-/// request may then be sent as a probe, because a bucket of ten takes eleven. If the probe is answered,
-/// the network works and only the earlier calls are slow.
+/// With an automatic burst, evidence counts too. A quick response shows that the network works, so the
+/// requests granted a [margin](Times::margin) before it have been counted, and fall at that response.
+/// Time alone is no evidence: until a response comes, all requests since the last one keep their places.
+/// One more request may be sent as a probe, because a bucket of ten takes eleven. If the probe is
+/// answered, the network works and only the earlier calls are slow.
 ///
-/// Shares bound the places of both kinds of burst, probes included. Under an automatic burst, the last
-/// place is taken [later](Bucket::spreads_at) than the others, so that responses do not come together.
+/// A share bounds the places of both kinds of burst, probes included. Under an automatic burst, the
+/// last place is taken [later](Bucket::spreads_at) than the others, so that responses do not all come
+/// together.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// Time in which the level falls by one.
@@ -29,11 +30,11 @@ pub(crate) struct Bucket {
     auto: u64,
     /// Burst of a bucket that holds the whole quota.
     most: u64,
-    /// Requests at once that the share allows, if there is one.
+    /// Number of requests at once that the share allows, if there is one.
     places: u64,
     /// Requests that are granted, and neither proven nor withdrawn.
     unproven: u64,
-    /// When all fallen requests have drained.
+    /// When all fallen requests will have drained.
     empty_at: Tick,
     /// Unproven requests without evidence that they were counted, in the order of their grants.
     unseen: VecDeque<Granted>,
@@ -119,7 +120,7 @@ impl Bucket {
         let Some(spread) = self.spreads_at() else {
             return Some(opens_at);
         };
-        // With a room of one more, this request does not take the last place.
+        // If one more would fit, this request does not take the last place.
         let roomy = room.checked_sub(1).map_or(Tick::NEVER, drained);
         Some(opens_at.max(spread.min(roomy)))
     }
@@ -313,9 +314,9 @@ impl Times {
     }
 }
 
-/// Without a burst there is no room for a gateway that reads its clock once per turn of its loop.
-/// Measured before this crate was written: nginx at 50 a second needs 21 ms between requests, not
-/// 20.
+/// Allowance for a gateway that reads its clock once per turn of its loop, which a bucket without a
+/// burst would not forgive. Measured before this crate was written: nginx at 50 a second needs 21
+/// ms between requests, not 20.
 const TICK: u64 = 1_000_000;
 
 /// More than the one-way delay of most networks. An automatic burst holds the requests of 180 ms,
@@ -323,21 +324,22 @@ const TICK: u64 = 1_000_000;
 /// 100 ms had 158 of 100,000 requests refused, and one of 150 ms had 16.
 const LEAST_MARGIN: u64 = 150_000_000;
 
-/// Times the shortest response up to which one is quick. If it is slower, it may have been delayed on
-/// its way back, and is no evidence about now.
+/// A response is quick if it takes at most this many times as long as the shortest. A slower one may
+/// have been delayed on its way back, so it is no evidence about the present.
 const QUICK: u64 = 4;
 
 /// Responses in a span: three seconds at the full rate.
 const SPAN: u32 = 128;
 
-/// A second: three times the longest stalls that were simulated (300 ms).
+/// A second, three times the longest stalls that were simulated (300 ms).
 const LONG: u64 = 1_000_000_000;
 
-/// Bound as a multiple of the shortest response time, if that is longer than [`LONG`].
+/// Multiple of the shortest response time that replaces [`LONG`] if it is longer.
 const USUAL_ANSWERS: u64 = 8;
 
-/// When a second probe follows: a stall of three seconds would be over. Then the number of probes
-/// doubles each half second: longer stalls are rare, and twenty slow calls together are common.
+/// When a second probe follows, because most stalls are over after three seconds. From then on the
+/// number of probes doubles each half second: longer stalls are rare, while twenty slow calls
+/// together are common.
 const MORE_PROBES: u64 = 2_500_000_000;
 
 const DOUBLED: u64 = 500_000_000;

@@ -1,10 +1,10 @@
-//! Safety against sliding-window counters. They weigh the window before:
+//! Safety against sliding-window counters, which also count a part of the previous window:
 //! `previous * (1 - x) + current`, where `x` is the part of the current window that has passed.
 //!
-//! Such a counter holds two numbers, for windows of which the current one begins at an unknown time
-//! `phi`. Place each proven request at its proof, the latest instant at which it can have been
-//! counted, and each unproven one at now. One more may be sent if the sum fits for *every* `phi`.
-//! Moving a count later never lowers such a sum, so the server's own sum also fits.
+//! Such a counter holds the numbers of two windows. The current one begins at a time `phi` that the
+//! limiter does not know. Place each proven request at its proof, the latest instant at which it
+//! can have been counted, and each unproven one at now. One more may be sent if the sum fits for
+//! *every* `phi`. Moving a count later never lowers such a sum, so the server's own sum also fits.
 //!
 //! Let `N(t)` be the number of proofs before `t`, `P` the period and `G` the number of requests
 //! granted so far. Let `K = G + 1 - limit`, `a = N(phi - P)` and `b = N(phi)`. Draw a straight
@@ -15,7 +15,8 @@
 //! matter. Of these, only chords with `a < K <= b` matter: they end within a period after proof
 //! `K`, or begin within a period before it.
 //!
-//! As a chord does not depend on `K`, it is kept for the period in which it can matter.
+//! A chord does not depend on `K`, so it is computed once and kept for the period in which it can
+//! matter.
 
 use std::collections::VecDeque;
 
@@ -84,7 +85,7 @@ impl Counter {
                 self.update_chords(window, now);
                 self.opens_for(over + 1)
             }
-            // Fewer than the limit were granted in two periods, so no window can be full.
+            // Two periods have fewer grants than the limit, so no window can be full.
             Some(_) | None => Tick::ZERO,
         }
     }

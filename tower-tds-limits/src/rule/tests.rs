@@ -63,7 +63,8 @@ impl UnderWay {
     }
 }
 
-/// Fewer fates than `most`, one of seven a withdrawal, each after so many milliseconds.
+/// Fewer than `most` fates, of which one in seven is a withdrawal, each with its delay in
+/// milliseconds.
 pub(super) fn fates(
     proven: Range<u64>,
     withdrawn: Range<u64>,

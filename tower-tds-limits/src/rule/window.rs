@@ -1,5 +1,5 @@
-//! Proof window: at most the quota is live, that is, granted and not yet proven for a whole
-//! interval.
+//! Proof window: lets at most the quota be live, where a request is live from its grant until a
+//! whole interval after its proof.
 
 use std::collections::VecDeque;
 
@@ -13,26 +13,28 @@ use crate::{
 ///
 /// No interval can hold more: see theorem 1 of DESIGN.md.
 ///
-/// Requests have no identity here: the window holds only how many were granted, proven and came
-/// back.
+/// Single requests are not tracked: the window holds only how many were granted, how many were
+/// proven, and how many permits came back.
 #[derive(Debug)]
 pub(crate) struct Window {
     limit: u64,
     hold: u64,
-    /// Proofs of large quotas are rounded up to multiples of this, so there are a few hundred runs
-    /// at most. A later proof is safe.
+    /// With large quotas, proofs are rounded up to multiples of this, so that there are a few
+    /// hundred runs at most. Rounding up is safe, because a later proof only holds the permit
+    /// longer.
     grain: u64,
     /// Requests granted so far and not withdrawn.
     granted: u64,
     /// Requests proven so far.
     proven: u64,
-    /// Proofs of the last two holds at least, in order of time.
+    /// Proofs in order of time, at least those of the last two holds.
     runs: VecDeque<Run>,
     /// Number of forgotten runs, which is the number of the first of `runs`.
     first: u64,
     /// Proofs in the forgotten runs.
     forgotten: u64,
-    /// Permits that came back: the proofs that were a hold old at the last event.
+    /// Number of permits that came back, which are the proofs that were a hold old at the last
+    /// event.
     back: u64,
     /// Number of the first run whose permits have not come back.
     next: u64,
@@ -121,9 +123,9 @@ impl Window {
 
     /// When the request behind `ahead` others may be granted, if responses take `mean`.
     ///
-    /// This is an estimate, for the choice of what to wait for; no grant rests on it. A missing
-    /// proof is expected after `mean`. Requests that are not granted yet repeat the pattern of those
-    /// that are, one round (an interval and `mean`) later for each `limit`.
+    /// This is an estimate, to choose what to wait for; no grant rests on it. A missing proof is
+    /// expected after `mean`. Requests that are not granted yet repeat the pattern of those that
+    /// are, one round (an interval and `mean`) later for each `limit`.
     pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
         let Some(over) = (self.granted + ahead).checked_sub(self.limit) else {
             return Tick::ZERO;
@@ -134,7 +136,7 @@ impl Window {
                 let run = self.runs.get(self.place(proof));
                 run.map_or(now.plus(mean), |run| run.at).plus(self.hold)
             }
-            // Back already, or never used.
+            // The permit is back already, or was never used.
             Some(_) | None => now,
         };
         back.plus(rounds * (self.hold + mean))
@@ -196,7 +198,7 @@ impl Window {
         self.granted = self.granted.saturating_sub(1);
     }
 
-    /// Permits that are live at the last time seen.
+    /// Permits that were live at the last event.
     #[inline]
     pub(crate) fn live(&self) -> u64 {
         self.granted.saturating_sub(self.back)
@@ -263,8 +265,8 @@ impl Window {
     }
 }
 
-/// Steps of an interval. The rounding costs a two-hundredth of the throughput, and only of larger
-/// quotas.
+/// Number of steps in an interval. Rounding to them costs a two-hundredth of the throughput, for
+/// larger quotas only.
 const STEPS: u64 = 128;
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
     );
 }
 
-/// What the account closes after a 416 at `now`.
+/// Returns the limits that the account sets after a 416 at `now`.
 fn after_416(most: u32, now: Instant) -> Sockets {
     Sockets {
         connects_at: Some(now + SECOND),

@@ -4,20 +4,20 @@ use tokio::time::Instant;
 
 use super::{Deadline, Line};
 
-/// Order of the waiters, and whose turn it is.
+/// Order of the waiters, and which of them has the turn.
 ///
-/// Only waiters that want a turn are stored. If a waiter's inner service is not ready, or it lost
-/// its turn because it was not polled in time, it keeps nothing but its [`Place`], so that nothing
-/// scans it. When it is polled, it passes before all later ones.
+/// Only waiters that want a turn are stored. A waiter whose inner service is not ready, or that was
+/// not polled in time for its turn, keeps only its [`Place`], so that no scan meets it. When it is
+/// polled, it passes before all later ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     runnable: BTreeMap<Place, (Waker, Option<Deadline>)>,
     turn: Option<Turn>,
-    /// Turns in a row that ended unused.
+    /// Number of turns in a row that ended unused.
     unused: u32,
-    /// Places given out so far.
+    /// Number of places given out so far.
     places: u64,
-    /// Places in use.
+    /// Number of places in use.
     waiting: usize,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Place {
     number: u64,
 }
 
-/// Turn of the waiter that was woken last. The others wait until its end.
+/// Turn of the waiter that was woken last. The others wait until that turn ends.
 #[derive(Debug)]
 struct Turn {
     place: Place,
@@ -66,7 +66,7 @@ impl Queue {
 
     /// Whether another waiter could use a permit now.
     ///
-    /// Looks at the last ones first, because they have most of their time.
+    /// Looks at the last ones first, because they have the most time left.
     pub(super) fn is_wanted(&self, except: Place, can_use: impl Fn(Deadline) -> bool) -> bool {
         let mut others = self.runnable.iter().rev();
         others.any(|(place, (_, deadline))| *place != except && deadline.is_none_or(&can_use))
@@ -107,7 +107,7 @@ impl Queue {
         deadline: Option<Deadline>,
     ) -> Option<Waker> {
         if self.end_turn(place) {
-            // It was polled in time, but another call had taken the permit.
+            // The waiter was polled in time, but another call had taken the permit.
             self.unused = 0;
         }
         let replaced = self.runnable.insert(place, (waker, deadline));
@@ -132,8 +132,8 @@ impl Queue {
         self.skip(place)
     }
 
-    /// Gives the next waiter its turn if the limit is open for it. Returns when the turn ends, if
-    /// another waiter could use it then.
+    /// Gives the next waiter its turn if the limit is open for it. Returns when that turn ends, if
+    /// another waiter could use the permit then.
     ///
     /// When a turn ends unused, the next one begins, and is half as long, so any number of waiters
     /// that are not polled costs twice [`PATIENCE`] together.

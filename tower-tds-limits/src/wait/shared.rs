@@ -16,10 +16,10 @@ use super::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Limit and the queue before it, under one lock.
+/// Limit, and the queue in front of it, under one lock.
 pub(crate) struct Shared<L> {
     /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
-    /// step. Held for arithmetic: no `.await`, no event and no waker under it.
+    /// step. It is held for arithmetic only: no `.await`, no event and no waker runs under it.
     pub(super) state: Mutex<State<L>>,
 }
 
@@ -78,7 +78,7 @@ impl<L: Limit> Shared<L> {
     pub(crate) fn update<T>(&self, event: impl FnOnce(&mut L) -> T) -> T {
         let mut state = self.lock();
         let out = event(&mut state.limit);
-        // Usually there is no waiter, and the time does not matter.
+        // Usually there is no waiter, so the time does not matter.
         if state.queue.is_free() && state.awaits_idle.is_empty() {
             return out;
         }
@@ -132,7 +132,7 @@ impl<L: Limit> Shared<L> {
         if state.timer.number != number {
             return ControlFlow::Break(());
         }
-        // Takes the waker first, because otherwise the task would wake itself.
+        // Takes the waker first, so that the task does not wake itself.
         let replaced = state.timer.waker.take();
         state.timer.due = None;
         if state.queue.waiting() == 0 {
@@ -195,7 +195,7 @@ impl<L> Shared<L> {
 
 impl<L> Drop for Shared<L> {
     fn drop(&mut self) {
-        // Its task holds no reference, and ends at its next poll.
+        // The timer's task holds no reference to this, and ends at its next poll.
         let waker = self.lock().timer.waker.take();
         waker.into_iter().for_each(Waker::wake);
     }
@@ -221,7 +221,7 @@ impl<L: Limit> State<L> {
     /// Whether a newcomer on these terms can be answered in time, as far as that is known.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If the newcomer cannot be answered in time.
     #[cold]
     pub(super) fn foresee(
         &mut self,
@@ -246,9 +246,9 @@ impl<L: Limit> State<L> {
         let Some(deadline) = terms.deadline else {
             return false;
         };
-        // If nothing is known, calls with most of their time go first. Otherwise a queue of calls at
-        // the end of theirs would use up every permit, no response would come, and nothing would
-        // ever be known.
+        // As long as nothing is known, calls that have most of their time left go first. Otherwise a
+        // queue of calls close to their deadlines would use up every permit, no response would come
+        // in time, and the usual time would stay unknown.
         let usual = self.limit.usual(now).unwrap_or(Duration::MAX);
         let can_use = |deadline: Deadline| deadline.allows(Duration::ZERO, usual, now);
         !can_use(deadline) && self.queue.is_wanted(place, can_use)
@@ -280,7 +280,8 @@ impl<L: Limit> State<L> {
 // === impl TimerState ===
 
 impl TimerState {
-    /// Sets the time of the task if `due` is earlier. Returns the waker of the task in that case.
+    /// Sets the time of the task to `due` if that is earlier, and returns the task's waker in that
+    /// case.
     fn set(&mut self, due: Instant) -> Option<Waker> {
         if self.due.is_some_and(|before| before <= due) {
             return None;
@@ -296,6 +297,6 @@ impl TimerState {
     }
 }
 
-/// Lateness from which a task counts as one whose runtime does not run it. Timers on a busy machine
-/// are late by much less.
+/// A task that is late by this much counts as one whose runtime does not run it. Timers on a busy
+/// machine are late by much less.
 const LATE: Duration = Duration::from_millis(50);

@@ -259,7 +259,7 @@ async fn unpolled_waiters_delay_the_next_by_ten_milliseconds() {
         let took = begin.elapsed();
         // A timer rounds up to the next millisecond.
         assert!(took <= Duration::from_millis(12), "{count}: {took:?}");
-        // They pass when they are polled, before all later ones.
+        // The kept waiters pass when they are polled, before all later ones.
         let mut later = pass!(waiter(&shared));
         assert_pending!(later.poll());
         give_back(&shared);
@@ -396,7 +396,7 @@ async fn the_end_of_the_last_request_ends_a_wait_for_idleness() {
     assert_ready!(idle.poll());
 }
 
-/// Records whether the limit is locked when it is woken or dropped.
+/// Waker that records whether the limit is locked when it is woken or dropped.
 struct Probe {
     shared: Arc<Shared<Script>>,
     locked: Arc<Mutex<Vec<bool>>>,
@@ -501,7 +501,7 @@ async fn replaced_timer_ends_without_affecting_the_new_timer() {
     shared.end_timer(older);
     assert!(!woken.is_woken());
     assert!(shared.poll_timer(newer, Waker::noop()).is_continue());
-    // Its waiters start another.
+    // The waiters that are left start another task.
     shared.end_timer(newer);
     assert!(woken.is_woken());
     assert!(woken.enter(|cx, _| poll(&mut waits, cx)).is_pending());

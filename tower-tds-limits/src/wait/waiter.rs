@@ -33,7 +33,7 @@ impl<L: Limit> Waiter<L> {
     /// Keeps the place, and lets later waiters pass until this one is polled again.
     ///
     /// # Errors
-    /// If this waiter has no place and `most_waiting` others wait.
+    /// If this waiter has no place yet, and `most_waiting` others wait.
     pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Denial> {
         let mut state = self.shared.lock();
         if let Some(place) = self.place {
@@ -62,11 +62,11 @@ impl<L: Limit> Waiter<L> {
 }
 
 impl<L: Limit + Send + 'static> Waiter<L> {
-    /// Passes if the limit is open and no other waiter is before this one, and the limit counts one
-    /// more. Otherwise it takes or keeps its place, and wants a turn.
+    /// Passes if the limit is open and no other waiter is before this one; the limit then counts
+    /// one more. Otherwise takes or keeps its place, and wants a turn.
     ///
     /// # Errors
-    /// See [`Denial`]. The waiter has no place then.
+    /// See [`Denial`]. After an error the waiter has no place.
     #[inline]
     pub(crate) fn poll_pass(
         &mut self,

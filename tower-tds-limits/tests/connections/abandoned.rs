@@ -55,7 +55,7 @@ async fn connect_left_by_its_call_becomes_an_idle_socket() {
     let client = net_client(&net, &limiter);
     let first = tokio::spawn(get(client.clone(), slow.at("/late")));
     slow.seen_requests(1).await;
-    // The second one begins to connect, and gets the socket of the first.
+    // The second call begins to connect, but gets the socket of the first.
     let second = tokio::spawn(get(client.clone(), slow.uri()));
     sleep(SECOND / 2).await;
     slow.release();
@@ -63,7 +63,7 @@ async fn connect_left_by_its_call_becomes_an_idle_socket() {
     second.await.expect("no panic").expect("an answer");
     sleep(10 * SECOND).await;
     assert_eq!((slow.requests(), slow.opened_sockets()), (2, 2));
-    // Its close counts as a request.
+    // The close of the unused socket counts as a request.
     let granted = limiter.snapshot().granted;
     drop(client);
     sleep(2 * SECOND).await;

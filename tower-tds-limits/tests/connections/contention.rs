@@ -34,7 +34,7 @@ async fn call(mut service: RequestLimit<NetClient>, uri: Uri) -> bool {
     false
 }
 
-/// A gateway that counts so, and a client with the contract's limits.
+/// A gateway that counts in this way, and a client with the contract's limits.
 struct Run {
     net: Net,
     service: RequestLimit<NetClient>,
@@ -47,7 +47,7 @@ impl Run {
     fn new(allows: Allows) -> Self {
         let net = Net::of(["a"]);
         net.server("a").allow(allows);
-        // Connections alone are short.
+        // Only connections are scarce.
         let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
         let limiter = Limiter::new(limits);
         let client = net_client(&net, &limiter);
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// So many calls at once, one after the other, for so long. Gives how many were lost.
+    /// Makes calls on this many tasks for this long. Returns how many were lost.
     async fn drive(&self, loops: u32, path: &str, gap: Duration, lasts: Duration) -> usize {
         let uri = self.net.server("a").at(path);
         let until = tokio::time::Instant::now() + lasts;

@@ -82,7 +82,7 @@ fn filter(action: &str, port: u16) {
     }
 }
 
-/// What a server saw: its requests, and its sockets from the accept until the client's end.
+/// The requests that a server saw, and its sockets from the accept until the client's end.
 #[derive(Debug, Default)]
 struct Seen {
     requests: Mutex<Vec<Instant>>,
@@ -108,7 +108,7 @@ impl Seen {
     }
 }
 
-/// Starts a server whose bodies take so long.
+/// Starts a server whose bodies take this long.
 async fn start(bodies: Duration) -> (Uri, u16, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();

@@ -27,7 +27,7 @@ use crate::{client, get, limiter, server::BODY};
 #[derive(Debug, Clone, Copy)]
 enum Ends {
     AfterItsResponse,
-    /// So long after the accept.
+    /// This long after the accept.
     After(Duration),
 }
 
@@ -87,9 +87,10 @@ fn uri(address: SocketAddr) -> Uri {
     format!("http://{address}/").parse().expect("a URI")
 }
 
-/// So many data connections, each of which carries three requests' worth of time.
+/// Makes three calls for each of this many data connections, all at once. Returns the most
+/// connections that the server counted.
 async fn most_of_three_rounds(data: u32) -> u32 {
-    // Within the second that a segment takes at most.
+    // `LATE` is within the second that a segment takes at most.
     let (address, counts) = start(Ends::AfterItsResponse, LATE).await;
     let limiter = limiter(data);
     let service = ServiceBuilder::new()
@@ -108,7 +109,7 @@ async fn most_of_three_rounds(data: u32) -> u32 {
 
 #[tokio::test]
 async fn server_that_closes_first_and_reads_on_counts_no_more_than_the_limit() {
-    // Of the limits 60, 6, 4 and 1.
+    // Data connections of the limits 60, 6, 4 and 1.
     let seen = tokio::join!(
         most_of_three_rounds(59),
         most_of_three_rounds(5),
@@ -136,7 +137,7 @@ async fn crossing_ends_stay_within_the_limit() {
         lanes.spawn(async move {
             for _ in 0..2 {
                 let mut socket = connect(&limiter, address).await;
-                // More than the end of an unused socket.
+                // More than 31 bytes, so that the socket counts as used.
                 socket
                     .write_all(&[b'x'; 100])
                     .await

@@ -99,7 +99,8 @@ async fn calls_that_are_cancelled_at_random_leave_no_socket_and_no_permit() {
         assert!(server.peak_sockets() <= 7);
         requests += server.requests();
     }
-    // Within half a minute. Most calls close their socket, which costs a permit for a second.
+    // This takes half a minute at most: most calls close their socket, which costs a permit for a
+    // second.
     assert!(requests > 150, "{requests}");
 
     drop(client);

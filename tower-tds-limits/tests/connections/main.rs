@@ -45,19 +45,20 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
 }
 
-/// So many data connections and requests in flight, and a quota too large to bind.
+/// Limits with this many data connections and requests in flight, and a quota that is never
+/// reached.
 fn limiter(most: u32) -> Limiter {
     let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
     Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
 }
 
-/// So many data connections, and waits of a second at most.
+/// Limits with this many data connections, and waits of a second at most.
 fn impatient(most: u32) -> Limiter {
     let limits = Limits::default().max_wait(Duration::from_secs(1));
     Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
 }
 
-/// The limit that leaves so many connections to data.
+/// Returns the limit that leaves this many connections to data.
 fn with_token(data: u32) -> NonZeroU32 {
     count(if data == 1 { 1 } else { data + 1 })
 }
@@ -81,7 +82,7 @@ where
     Ok(body.map_err(|e| format!("{e:?}"))?.to_bytes())
 }
 
-/// Sockets are closed in the background.
+/// Waits for sockets, which are closed in the background.
 async fn all_permits_back(limiter: &Limiter) {
     while limiter.snapshot().connections > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -138,7 +139,7 @@ async fn slow_response_bodies_keep_their_places_in_flight() {
     for _ in 0..200 {
         calls.spawn(get(service.clone(), a.at("/held")));
     }
-    // All heads that can come have come, and no body has.
+    // By now all heads that can come have come, but no body has.
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!((a.requests(), limiter.snapshot().in_flight), (10, 10));
     a.release();
@@ -192,7 +193,7 @@ async fn connect_wait_beyond_max_wait_is_a_timeout() {
     assert!(error.is_timeout());
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
-    // It has a second to end, and then the server has a second to accept it.
+    // The connect has a second to end, and then the server has a second to accept it.
     tokio::time::sleep(Duration::from_millis(1_999)).await;
     assert_eq!(limiter.snapshot().connections, 1, "it may yet be accepted");
     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -230,7 +231,7 @@ async fn permit_is_held_until_a_slow_server_closes() {
     get(client(&limiter), server.uri())
         .await
         .expect("an answer");
-    // The client is dropped. Its socket has ended on this side only.
+    // After the drop of the client, its socket has ended on this side only.
     let next = tokio::spawn(get(client(&limiter), server.uri()));
     server.seen_ends(1).await;
     // A permit that is given back too early would be back by then.
@@ -331,7 +332,7 @@ async fn token_request_passes_first_at_a_limit_of_one() {
     let net = Net::of(["a", "tokens"]);
     let limiter = limiter(1);
     let connector = |limiter| ConnectionLimitLayer::new(limiter).layer(net.clone());
-    // Neither keeps an idle socket.
+    // Neither client keeps an idle socket.
     let unpooled = |limiter| -> NetClient {
         let mut client = Client::builder(TokioExecutor::new());
         client.pool_max_idle_per_host(0).build(connector(limiter))

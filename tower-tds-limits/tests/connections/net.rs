@@ -118,7 +118,7 @@ pub(crate) fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
     Client::builder(TokioExecutor::new()).build(connector)
 }
 
-/// Leaves so many idle sockets behind.
+/// Leaves this many idle sockets behind.
 pub(crate) async fn warm(client: &NetClient, server: &Server, sockets: u32) {
     server.answer_together(sockets);
     let mut calls = JoinSet::new();

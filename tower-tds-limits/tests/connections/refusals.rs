@@ -17,7 +17,7 @@ use crate::{
 async fn sockets_wait_a_second_and_then_for_the_lowered_limit() {
     let net = Net::of(["a"]);
     let a = net.server("a");
-    // Four for data.
+    // Four of the five connections are for data.
     let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
     let limits = limits
         .connections(count(5))

@@ -39,7 +39,7 @@ async fn open(limiter: &Limiter) -> (TokioIo<LimitedIo<TokioIo<TcpStream>>>, Tcp
     (socket, server)
 }
 
-/// Lets all tasks run without moving the clock. Returns the number of connections then.
+/// Lets all tasks run without moving the clock, then returns the number of connections.
 async fn connections_after_a_while(limiter: &Limiter) -> u32 {
     let before = Instant::now();
     for _ in 0..10_000 {
@@ -142,5 +142,5 @@ async fn cancelled_download_ends_the_transfer_early() {
     assert_eq!(limiter.snapshot().connections, 0);
 }
 
-/// More than the buffers of both ends hold.
+/// Number of bytes that the buffers of both ends cannot hold.
 const FAR_TOO_MUCH: usize = 64 * 1024 * 1024;

@@ -36,7 +36,7 @@ struct Counts {
     /// Connections of another client.
     strangers: AtomicU32,
     allows: Mutex<Option<Allows>>,
-    /// Requests that are answered now.
+    /// Requests that are being answered.
     in_process: AtomicU32,
     refused: AtomicU32,
 }
@@ -44,9 +44,10 @@ struct Counts {
 /// Which connections a gateway counts, up to [`ALLOWED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allows {
-    /// Open connections, as `HAProxy` does. If there are more, it refuses all of them.
+    /// Counts open connections, as `HAProxy` does. If there are too many, it refuses the requests
+    /// of all of them.
     Open,
-    /// Connections with a request in process, as nginx does.
+    /// Counts connections with a request in process, as nginx does.
     InProcess,
 }
 
@@ -167,14 +168,14 @@ impl Server {
         sockets.opened - sockets.closed
     }
 
-    /// Waits until so many clients have ended their side.
+    /// Waits until this many clients have ended their side.
     pub(crate) async fn seen_ends(&self, ends: u32) {
         let mut sockets = self.counts.sockets.subscribe();
         let seen = sockets.wait_for(|sockets| sockets.ended >= ends).await;
         drop(seen.expect("the counts live as long as the server"));
     }
 
-    /// Waits until so many requests are there.
+    /// Waits until this many requests are there.
     pub(crate) async fn seen_requests(&self, requests: u32) {
         let mut barrier = self.counts.barrier.subscribe();
         let seen = barrier
@@ -313,14 +314,14 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     let length = BODY.len();
     let (first, second) = BODY.split_at(3);
     match path {
-        // The head at once, the body when it is released.
+        // Sends the head at once, and the body when it is released.
         "/held" => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{first}");
             socket.write_all(head.as_bytes()).await?;
             counts.released(socket).await?;
             socket.write_all(second.as_bytes()).await?;
         }
-        // The body comes a tenth of a second later.
+        // Sends the body a tenth of a second later.
         "/slow" => {
             tokio::time::sleep(Duration::from_millis(100)).await;
             let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
@@ -331,13 +332,13 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
             socket.write_all(whole.as_bytes()).await?;
         }
-        // No byte is sent before the release.
+        // Sends no byte before the release.
         "/late" => {
             counts.released(socket).await?;
             let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
             socket.write_all(whole.as_bytes()).await?;
         }
-        // A body that ends with the connection.
+        // Sends a body that ends with the connection.
         "/until-close" => {
             let head = format!("HTTP/1.1 200 OK\r\n\r\n{first}");
             socket.write_all(head.as_bytes()).await?;
@@ -349,7 +350,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             let whole = format!("HTTP/1.1 416 Too Many\r\nContent-Length: {length}\r\n\r\n{BODY}");
             socket.write_all(whole.as_bytes()).await?;
         }
-        // Another protocol from here on.
+        // From here on the connection speaks another protocol.
         "/upgrade" => {
             let head = "HTTP/1.1 101 Switching Protocols\r\n\
                         Connection: upgrade\r\nUpgrade: telex\r\n\r\n";

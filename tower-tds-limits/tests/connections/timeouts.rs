@@ -22,7 +22,7 @@ async fn a_connect_timeout_does_not_include_the_wait() {
     let second = tokio::spawn(timed.oneshot(uri));
     tokio::time::sleep(Duration::from_secs(3)).await;
     let _: &mut _ = first;
-    // Its permit is back a second later.
+    // The permit of the connect is back a second later.
     drop(readied);
     second.await.expect("no panic").expect("a socket");
     assert_eq!(before.elapsed().as_secs(), 4);

@@ -96,7 +96,7 @@ impl TlsServer {
                 counted.most.fetch_max(open, SeqCst);
                 let (tls, counts) = (tls.clone(), Arc::clone(&counted));
                 tokio::spawn(async move {
-                    // Forgotten no later than it closes, as at gateways.
+                    // The connection is forgotten no later than it closes, as at gateways.
                     let socket = serve(socket, &tls, act, &counts).await;
                     counts.open.fetch_sub(1, SeqCst);
                     drop(socket);
@@ -157,7 +157,7 @@ async fn serve(
             counts.received.notified().await;
             socket.get_mut().1.send_close_notify();
             socket.flush().await?;
-            // It ends with a `close_notify` or without one.
+            // The client ends with a `close_notify` or without one.
             let _ended = socket.read_buf(&mut head).await;
             counts.left.notify_one();
             sleep(Duration::from_millis(500)).await;
@@ -208,7 +208,7 @@ async fn cancelled_tls_connects_stay_within_the_limit() {
     let client = Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(0)
         .build(tls(&[&server], limited(&limiter(3))));
-    // The time that a call takes on this machine.
+    // Measures how long a call takes on this machine.
     let before = Instant::now();
     let first = get(client.clone(), server.uri.clone()).await;
     assert_eq!(first.expect("an answer"), BODY);
@@ -220,7 +220,7 @@ async fn cancelled_tls_connects_stay_within_the_limit() {
             let call = get(client.clone(), server.uri.clone());
             calls.spawn(async move {
                 sleep(usual / 4 * n).await;
-                // Within the connect, the handshake, the answer.
+                // Cancels calls within the connect, the handshake and the answer.
                 let patience = usual.mul_f64(fastrand::f64() * 1.5);
                 let _late = timeout(patience, call).await;
             });

@@ -26,7 +26,7 @@ async fn an_upgraded_socket_keeps_its_permit_until_it_is_closed() {
     assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
     let telex = hyper::upgrade::on(response).await.expect("a socket");
 
-    // However long it is silent, it is not cut for another.
+    // However long the socket is silent, it is not cut for another one.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let refused = get(client.clone(), net.server("b").uri()).await;
     let refused = refused.expect_err("the one permit is held");

@@ -63,11 +63,11 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
         (Some(WaitCause::Readiness), false)
     );
 
-    // The quota is used up.
+    // Here the quota is used up.
     let one_a_minute = Limits::new(Quota::per_minute(NonZeroU32::MIN));
     let limited = Limited::new(one_a_minute, quick());
     limited.calls(1).await;
-    // By then nobody knows how long a response takes, so the call is not rejected on arrival.
+    // By then the usual response time is unknown, so the call is not rejected on arrival.
     sleep(secs(11)).await;
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let error = at_its_deadline(async |request| service.oneshot(request).await).await;
@@ -80,7 +80,7 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
     );
     assert_eq!(limited.service.arrivals().len(), 1);
 
-    // The credential pauses.
+    // Here the credential pauses.
     let limited = Limited::before(Scripted::pausing(30));
     limited.calls(1).await;
     sleep(secs(11)).await;
@@ -161,7 +161,7 @@ async fn call_polled_after_its_deadline_is_not_sent() {
     let call = service.oneshot(request_until(Instant::now() + secs(1)));
     let mut call = task::spawn(call);
     assert_pending!(call.poll());
-    // Its task has other work, or the machine sleeps.
+    // The call is not polled while its task has other work, or the machine sleeps.
     advance(secs(3)).await;
     let error = unsent(assert_ready!(call.poll())).expect("its deadline");
     assert!(error.is_deadline() && !error.was_sent(), "{error}");

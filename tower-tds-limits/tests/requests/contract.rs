@@ -23,12 +23,12 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
 }
 
-/// So many in any second, by the simplest of the rules.
+/// Limits of this many requests in any second, by the simplest of the rules.
 fn per_second(n: u32) -> Limits {
     Limits::new(Quota::per_second(count(n))).rules(Rules::window())
 }
 
-/// `permits` at a time, `permits` in any second, and `permits` sockets.
+/// Limits of `permits` at a time, `permits` in any second, and `permits` sockets.
 fn limiter(permits: u32) -> Limiter {
     let limits = per_second(permits).in_flight(count(permits));
     Limiter::new(limits.connections(count(permits)))

@@ -213,7 +213,7 @@ async fn detached_endless_body_ends_at_256_kib() {
     let endless = service_fn({
         let frames = Arc::clone(&frames);
         move |request: Request<Empty<Bytes>>| {
-            // It is sent.
+            // The request is sent.
             drop(request);
             let body = Endless(Arc::clone(&frames));
             async move {
@@ -229,7 +229,7 @@ async fn detached_endless_body_ends_at_256_kib() {
     assert_eq!(limiter.snapshot().in_flight, 1);
     sleep(ms(100)).await;
     assert_eq!(limiter.snapshot().in_flight, 0);
-    // 256 KiB, and the frame that is too much.
+    // 256 KiB, and one frame more.
     assert_eq!(frames.load(SeqCst), 257);
 }
 
@@ -260,7 +260,7 @@ fn detached_call_dropped_outside_a_runtime_ends_at_once() {
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
-/// Keeps the request, as a client does that has no connection yet.
+/// Keeps the request, as a client does while it has no connection.
 #[tokio::test(start_paused = true)]
 async fn unsent_call_returns_its_permit_when_dropped() {
     let limiter = Limiter::new(Limits::default());

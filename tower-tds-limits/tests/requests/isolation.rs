@@ -37,7 +37,7 @@ impl Arrivals {
         arrivals.push(Instant::now());
     }
 
-    /// How many came in each second from `begin` on.
+    /// Returns how many requests came in each second from `begin` on.
     fn by_second(&self, begin: Instant, seconds: usize) -> Vec<usize> {
         let arrivals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         by_second(&arrivals, begin, seconds)
@@ -278,7 +278,7 @@ async fn unpolled_call_after_a_pause_does_not_block_others() {
     }));
     limited.calls(1).await;
     sleep(secs(2)).await;
-    // It is sent, and not polled any more.
+    // The call is sent, and not polled any more.
     let kept = poll_once(limited.caller().oneshot(request()));
     let begin = Instant::now();
     assert_eq!(limited.calls(3).await, [200; 3]);
@@ -409,6 +409,7 @@ async fn permit_of_a_504_is_proven_a_second_later() {
     limited.calls(2).await;
     let arrivals = limited.service.arrivals();
     let between = arrivals[1] - arrivals[0];
-    // The answer, the second for which it may be counted later, and the interval with its guard.
+    // Adds the time of the answer, the second in which the request may be counted after it, and the
+    // interval with its guard.
     assert!((ms(2_022)..ms(2_030)).contains(&between), "{between:?}");
 }

@@ -35,7 +35,7 @@ fn request_within(left: Duration) -> Request<Empty<Bytes>> {
 
 type Caller = BoxCloneSyncService<Request<Empty<Bytes>>, Response<PermitBody<Empty<Bytes>>>, Error>;
 
-/// What a service saw of one kind of calls, and their callers.
+/// Counts of one kind of calls, by the service and by their callers.
 #[derive(Debug, Default)]
 struct Kind {
     sent: AtomicUsize,
@@ -137,7 +137,7 @@ impl Load {
         }
     }
 
-    /// All calls of one a fiftieth of a second are answered.
+    /// Whether all calls are answered if one comes every 50 ms.
     async fn is_healthy(&self, takes: Duration) -> bool {
         let mut calls = JoinSet::new();
         for _ in 0..40 {
@@ -302,7 +302,7 @@ async fn pause_beyond_the_deadline_rejects_at_once() {
     assert!(error.is_deadline());
     assert_eq!(error.retry_after(), Some(secs(30)));
     assert_eq!(begin.elapsed(), Duration::ZERO);
-    // One that has the time waits, and is answered.
+    // A call that has the time waits, and is answered.
     let answer = service.oneshot(request_within(secs(40))).await;
     assert!(answer.is_ok());
     assert_eq!(begin.elapsed().as_secs(), 30);

@@ -41,7 +41,7 @@ async fn several_423_in_flight_are_one_refusal() {
     let arrivals = limited.service.arrivals();
     let after = arrivals[8] - refused;
     assert!(after >= secs(1) && after < ms(1_600), "{after:?}");
-    // Each one waits for the answer to the one before.
+    // Each request waits for the answer to the one before.
     let apart = arrivals[8..]
         .windows(2)
         .all(|two| two[1] - two[0] >= ms(500));
@@ -68,7 +68,7 @@ async fn repeated_423_of_lone_calls_keep_the_rung() {
     assert!(begin.elapsed() < secs(2), "{:?}", begin.elapsed());
 }
 
-/// A gateway that takes no burst: 20 ms between any two that it accepts, and 423 for the others.
+/// A gateway that takes no burst: it accepts requests 20 ms apart and answers the others with 423.
 /// It keeps its time in whole milliseconds.
 fn burstless() -> Scripted {
     let mut next = None;

@@ -54,7 +54,7 @@ impl Scripted {
         }
     }
 
-    /// Answers the first so many requests with `refusal`, and accepts all after them.
+    /// Answers that many requests with `refusal` at first, and accepts all after them.
     pub(crate) fn refusing(takes: Duration, first: usize, refusal: Answer) -> Self {
         Self::new(takes, move |number| {
             if number < first {
@@ -124,7 +124,7 @@ impl Answer {
     }
 
     pub(crate) fn retry_after(self, seconds: u32) -> Self {
-        // A leak of a few bytes in a test.
+        // Leaks a few bytes, which is no harm in a test.
         self.retry_after_text(seconds.to_string().leak())
     }
 
@@ -149,7 +149,7 @@ pub(crate) fn request() -> Request<Empty<Bytes>> {
     Request::new(Empty::new())
 }
 
-/// How many came in each second from `begin` on.
+/// Returns how many requests came in each second from `begin` on.
 pub(crate) fn by_second(arrivals: &[Instant], begin: Instant, seconds: usize) -> Vec<usize> {
     let mut counts = vec![0; seconds];
     for at in arrivals.iter().filter(|at| **at >= begin) {

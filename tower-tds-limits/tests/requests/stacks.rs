@@ -61,7 +61,7 @@ async fn detached_call_completes_whatever_its_future_is() {
         .timeout(secs(5))
         .service(pinned(&arrivals));
     let buffered = detached().layer(Buffer::new(pinned(&arrivals), 8));
-    // Two boxes are no more than that.
+    // A future that is boxed twice is detached like any other.
     let boxed = detached().layer(pinned(&arrivals).map_future(Box::pin));
     let dropped = (
         timeout(ms(100), async_fn.oneshot(request())),
@@ -104,7 +104,7 @@ async fn timeout_of_tower_http_answers_with_a_body_that_holds_nothing() {
     }
 }
 
-/// A service without clones, as a connection is.
+/// A service that cannot be cloned, as a connection cannot.
 struct Lone(Scripted);
 
 impl Service<Request<Empty<Bytes>>> for Lone {

@@ -55,7 +55,7 @@ fn log_of_all_keeps_refusing_at_twice_the_limit() {
     let mut meter = Rule::SlidingLogAll.meter(50, SECOND);
     let accepted = (0..100_000).filter(|i| meter.arrive(ms(10) * *i)).count();
     assert_eq!(accepted, 50);
-    // A second of silence ends it.
+    // A second of silence ends the refusals.
     assert!(meter.arrive(ms(10) * 99_999 + SECOND));
 }
 
@@ -136,7 +136,7 @@ fn the_bucket_without_burst_requires_twenty_milliseconds_between_arrivals() {
     let mut meter = Rule::LeakyBucket { burst: 0 }.meter(50, SECOND);
     assert!(meter.arrive(ms(5)));
     assert!(!meter.arrive(ms(24)));
-    // The refused left nothing behind.
+    // The refused requests left nothing behind.
     assert!(meter.arrive(ms(25)));
     assert!(meter.arrive(ms(45)));
     assert!(!meter.arrive(ms(64)));

@@ -12,7 +12,7 @@ pub(super) struct Seen {
     pub(super) end: Option<Duration>,
 }
 
-/// Decides on each arrival in turn by all that came before it; nothing ends.
+/// Decides on each arrival in turn by all arrivals before it. No request ends.
 pub(super) fn decide(
     arrivals: &[Duration],
     mut accept: impl FnMut(&[Seen], Duration) -> bool,

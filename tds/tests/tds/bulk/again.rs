@@ -74,7 +74,7 @@ async fn killed_run_leaves_a_part_that_its_target_resumes() {
         let part = fs::metadata(bench.path("files/x.part")).expect("it was cut");
         assert_eq!(part.len(), 100_000);
         if let Some(boot) = boot {
-            // A part from before the last start of the machine.
+            // Makes the part one from before the last start of the machine.
             let text = fs::read_to_string(&manifest).expect("it is there");
             let (before, _) = text.rsplit_once("\"part\":\"").expect("a part");
             fs::write(&manifest, format!("{before}\"part\":\"{boot}\"}}\n")).expect("it is ours");
@@ -171,7 +171,7 @@ async fn file_is_skipped_only_for_the_same_url_and_service() {
     assert_eq!(said, "", "the same file is skipped in silence");
     assert_eq!((&report["ok"], &report["skipped"]), (&0.into(), &1.into()));
 
-    // Another URL under the same name.
+    // A run with another URL under the same name replaces the file.
     let (said, report) = real("/v1/live/metro\tbus\n").await;
     assert!(said.contains("came from another URL"), "{said}");
     assert_eq!(report["ok"], 1);

@@ -98,7 +98,7 @@ async fn unusable_lists_and_folders_are_refused_before_any_request() {
         .await;
     ended(&run, 2);
     assert!(
-        err(&run).contains("a path and query a line"),
+        err(&run).contains("one path and query per line"),
         "{}",
         err(&run)
     );

@@ -132,7 +132,7 @@ async fn bulk_waits_a_minute_for_the_quota_at_each_hint() {
 #[ignore = "a minute and more"]
 async fn bulk_finds_the_early_end_of_a_quota_within_two_minutes() {
     let mut runs = JoinSet::new();
-    // A day, and a time since 1970.
+    // Announces a day, or a time since 1970.
     for (number, told) in ["86400", "1795000000"].into_iter().enumerate() {
         runs.spawn(async move {
             let bench = Bench::new(&format!("long-early-{number}"), Config::default()).await;

@@ -176,7 +176,7 @@ async fn night_of_600_files_outlasts_two_outages() {
 async fn quota_whose_end_comes_early_is_seen_within_a_minute() {
     let bench = Bench::new("outage-quota", Config::default()).await;
     let sim = bench.server.sim();
-    // The end is a day away, and the hint is honest.
+    // The end of the quota's window is a day away.
     sim.set_quota(Some(Quota::new(100, Duration::from_secs(86_400))));
     let run = piped(bench.bulk(&lives(300), &["--wait-quota"]));
     bench.seen(|seen| seen.by_status.contains_key(&429)).await;
@@ -188,7 +188,7 @@ async fn quota_whose_end_comes_early_is_seen_within_a_minute() {
     let seen = bench.server.ledger().summary();
     assert_eq!(seen.by_status[&200], 300);
     assert_eq!(lines(&run, "outage"), 0, "{}", err(&run));
-    // Those in flight, and one a minute for each download that waits.
+    // At most the calls in flight, and one a minute for each download that waits.
     assert!(seen.by_status[&429] <= 150, "{seen:?}");
     assert!(err(&run).lines().count() <= 24, "one screen: {}", err(&run));
 }

@@ -134,7 +134,7 @@ async fn pages_are_saved_if_they_are_accepted_and_a_file_of_another_type_is_fetc
         assert_eq!(bench.file("x"), body, "{more:?}");
         assert_eq!(bench.report(&run)[result], 1, "{more:?}");
     }
-    // A manifest from before the option.
+    // Writes the manifest as versions before the option did.
     let manifest = bench.path("files/.tds-manifest.jsonl");
     let lines = fs::read_to_string(&manifest).expect("it is there");
     let old = lines.replace("\"accept\":\"*/*\",", "");

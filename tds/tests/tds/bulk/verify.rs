@@ -44,7 +44,7 @@ async fn damaged_file_of_the_same_length_is_found_and_fetched_again_with_verify(
         bytes[at] ^= 1;
         fs::write(bench.path("files").join(name), bytes).expect("it is ours");
     };
-    // The first byte, and the last one.
+    // Damages the first byte of one file, and the last one of another.
     damage("2", 0);
     damage("3", 69_999);
     let calls = || bench.server.ledger().summary().data_calls;
@@ -144,7 +144,7 @@ async fn manifest_has_the_sum_of_whole_resumed_and_decoded_files() {
 #[tokio::test]
 async fn dry_run_prints_what_would_be_fetched_resumed_and_skipped_and_touches_nothing() {
     let bench = Bench::new("bulk-plan", Config::default()).await;
-    // Nothing is there yet, not even the folder.
+    // At first nothing is there, not even the folder.
     let list = "/v1/live/a\ta\n/v1/live/b\tb\n/v1/live/c\tsub/c\n";
     let run = output(bench.bulk(list, &["--dry-run"])).await;
     ended(&run, 0);
@@ -170,7 +170,7 @@ async fn dry_run_prints_what_would_be_fetched_resumed_and_skipped_and_touches_no
     fs::write(&manifest, format!("{lines}{part}")).expect("it is ours");
     fs::write(bench.path("files/b.part"), "0123456789").expect("it is ours");
     let before = (bench.files(), fs::read(&manifest).expect("it is there"));
-    // Another run may have the folder.
+    // A dry run works while another run has the folder locked.
     let lock = fs::File::open(bench.path("files/.tds.lock")).expect("it is there");
     lock.lock().expect("it is free");
     let arguments = [

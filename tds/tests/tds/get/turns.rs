@@ -60,7 +60,7 @@ async fn start_does_not_wait_for_an_interval_of_the_limits() {
     for _ in 0..6 {
         assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
     }
-    // A busy machine may delay some.
+    // Only the shortest gap counts, because a busy machine may delay some runs.
     let arrivals = bench.server.ledger().arrivals();
     let gaps = arrivals.windows(2).map(|pair| pair[1].at - pair[0].at);
     let shortest = gaps.min().expect("six calls");
@@ -77,7 +77,7 @@ async fn start_waits_for_earlier_starts() {
         let set = file.and_then(|file| file.set_modified(time));
         set.expect("it is ours");
     };
-    // Eighty are before it.
+    // Sets the last turn as if eighty runs were before this one.
     let last = now() + Duration::from_secs(2);
     set(last);
     assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());

@@ -50,7 +50,7 @@ async fn interrupt_during_a_response_leaves_the_old_file() {
         let file = bench.path("files/day");
         fs::create_dir_all(bench.path("files")).expect("a folder");
         fs::write(&file, "of yesterday").expect("a file");
-        // It would take a quarter of an hour to come whole.
+        // The whole response would take a quarter of an hour.
         let list = "/v1/history/1?bytes=10000000&rate=10000\tday\n";
         let run = piped(bench.poll(list, &["--every", "1h"]));
         let before = bench.server.ledger().summary().aborted;
@@ -84,7 +84,7 @@ async fn a_feed_that_fails_is_requested_less_often_and_the_others_are_not() {
     let run = end(run).await;
     assert_eq!(run.status.code(), Some(0), "{}", err(&run));
     let seen = bench.server.ledger().summary();
-    // After 0, 100, 300, 700, 1,500 and 3,100 ms.
+    // The failing feed is requested after 0, 100, 300, 700, 1,500 and 3,100 ms.
     let failed = seen.by_status[&404];
     assert!((2..=seen.by_status[&304] / 3).contains(&failed), "{seen:?}");
     assert_eq!(err(&run).matches("outage: ").count(), 1, "{}", err(&run));

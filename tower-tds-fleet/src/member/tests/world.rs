@@ -32,11 +32,12 @@ use crate::{
 /// Delays of the way to the service and to the store, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Network {
-    /// Answers after 100 ms, a store next door.
+    /// Answers come after 100 ms, and the store is close.
     Quick,
-    /// Stalls, a store that is sometimes slow, one answer or question of twenty lost.
+    /// The network stalls, the store is sometimes slow, and one answer or question of twenty is
+    /// lost.
     Rough,
-    /// A store half a second away.
+    /// The store is half a second away.
     Far,
 }
 
@@ -87,7 +88,7 @@ struct State {
     open: AtomicU32,
     /// Requests of this process that were counted.
     counted: AtomicU32,
-    /// Its sockets that closed without a request, and were counted.
+    /// Sockets of this process that closed without a request and were counted.
     unused: AtomicU32,
     /// Longest call that has ended, in milliseconds.
     longest: AtomicU32,
@@ -230,7 +231,7 @@ impl World {
         self.shared.counted.lock().unwrap().len()
     }
 
-    /// Checks the invariant: the sum over all members of the larger one of share and held.
+    /// Checks the invariant: the sum over all members of the larger of share and held.
     fn check(&self) {
         let mut sum = Share::default();
         let members = self.members();
@@ -358,11 +359,11 @@ impl World {
 // === impl Process ===
 
 impl Process {
-    /// The larger one of share and held.
+    /// The larger of share and held.
     ///
     /// A process that was stopped for long reads its responses late. So its account holds the
-    /// requests for longer than the service can count them. They are left out until it has read the
-    /// responses.
+    /// requests for longer than the service can count them, and this leaves them out until the
+    /// process has read the responses.
     fn taken(&self) -> Share {
         let status = self.fleet.as_ref().unwrap().status();
         let held = Shares::of(&self.limiter).load().held;
@@ -432,7 +433,7 @@ impl Process {
         ConnectionLimitLayer::new(self.limiter.clone()).layer(connector)
     }
 
-    /// Opens so many sockets that no call uses, below those of the pool.
+    /// Opens this many sockets that no call uses, beside those of the pool.
     pub(crate) async fn open_unused(&self, sockets: usize) {
         for _ in 0..sockets {
             let socket = self.connector().oneshot(()).await.unwrap();
@@ -584,8 +585,8 @@ impl Api {
                 tokio::spawn(async move {
                     let socket = connector.oneshot(()).await.map_err(io::Error::other)?;
                     let mut socket = TokioIo::new(socket);
-                    // A service that does not count a socket without a request: the limiter need not ask
-                    // for a permit to close one.
+                    // This service does not count a socket without a request, so the limiter needs no
+                    // permit to close one.
                     if !world.shared.counts_unused.load(SeqCst) {
                         socket.write_all(&[0; 64]).await?;
                     }
@@ -677,7 +678,7 @@ impl Service<()> for Connector {
     fn call(&mut self, (): ()) -> Self::Future {
         let (world, state) = (self.world.clone(), Arc::clone(&self.state));
         Box::pin(async move {
-            // Within the second for which a permit lingers.
+            // The connect ends within the second for which a dropped permit is kept.
             let there = Duration::from_millis(world.shared.rng.lock().unwrap().u64(5..50));
             sleep(there).await;
             let (ours, theirs) = duplex(1 << 16);
@@ -698,7 +699,7 @@ impl State {
         let mut is_unused = world.shared.counts_unused.load(SeqCst);
         loop {
             match timeout(KEEP_ALIVE, socket.read(&mut buffer)).await {
-                // The next request begins the time anew.
+                // The next request restarts the keep-alive.
                 Ok(Ok(1..)) => is_unused = false,
                 Ok(_end) => break,
                 Err(_elapsed) => {

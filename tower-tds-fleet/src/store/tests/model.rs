@@ -146,7 +146,7 @@ impl Division {
         for (_, other) in others() {
             let ends = ends(other);
             let [requests, places, _] = other.record;
-            // In floating point, as the script computes.
+            // Computes in floating point, as the script does.
             let drains = (places as f64 / requests.max(1) as f64 - 2.0).max(0.0);
             let left = (ends + other.memory) as f64 + drains * other.hold as f64 - now as f64;
             let left = [left, left, (ends + SOCKETS) as f64 - now as f64];

@@ -8,7 +8,7 @@ const SECOND: u64 = 1_000_000_000;
 
 const MINUTE: u64 = 60 * SECOND;
 
-/// All sockets are open.
+/// State of the sockets in which all are open.
 const ALL: (u32, u32) = (60, 60);
 
 fn at(seconds: u64) -> Tick {
@@ -87,7 +87,7 @@ fn each_further_416_lowers_the_sockets_again_down_to_one() {
     let mut reactions = Reactions::default();
     let most = |reactions: &Reactions| reactions.lowered.map(|(most, _)| most);
     assert!(many_connections(&mut reactions, at(1), (2, 3)));
-    // It answers what was sent before.
+    // This 429 answers a request that was sent before the pause.
     assert!(!many_connections(
         &mut reactions,
         at(1).plus(SECOND / 2),

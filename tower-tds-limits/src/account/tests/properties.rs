@@ -7,16 +7,16 @@ use super::*;
 /// Fate of a request, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
-    /// Counted after a delay from its grant, and answered after a second delay.
+    /// The request is counted after a delay from its grant, and answered after a second delay.
     Answered(u64, u64),
-    /// Same, and refused for the rate.
+    /// The same, but refused for the rate.
     Refused(u64, u64),
-    /// Answered by a gateway's 502 or 504 after a delay, and counted behind it after a second
-    /// delay.
+    /// A gateway's 502 or 504 answers it after a delay, and the service behind counts it after a
+    /// second delay.
     Behind(u64, u64),
-    /// Counted or not, never answered, and cancelled after a delay.
+    /// It is counted or not, never answered, and cancelled after a delay.
     Lost(Option<u64>, u64),
-    /// Never sent, which is known after a delay.
+    /// It is never sent, which is known after a delay.
     Unsent(u64),
 }
 
@@ -204,7 +204,7 @@ proptest! {
         let level = largest_level_at(&counted, f64::from(limit));
         let burst = match rules.bucket {
             Some(Burst::Of(burst)) => burst.min(limit - 1),
-            // At most the quota of a window.
+            // The window bounds the level by the quota.
             Some(Burst::Auto) | None => limit - 1,
         };
         prop_assert!(level <= f64::from(burst) + 1e-6, "{level} in a bucket of {burst}");

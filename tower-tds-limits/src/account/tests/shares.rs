@@ -22,7 +22,7 @@ impl Fleet {
 
     fn set(&mut self, member: usize, share: Share, now: Instant) {
         self.shares[member] = share;
-        // Sockets are no matter here.
+        // This test does not look at sockets.
         let share = share.connections(60);
         self.members[member].set_share(share, now + ms(600_000), now, 0);
     }
@@ -32,7 +32,7 @@ impl Fleet {
 fn moving_shares_together_stay_within_every_rule() {
     for (name, delays) in DELAYS {
         for seed in 1..=2 {
-            // A burst that is given; an automatic one is by evidence.
+            // The burst is given, because an automatic one rests on evidence.
             let rules = Rules::default().bucket(Burst::Of(10));
             let counted = counted_while_shares_move(seed, rules, delays);
             assert!(counted.len() > 1_200, "{name}: {}", counted.len());

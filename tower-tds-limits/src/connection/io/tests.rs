@@ -6,7 +6,7 @@ use tokio_test::task;
 use super::*;
 use crate::limits::{Limits, Quota, Rules, Share};
 
-/// What a socket does at its next read: an error, its end, or nothing yet.
+/// Result of a socket's next read: an error, its end, or nothing yet.
 type Step = Option<Result<(), ErrorKind>>;
 
 /// A socket with a script. After its script it is at its end.
@@ -89,13 +89,13 @@ impl Write for Quiet {
 /// Where the error shows.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// While the client reads.
+    /// The error shows while the client reads.
     Read,
-    /// While the client writes.
+    /// The error shows while the client writes.
     Write,
-    /// Only after the client has dropped the socket.
+    /// The error shows only after the client has dropped the socket.
     Close,
-    /// There as well, and the close of this side fails too.
+    /// The error shows after the drop, and the close of this side also fails.
     ShutDown,
 }
 
@@ -199,8 +199,8 @@ async fn a_reset_after_a_cut_proves_nothing() {
     assert_eq!((snapshot.connections, snapshot.live), (0, 0));
 }
 
-/// Writes so many bytes before and after the handshake, and drops the socket. Returns how many
-/// requests the limiter has counted.
+/// Writes these numbers of bytes before and after the handshake, and drops the socket. Returns how
+/// many requests the limiter has counted.
 async fn counted(before: Option<usize>, after: usize) -> u64 {
     let limiter = limiter();
     let mut io = open(
@@ -254,7 +254,7 @@ async fn a_batch_of_unused_sockets_closes_at_the_rate_of_the_quota() {
     sleep(Duration::from_millis(1)).await;
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.granted, snapshot.live), (50, 50));
-    // Those that wait for a permit keep that of their connection.
+    // Sockets that wait for the permit of a request keep that of their connection.
     assert_eq!((snapshot.connections, snapshot.in_flight), (59, 0));
     limiter.idle().await;
     sleep(Duration::from_millis(1_010)).await;

@@ -234,7 +234,7 @@ fn unseen_requests_never_exceed_unproven_and_memory_is_bounded() {
                     let granted = under_way.swap_remove(rng.usize(..under_way.len()));
                     answer(&mut bucket, now, granted);
                 }
-                // Later none is answered.
+                // After 20,000 steps no request is answered any more.
                 2 | 3 if !under_way.is_empty() => {
                     let granted = under_way.swap_remove(rng.usize(..under_way.len()));
                     bucket.withdraw(granted);
@@ -279,7 +279,7 @@ fn places_bound_an_automatic_burst_and_its_probes() {
         bucket.keep(fifty, Burst::Auto, places, START);
         assert_eq!(fill(&mut bucket, START), at_once);
         assert_eq!(bucket.held(START).1, u64::try_from(at_once).expect("few"));
-        // Without a response, however long it takes.
+        // However long no response comes, only this many more are granted.
         assert_eq!(fill(&mut bucket, START + Duration::from_secs(60)), later);
     }
 }

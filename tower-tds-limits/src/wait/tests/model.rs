@@ -14,7 +14,7 @@ mod sync {
     pub(super) use loom::sync::{Arc, Mutex, MutexGuard};
 }
 
-/// No timer: each limit here opens by events alone.
+/// There is no timer, because each limit here opens by events alone.
 mod timer {
     use super::{Arc, Shared};
 
@@ -62,7 +62,7 @@ mod waiter;
 use shared::Shared;
 use waiter::Waiter;
 
-/// So many may be inside at once.
+/// Limit of how many may be inside at once.
 struct Room(usize);
 
 impl Limit for Room {
@@ -101,7 +101,7 @@ fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
     give_back(shared);
 }
 
-/// Is polled so many times at most, each time after a wake, and then dropped.
+/// Polls a waiter at most this many times, each time after a wake, and then drops it.
 fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
     let (mut waiter, mut left) = (waiter(shared), polls);
     let passed = block_on(poll_fn(|cx| {
@@ -118,7 +118,7 @@ fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
     }
 }
 
-/// Is skipped once, and waits then.
+/// Skips a waiter once, then lets it wait.
 fn skip_and_pass(shared: &Arc<Shared<Room>>) {
     let mut waiter = waiter(shared);
     for _ in 0..2 {
@@ -131,8 +131,8 @@ fn give_back(shared: &Shared<Room>) {
     shared.update(|room| room.0 += 1);
 }
 
-/// Explores every interleaving with two preemptions. More do not end, since time passes with each
-/// reading.
+/// Explores every interleaving with two preemptions. With more the exploration does not end,
+/// because time passes with each reading.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);

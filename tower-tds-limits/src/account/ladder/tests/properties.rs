@@ -7,7 +7,7 @@ use super::*;
 /// An event and the milliseconds before it.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// The request that was granted so many grants ago, in such a crowd, is refused.
+    /// Refuses the request that was granted this many grants ago, in this crowd.
     Refused(usize, u64),
     Accepted,
 }
