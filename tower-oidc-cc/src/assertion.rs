@@ -205,8 +205,8 @@ const UNUSABLE: ConfigError = ConfigError::new(
 );
 const NOT_RSA: ConfigError = ConfigError::new("only an RSA key signs with PS256");
 /// Seconds by which assertions are dated back, in case this clock is ahead of the server's. It is not more, because
-/// Keycloak 26.5.0 refuses an assertion whose `iat` is more than 60 s back, the default of the longest life that it
-/// allows ("Token was issued too far in the past to be used now").
+/// Keycloak 26.5.0 refuses an assertion whose `iat` is more than 60 s old, which is its default limit ("Token was issued
+/// too far in the past to be used now").
 const BACK: u64 = 30;
 /// Life of an assertion in seconds: time for a slow network, and for clocks that differ by less than a
 /// minute.

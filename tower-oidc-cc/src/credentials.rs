@@ -111,8 +111,8 @@ pub(crate) type Providing = BoxFuture<'static, Provided>;
 impl Credentials {
     /// Creates credentials that send the client secret in the form.
     ///
-    /// Use this if the server also accepts [`basic`](Self::basic): RFC 6749 prefers the header, but Keycloak up to 18
-    /// and some later releases do not decode its form-encoding.
+    /// If the server accepts both methods, prefer this one. RFC 6749 prefers the header of [`basic`](Self::basic), but
+    /// Keycloak up to 18 and some later releases do not decode its form-encoding.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Credentials {
         Ok(Self::proven(checked(client_id.into(), ID)?, Proof::IdOnly))
     }
 
-    /// Starts a form without a client, for servers that identify you by an assertion.
+    /// Starts a form without a client id, for servers that identify you by an assertion.
     ///
     /// `account` is not sent: a [`TokenStore`](crate::TokenStore) keeps the token under this name.
     #[must_use]

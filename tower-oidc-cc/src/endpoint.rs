@@ -96,8 +96,9 @@ impl TokenEndpoint {
     /// # Errors
     ///
     /// Returns an error if `auth_url` is plain http on another machine, is not absolute, has a
-    /// query, or already contains a part of this path. An error also follows if `realm` is empty or
-    /// has a character other than letters, digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
+    /// query, or already contains a part of this path. It also returns an error if `realm` is
+    /// empty, consists only of dots, or has a character other than letters, digits, `-`, `.`, `_`
+    /// and `~` (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
         let base = auth_url.trim().trim_end_matches('/');
         if base.contains(['?', '#']) {

@@ -5,7 +5,7 @@
 //!                |  poll_ready: a valid token first,             ^
 //!                |              then the service below           |
 //!                |  call:       adds the header                   |
-//!              TokenSource (shared) <--- one flight ------> token endpoint
+//!              TokenSource (shared) <--- token request ----> token endpoint
 //!                                        first token, renewal, replacement of a refused token
 //! ```
 //!
@@ -45,7 +45,7 @@
 //! # }
 //! ```
 //!
-//! For your authorization server, from Keycloak to Google, copy five lines from [`_providers`].
+//! For your authorization server, from Keycloak to Google, copy the code from [`_providers`].
 //!
 //! Put `BearerAuthLayer` inside your retry layer, so that each attempt sends the current token. If you
 //! don't use layers, call [`TokenSource::token`].
@@ -87,8 +87,8 @@
 //! - Resending refused requests: put a retry layer outside.
 //! - One source for several runtimes. Its task runs on the runtime of its first use. If that runtime
 //!   ends, the next use spawns another task, and a token request in flight at that time may fail.
-//! - Machines that are suspended between `poll_ready` and `call`. That call may send an expired token,
-//!   which its refusal then replaces.
+//! - Machines that are suspended between `poll_ready` and `call`. That call may send an expired token;
+//!   the 401 then causes a refresh.
 //! - Tokens that are revoked more often than every five minutes.
 //! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. For any other grant, add
 //!   [fields](Credentials::field) to the form.

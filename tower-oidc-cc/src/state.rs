@@ -481,7 +481,7 @@ impl State {
         self.begin(Reason::Refused, now)
     }
 
-    /// Returns the rest of the backoff.
+    /// Returns the time that is left of the backoff.
     fn backoff_left_at(&self, now: Timestamp) -> Duration {
         let failure = self.failure.as_ref();
         failure.map_or(Duration::ZERO, |failure| {

@@ -60,7 +60,8 @@ mod tests;
 /// use tokio::time::Instant;
 /// use tower_oidc_cc::{StoredToken, TokenStore};
 ///
-/// /// For the sources of one process. In Redis: GET, SET PXAT with DEL of the lease, SET NX PX.
+/// /// Serves the sources of one process. In Redis, `load` is GET, `save` is SET with PXAT and a DEL
+/// /// of the lease, and `lease` is SET with NX and PX.
 /// #[derive(Default)]
 /// struct Memory(Mutex<HashMap<String, StoredToken>>, Mutex<HashMap<String, Instant>>);
 ///

@@ -54,7 +54,7 @@ mod trace;
 /// `http.request.method`, `server.address`, `server.port` and `url.path`, and at the end
 /// `http.response.status_code`, and for an error `error.type`, which is the [kind](Error::kind).
 /// Calls with retries, and each attempt after the first, have `http.request.resend_count`, the
-/// number of attempts before. If you drop a call, or a deadline ends an attempt, `error.type` is
+/// number of earlier attempts. If you drop a call, or a deadline ends an attempt, `error.type` is
 /// `cancelled`. No span has a query, a header or a body. `url.path` is the unredacted path: filter
 /// it if your paths contain secrets.
 ///
@@ -105,8 +105,8 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
 /// of the call, and counts towards its deadline. Bound the waiting calls with a `ConcurrencyLimit`
-/// above. A `LoadShed` belongs below, where a shed call is retried within the deadline, and so does
-/// a `Buffer`, because above this layer it never fills.
+/// above. A `LoadShed` alone belongs below, where a shed call is retried within the deadline; above
+/// this layer it needs that `ConcurrencyLimit` under it. A `Buffer` above never fills.
 ///
 /// `call` counts the request for the budget. Nothing is sent before the first poll of the future.
 /// Each call clones the inner service, and polls the clone ready for each attempt.
@@ -146,6 +146,7 @@ pub struct RetryLayer<P = CloneBody> {
 /// let stack: BoxCloneSyncService<_, _, BoxError> = ServiceBuilder::new()
 ///     .boxed_clone_sync()
 ///     .load_shed()
+///     .concurrency_limit(100)
 ///     .timeout(Duration::from_secs(150))
 ///     .layer(RetryLayer::new())
 ///     .layer(ClassifyLayer::new())

@@ -24,7 +24,7 @@ mod tests;
 /// | gRPC with `grpc-status` 16 in the head | `TokenRefused` |
 /// | gRPC with `grpc-status` 7 in the head | `RoleMissing` |
 /// | gRPC with `grpc-status` 2, 4, 8, 13 or 14 in the head | `Other` |
-/// | 416 without `Content-Range`, which would refuse a range (RFC 9110, section 15.5.17) | `ConnectionsExceeded` |
+/// | 416 without `Content-Range` (a 416 with that header refuses a range: RFC 9110, section 15.5.17) | `ConnectionsExceeded` |
 /// | 423 | `RateExceeded` |
 /// | 429 | `QuotaExceeded`, with the wait of [`retry_after`] |
 /// | 504 | `GatewayTimedOut` |
@@ -32,8 +32,8 @@ mod tests;
 /// | an error that carries a [`Cause`] | the outcome of the first one in its chain |
 /// | any other error | `Lost`, unless a layer knows its type |
 ///
-/// For 401, 416, 423 and 429 the table follows the transport data service of this family, for all others HTTP. If your
-/// service differs, implement [`ReadOutcome`].
+/// For 401, 416, 423 and 429 the table follows the public transport data service that these crates are written for. For
+/// all other statuses it follows HTTP. If your service differs, implement [`ReadOutcome`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {

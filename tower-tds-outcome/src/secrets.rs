@@ -21,8 +21,8 @@ mod tests;
 /// Holds the secrets of your program, and removes them from texts that you show or log.
 ///
 /// If you already have the handle of a token layer, use it for your own logs as well: it knows the client secret, the
-/// tokens, the assertions and the passwords of proxies. An empty handle still finds what can only be a secret by its
-/// shape.
+/// tokens, the assertions and the passwords of proxies. An empty `Secrets` still finds strings whose shape shows
+/// that they are secrets.
 ///
 /// The last four values of each name are kept, so that a late text about a token that was just replaced is also clean.
 /// Don't add your client id: it is public, and helps to find a fault.

@@ -45,7 +45,8 @@ fn named_values(decoded: &Decoded, found: &mut Vec<Range<usize>>) {
         if at < seen || !is_name(name) {
             continue;
         }
-        // `==` and `=>` count as one sign. After `token::Error`, a path, and `token://`, an address, no value follows.
+        // `==` and `=>` count as one sign. No value follows in `token::Error`, a path, and
+        // in `token://`, an address.
         let sign = find_at(text, at + 1, |c| !"=>".contains(c));
         let start = find_at(text, sign, |c| !c.is_whitespace());
         if tail(text, sign).starts_with(':') || tail(text, sign).starts_with("//") {

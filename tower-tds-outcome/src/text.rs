@@ -100,8 +100,8 @@ fn unit(text: &str) -> Option<(u16, usize)> {
     ))
 }
 
-/// Returns the character of `\n`, `\"` or `\u{e9}`. Before any other letter the backslashes count as one, which the
-/// surrounding texts escaped again.
+/// Returns the character of `\n`, `\"` or `\u{e9}`. Before any other letter, several backslashes count as
+/// one, because each surrounding text has escaped them again.
 fn after_slashes(text: &str) -> Option<(char, usize)> {
     let letters = letters(text)?;
     let length = text.len() - letters.len() + 1;

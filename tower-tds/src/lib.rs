@@ -5,8 +5,8 @@
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`]. It keeps a valid token and stays within the service's limits on any
-//! network. The proof covers windows and counters; for leaky buckets the default rests on measurements, unless you give
-//! the burst. You get a success, or one typed error with the next step. The layers of a client come from
+//! network. For services that count in windows or with counters this is proven. For a service with a leaky bucket it
+//! rests on measurements, unless you set the burst of the bucket: see [`Limits`]. You get a success, or one typed error with the next step. The layers of a client come from
 //! [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which also work alone; this crate puts them in
 //! order.
 //!

@@ -37,7 +37,7 @@ pub enum RefreshPolicy {
     /// renews it after half a minute at most; programs that end before that use it until it expires.
     #[default]
     Ahead,
-    /// On a fixed schedule, such as every 4 or 6 hours: 7 or 5 requests a day, and no call waits.
+    /// On a fixed schedule, such as every 4 or 6 hours: at most 7 or 5 requests a day, and no call waits.
     ///
     /// Each renewal is early by a random part of up to a tenth of the interval, so that processes that
     /// start together do not renew together. If a token's life is too short for your interval, it is

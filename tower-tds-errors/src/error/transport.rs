@@ -171,8 +171,8 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     Some(with_own_sent(kind))
 }
 
-/// Whether the server refused the client's certificate or missed one, and so refused the request.
-/// rustls shows it only in its text.
+/// Whether the server refused the client's certificate, or required one and got none, and so refused
+/// the request. rustls shows it only in its text.
 fn refuses(error: &std::io::Error) -> bool {
     let words = error.to_string();
     let alert = words.strip_prefix("received fatal alert: ");

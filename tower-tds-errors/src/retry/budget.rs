@@ -110,9 +110,9 @@ impl RetryBudget {
     }
 }
 
-/// One retry for ten calls is the SRE book's rule ("Handling Overload"). With three more each second, the budget pays
-/// for a first retry of each refused call of a client at 20 calls a second, while one of four nodes refuses: five a
-/// second.
+/// One retry for ten calls is the SRE book's rule ("Handling Overload"). Three more each second suit a
+/// client that makes 20 calls a second: if one of four nodes refuses its calls, five a second fail, and the budget pays
+/// for one retry of each.
 impl Default for RetryBudget {
     fn default() -> Self {
         Self::new(0.1, 3)

@@ -178,7 +178,7 @@ impl RetryState {
     }
 
     /// Returns an earlier failure that explains more than the last one, which ended at the deadline
-    /// without a status. It has a status itself, unless the last attempt sent nothing.
+    /// without a status. The earlier failure has a status, unless the last attempt sent nothing.
     pub(super) fn better(&mut self, sent: Sent) -> Option<Error> {
         match self.failure.take() {
             Some(failure) if failure.status().is_some() => Some(failure),
@@ -254,7 +254,7 @@ impl RetryState {
         let wait = if is_at_once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
-            // Jitter takes at most half of the time that is left behind the floor, so that the
+            // Jitter takes at most half of the time that is left after the floor, so that the
             // attempt has the other half, and never raises a wait above the longest one.
             let after = left.map(|left| left.saturating_sub(floor));
             let half = after.and_then(|after| after.checked_div(2));

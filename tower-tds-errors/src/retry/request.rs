@@ -65,7 +65,8 @@ pub trait Replay<B> {
 /// has that size, because the clones of some bodies share one stream.
 ///
 /// You need not name `T`, because the type of the request decides it: it is [`HttpBody`] for every
-/// [`Body`], and [`Plain`] for the few types that are none.
+/// [`Body`], and [`Plain`] for the few types that do not
+/// implement it.
 pub struct CloneBody<T = HttpBody>(PhantomData<fn() -> T>);
 
 /// Marks the [`CloneBody`] of bodies that are a [`Body`].

@@ -146,8 +146,9 @@ fn add_the_platforms(roots: &mut RootCertStore) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Tickets kept to resume TLS sessions, eight for each of four servers: a client knows those of tokens
-/// and of data, and perhaps a proxy. Room for the 256 of rustls is an eighth of an idle client.
+/// Tickets kept to resume TLS sessions: eight for each of four servers, which is more than a client
+/// talks to (tokens, data, perhaps a proxy). The default of rustls, 256, would take an eighth of the
+/// memory of an idle client.
 const SESSIONS: usize = 4 * 8;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
