@@ -106,11 +106,11 @@ async fn looks(what: &str, expected: &str) -> Seen {
             config.quota = Some(Quota::new(0, Duration::from_secs(7_200)));
             config.retry_after = true;
         }
-        "heads that do not come" => {
+        "response heads that never arrive" => {
             config.faults.before_head = "3600s".parse().expect("a delay");
             calls = 80;
         }
-        "bodies that do not come" => config.faults.data.push(stalls),
+        "response bodies that never arrive" => config.faults.data.push(stalls),
         "all sockets are busy" => {
             config.faults.data.push(stalls);
             calls = 80;
