@@ -51,7 +51,8 @@ pub struct Config {
     pub error_body: ErrorBody,
     /// Size in bytes of a live resource, at most about 16 MiB.
     pub live_bytes: u64,
-    /// After how long live resources change, with `ETag` and `Last-Modified`; `None` if never.
+    /// Interval at which live resources change, together with their `ETag` and `Last-Modified`;
+    /// `None` if they never change.
     pub live_every: Option<Duration>,
     /// Folder whose files are served at their paths, under the limits and the check of the token.
     pub files: Option<PathBuf>,
@@ -59,8 +60,8 @@ pub struct Config {
     pub faults: Faults,
     /// Seed of all random values except the signing keys.
     pub seed: u64,
-    /// Whether the auth and data listeners speak TLS 1.2 and 1.3, with a certificate by a CA that
-    /// is created at the start.
+    /// Whether the auth and data listeners speak TLS 1.2 and 1.3, with a certificate issued by a
+    /// CA that the simulator creates at the start.
     #[cfg(feature = "tls")]
     pub tls: bool,
     /// Address of the token endpoint. Here and in the next two, port 0 takes a free one.

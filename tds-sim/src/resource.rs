@@ -121,8 +121,8 @@ impl<'a> Endpoint<'a> {
 // === impl Resource ===
 
 impl Resource {
-    /// Reads the file for a path of a URL. Returns `None` for files outside of `folder`, also
-    /// through links.
+    /// Reads the file for a path of a URL. Returns `None` for files outside of `folder`, including
+    /// those reached through links.
     pub(crate) fn file(folder: &Path, path: &str) -> Option<Self> {
         let path = decoded(path)?;
         let relative = Path::new(path.strip_prefix('/')?);

@@ -78,7 +78,7 @@ type Answer = Result<Response<Body>, Error>;
 // === impl Sim ===
 
 impl Sim {
-    /// Creates a simulator with one registered user of the service, `demo`, who holds one key.
+    /// Creates a simulator with one member of the service, `demo`, who holds one key.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! `tds backend`: many users, one call of the service for all, a response within a deadline.
+//! `tds backend`: many users, one call to the service for all, a response within a deadline.
 
 use std::{collections::HashSet, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ use crate::{
     stop::Stop,
 };
 
-/// Serve many users, with one call of the service for each resource
+/// Serve many users, with one call to the service for each resource
 #[derive(Debug, Args)]
 #[command(
     after_help = "Within the deadline each user gets the data or an error: 400 to 422 if the request is \

@@ -1,4 +1,4 @@
-//! Responses for many users: one call of the service at a time for each resource.
+//! Responses for many users: one call to the service at a time for each resource.
 
 use std::{
     cmp::Reverse,
@@ -131,7 +131,7 @@ impl Cache {
         }
     }
 
-    /// Serves one user. Dropping the future does not cancel the call of the service.
+    /// Serves one user. Dropping the future does not cancel the call to the service.
     pub(crate) async fn serve(self: &Arc<Self>, target: &str, asked: &HeaderMap) -> Response {
         let (mut call, cache, begun) = {
             let mut book = self.book();
@@ -381,7 +381,7 @@ impl Failing {
 // === impl Resource ===
 
 impl Resource {
-    /// Whether a user can be served without a call of the service.
+    /// Whether a user can be served without a call to the service.
     fn is_settled(&self) -> bool {
         let fresh = |last: &Answer| last.at.elapsed() < last.fresh;
         self.last.as_ref().is_some_and(fresh)

@@ -331,7 +331,7 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     match Exit::of(error) {
         // Hints may be wrong, and a quota may be raised early.
         Exit::Quota if wait_quota => Some(hint.unwrap_or(LONGEST).min(LONGEST)),
-        // A quota of a minute's window works like a rate, since it is soon free again. If no
+        // A quota with a window of a minute works like a rate, since it is soon free again. If no
         // success follows, `Ending::paused` ends the job.
         Exit::Quota if error.kind() == Kind::Throttled => hint,
         Exit::Unreachable if error.is_retryable() && tries < TRIES => {

@@ -89,7 +89,7 @@ impl Ending {
         };
         let exit = trouble.cause(token);
         let over = match exit {
-            // For a quota of a minute's window, `paused` decides.
+            // For a quota with a window of a minute, `paused` decides.
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
             // A role may be missing for this data alone, so that does not end the job.
             Exit::Credentials if error.kind() != Kind::MissingRole => {

@@ -150,8 +150,8 @@ impl Manifest {
         Ok(is_resumable)
     }
 
-    /// Records a whole file that has got its name. If the program ends just before this call, the
-    /// next run downloads the file again.
+    /// Records a whole file after it was renamed to its final name. If the program ends just before
+    /// this call, the next run downloads the file again.
     pub(crate) fn record(&self, item: &Item, version: Version) -> io::Result<()> {
         self.put(item, version, None)
     }

@@ -58,7 +58,7 @@ pub(crate) struct Load {
     pub(crate) whole: Share,
     /// Smallest share of which each quota gets at least one request.
     pub(crate) unit: u32,
-    /// Whether the machine was suspended since the share was applied.
+    /// Whether the machine has been suspended since the share was applied.
     pub(crate) suspended: bool,
 }
 
@@ -273,7 +273,7 @@ impl Member {
         let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
         let places = more(held.places, waiting, whole.places);
         // A member asks in advance only for half of what it has, because all that it claims is withheld
-        // for long if it dies. One socket is for token requests.
+        // for a long time if it dies. One socket is for token requests.
         let waited = self.earlier.without_socket;
         let waited = waited.filter(|(_, at)| now < *at + PEAKS);
         let without_socket = waited.map_or(0, |(calls, _)| calls);

@@ -59,7 +59,7 @@ pub struct FleetStatus {
     /// How long until shares can grow. Until then they cannot, because the store has no record of
     /// the fleet.
     pub grows_in: Duration,
-    /// How long nothing is sent yet, because a member was refused.
+    /// How much longer nothing is sent, because a member was refused.
     pub silent_for: Duration,
     /// Time of the store's last answer.
     pub answered: Option<Instant>,

@@ -344,8 +344,8 @@ impl Account {
         self.keep(now);
     }
 
-    /// Whether the machine was suspended since the share was set. If it was, the share is over, because
-    /// the clock that measures its end stood still.
+    /// Whether the machine has been suspended since the share was set. If it was, the share is
+    /// over, because the clock that measures its end stood still.
     pub(crate) fn was_suspended(&self, suspended: Duration) -> bool {
         self.share.is_some() && suspended > self.suspended + SHORT
     }

@@ -89,7 +89,7 @@ pub struct ConnectionLimitLayer {
 /// connect goes on in a task, and its socket is left over. Some servers count such a socket as a
 /// request when it closes, for example `HAProxy` if it tracks connections. So the close of a socket
 /// that carried no request waits for a permit like a request, in front of the queue. It needs no
-/// place in flight, so a batch of idle sockets is closed at the rate of the quota.
+/// place in flight, so a batch of unused sockets closes at the full rate of the quota.
 ///
 /// A socket is unused if at most 31 bytes (the longest `close_notify` of TLS) were written since the
 /// client called `Connection::connected`, as hyper-util does once after the handshake. A plain

@@ -113,7 +113,7 @@ impl Error {
     /// Unwraps the error of the service below, or returns this one if it is the limiter's own.
     ///
     /// # Errors
-    /// This error itself, if the limiter is its source.
+    /// Returns this error itself if it is the limiter's own.
     pub fn into_source(self) -> Result<BoxError, Self> {
         match *self.0 {
             Reason::Below(error) => Ok(error),

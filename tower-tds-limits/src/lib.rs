@@ -44,15 +44,15 @@
 //!   calls (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`). Where
 //!   response heads arrive while their bodies stall, up to 580 of 100,000 were refused.
 //! - Requests in flight stay within their limit, from their sending to the end of the response
-//!   body, and open sockets within theirs, from before `connect` until the server must have seen
-//!   their end.
+//!   body, and open sockets within theirs, from before `connect` until the server must have
+//!   received this side's FIN.
 //! - With [deadlines](DeadlineAt), what you send under overload is answered: 99.9 % of it at 1.0 to
 //!   2.2 times the quota, with deadlines of one and two seconds (`cargo run --release -p
 //!   tds-benches --bin report overload`). If a call cannot make its deadline, it is rejected on
 //!   arrival.
 //! - Calls are first in, first out, except [`Limiter::first_in_line`]. Slow, lost, cancelled or
-//!   unpolled calls cost their own permits. If ten calls stall together, the others pause once, for
-//!   about a second (longer only if even your fastest response takes over 125 ms).
+//!   unpolled calls cost only their own permits. If ten calls stall together, the others pause
+//!   once, for about a second (longer only if even your fastest response takes over 125 ms).
 //!
 //! # The argument
 //! Each request is counted between its sending and its proof. Suppose that, whenever you send one,

@@ -39,10 +39,11 @@ pub struct Limiter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Requests between their grant and the end of their bodies. Only requests [first in
-    /// line](Limiter::first_in_line) can exceed [`Limits::in_flight`].
+    /// Requests in flight: each counts from its permit to the end of its response body. Only
+    /// requests [first in line](Limiter::first_in_line) can exceed [`Limits::in_flight`].
     pub in_flight: u32,
-    /// Permits of the fullest quota that are live: granted and not yet back.
+    /// Largest number of live permits of any quota. A permit is live from its grant until it comes
+    /// back.
     pub live: u64,
     /// Requests that wait, of all credentials: for the inner service, for a permit, or for the end
     /// of a pause.
@@ -84,13 +85,14 @@ impl Limiter {
         }
     }
 
-    /// Returns the same limits for another credential. Only the pause after a 429 is separate.
+    /// Returns a handle to this limiter for another credential. Only its pause after a 429 is
+    /// separate.
     #[must_use]
     pub fn another_credential(&self) -> Self {
         self.another(self.credential.line)
     }
 
-    /// Returns the same limits for token requests, which go before all waiters.
+    /// Returns a handle to this limiter for token requests, which go before all waiters.
     ///
     /// Use it for the few requests that all others depend on. After a 429 they have a pause of
     /// their own. They wait for a permit of each quota, but not for a place in flight, which a

@@ -136,7 +136,7 @@ pub struct Share {
     pub requests: u32,
     /// Requests that a leaky bucket takes at once: its burst and one more. Under
     /// [`Burst::Auto`](crate::Burst::Auto) they bound the requests without evidence that they were
-    /// counted, probes included.
+    /// counted. This includes probes: the extra requests that are sent while no response comes.
     pub places: u32,
     /// Open sockets.
     pub connections: u32,
@@ -172,8 +172,9 @@ impl Limits {
         self
     }
 
-    /// Caps the requests between their grant and the end of their response bodies. Requests that
-    /// are [first in line](crate::Limiter::first_in_line) are not capped.
+    /// Caps the requests in flight: each counts from the moment it gets its permit until the end of
+    /// its response body. Requests that are [first in line](crate::Limiter::first_in_line) are not
+    /// capped.
     ///
     /// By default it is one less than the [connections](Self::connections), and at least one: as
     /// many as there are sockets for data, so that with one host no request waits for a socket

@@ -38,7 +38,8 @@ pub struct Load {
     pub held: Share,
     /// All of the limits as one share, lowered to what the current [`Rung`](crate::Rung) allows.
     pub whole: Share,
-    /// Whether the machine was suspended since the share was set. Only Linux shows a suspension.
+    /// Whether the machine has been suspended since the share was set. Only Linux shows a
+    /// suspension.
     pub was_suspended: bool,
 }
 

@@ -160,7 +160,7 @@ async fn cached_responses_beside_nginx() {
             sums.map(|(took, used)| (all / took.as_secs_f64(), used.as_secs_f64() * 1e6 / all));
         println!(
             "{size} bytes: tds {:.0} requests/s, {:.1} µs of processor each; nginx {:.0}, {:.1} µs; ratios {:.2}, {:.2}; \
-             {calls} calls of the service",
+             {calls} calls to the service",
             ours.0,
             ours.1,
             theirs.0,

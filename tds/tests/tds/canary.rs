@@ -74,7 +74,7 @@ async fn no_job_shows_a_canary() {
             clean(path, secret, &(answer.head.clone() + &answer.text()));
         }
         let log = backend.log();
-        // The log has the backend's call of the service.
+        // The log has the backend's call to the service.
         assert!(
             log.contains("TRACE") && log.contains("/v1/live/bus"),
             "{log}"

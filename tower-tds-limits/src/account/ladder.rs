@@ -17,9 +17,9 @@ use crate::{
 /// as when a lone request is refused, the limiter stays on its rung.
 ///
 /// After ten minutes without such a move, the next response returns the limiter to the highest rung.
-/// The return has failed if the limiter leaves that rung again within the time that the return took.
-/// The next return then takes twice as long, up to a day; after one that holds, it takes ten minutes
-/// again.
+/// If the limiter leaves that rung again sooner than it had waited to return to it, the return has
+/// failed, and the next wait is twice as long, up to a day. After a return that holds, the wait is
+/// ten minutes again.
 ///
 /// Nothing tests whether a rung helps, so beside another client of your quota the rate stays lower
 /// for as long as both are busy. The same happens if your service often uses 423 for something

@@ -38,13 +38,13 @@ use crate::{
 /// |---|---|
 /// | the server closes, or had closed before | then, but no earlier than a second after our close, because the server counts until it has our FIN |
 /// | the server resets | at once |
-/// | a read or write has failed otherwise, as after a cut of the network | after 30 s: no end that the kernel reports is the server's |
+/// | a read or write has failed otherwise, as after a cut of the network | after 30 s, because an end that the kernel then reports does not come from the server |
 /// | the server does neither | after 30 s |
 /// | the server sends 256 KiB more | a second after the socket is cut |
 ///
 /// So if your server closes each connection, each costs a permit for a second: with
-/// `connections(4)`, three calls a second. After a cut, you are for up to 30 s without the sockets
-/// that failed in it.
+/// `connections(4)`, three calls a second. After a cut, you have to do without the sockets that
+/// failed in it for up to 30 s.
 ///
 /// # Cancel safety
 /// Dropping it ends this side at once, unless it carried no request: see

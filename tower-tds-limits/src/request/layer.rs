@@ -164,8 +164,8 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// give connects a timeout of their own then. Allow more than 10 s above a token layer, which may
     /// hold a call for that long if its token was refused (401).
     ///
-    /// Once it ends a call, the call is dropped, also with [`detached`](Self::detached): its
-    /// connection ends at once, so the permit of a socket that died is back after 30 s.
+    /// A call that it ends is dropped, even with [`detached`](Self::detached): its connection ends
+    /// at once, so the permit of a socket that died is back after 30 s.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.settings.answer = Some(timeout);
         self
