@@ -78,7 +78,7 @@ pub(crate) struct Options {
     /// Log each step, as --log text:debug does
     #[arg(long, short, global = true, conflicts_with = "log")]
     verbose: bool,
-    /// Log as text or json, at a level: json:debug (TDS_LOG)
+    /// Log format and level, such as json:debug (TDS_LOG)
     #[arg(long, global = true, value_name = "FORMAT")]
     log: Option<String>,
 }
