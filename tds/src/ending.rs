@@ -1,4 +1,4 @@
-//! When to end a job whose remaining calls would all fail.
+//! Decides when a job ends early, because all of its remaining calls would fail.
 
 use std::{io, path::Path, time::Duration};
 

@@ -91,9 +91,10 @@ pub struct ConnectionLimitLayer {
 /// that carried no request waits for a permit like a request, in front of the queue. It needs no
 /// place in flight, so a batch of unused sockets closes at the full rate of the quota.
 ///
-/// A socket is unused if at most 31 bytes (the longest `close_notify` of TLS) were written since the
-/// client called `Connection::connected`, as hyper-util does once after the handshake. A plain
-/// request that is shorter is not recognized, so the close of its socket costs one more permit.
+/// A socket is unused if nothing was written since the client called `Connection::connected`, as
+/// hyper-util does once after the handshake. Until the permit is there, the server sees neither a
+/// shutdown nor the `close_notify` of TLS, which it could take for the end. If your server must have
+/// a `close_notify` on connections that carried nothing, it gets this side's FIN instead.
 ///
 /// A connect whose request got another socket may be left waiting for its permit. So that it does
 /// not wait for ever, each connect waits for at most 35 s, unless you set

@@ -5,11 +5,11 @@
 
 use std::{
     future::poll_fn,
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, IoSlice},
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -47,7 +47,8 @@ use crate::{
 /// failed in it for up to 30 s.
 ///
 /// # Cancel safety
-/// Dropping it ends this side at once, unless it carried no request: see
+/// Dropping it ends this side at once, unless it carried no request: then neither a shutdown nor the
+/// drop ends it before there is a permit, see
 /// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). A task does the rest, within a
 /// minute at most. Outside a runtime the socket is just dropped, and its permit is kept for a
 /// second.
@@ -64,8 +65,8 @@ struct Open<T> {
     socket: T,
     permit: ConnectionPermit,
     account: Arc<Shared<Account>>,
-    /// Bytes written since the handshake.
-    written: AtomicUsize,
+    /// Whether anything was written since the handshake.
+    is_used: AtomicBool,
     /// First error of a read or write that shows how the connection ended.
     broken: Option<Broken>,
 }
@@ -98,7 +99,7 @@ impl<T> LimitedIo<T> {
                 socket,
                 permit,
                 account: Arc::clone(&limiter.credential.account),
-                written: AtomicUsize::new(0),
+                is_used: AtomicBool::new(false),
                 broken: None,
             }),
             close,
@@ -136,7 +137,8 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.open()?.write(|socket| socket.poll_write(cx, buf))
+        self.open()?
+            .write(&[IoSlice::new(buf)], |socket| socket.poll_write(cx, buf))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -144,9 +146,15 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The error is ignored, because it shows nothing about the server: after a reset it is
+        let open = self.open()?;
+        // The server may count the end of an unused socket as a request. It comes after the drop,
+        // with a permit.
+        if open.is_unused() {
+            return Poll::Ready(Ok(()));
+        }
+        // The error is not recorded, because it shows nothing about the server: after a reset it is
         // `NotConnected`.
-        Pin::new(&mut self.open()?.socket).poll_shutdown(cx)
+        Pin::new(&mut open.socket).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -156,10 +164,10 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
+        bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.open()?
-            .write(|socket| socket.poll_write_vectored(cx, bufs))
+            .write(bufs, |socket| socket.poll_write_vectored(cx, bufs))
     }
 }
 
@@ -168,7 +176,7 @@ impl<T: Connection> Connection for LimitedIo<T> {
     fn connected(&self) -> Connected {
         if let Some(open) = &self.open {
             // Relaxed: writes need `&mut self`, so they are ordered with this by themselves.
-            open.written.store(0, Ordering::Relaxed);
+            open.is_used.store(false, Ordering::Relaxed);
         }
         self.socket()
             .map_or_else(Connected::new, Connection::connected)
@@ -203,17 +211,29 @@ impl<T: Unpin> Open<T> {
         done
     }
 
+    /// Writes `bufs` by `poll`. On an unused socket a `close_notify` of TLS is not written, because a
+    /// server could take it for the end, which waits for a permit.
     fn write(
         &mut self,
+        bufs: &[IoSlice<'_>],
         poll: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         self.permit.check()?;
+        if let [record] = bufs
+            && is_alert(record)
+            && self.is_unused()
+        {
+            return Poll::Ready(Ok(record.len()));
+        }
         let wrote = self.poll(poll);
-        if let Poll::Ready(Ok(bytes)) = &wrote {
-            let written = self.written.get_mut();
-            *written = written.saturating_add(*bytes);
+        if let Poll::Ready(Ok(1..)) = &wrote {
+            *self.is_used.get_mut() = true;
         }
         wrote
+    }
+
+    fn is_unused(&mut self) -> bool {
+        !*self.is_used.get_mut()
     }
 }
 
@@ -325,11 +345,22 @@ fn close<T>(mut open: Open<T>)
 where
     T: Read + Write + Send + Unpin + 'static,
 {
-    let is_unused = *open.written.get_mut() <= LONGEST_NOTIFY;
+    let is_unused = open.is_unused();
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn(open.close(is_unused))),
         Err(_) if is_unused => drop(CountedClose::at_once(&open.account)),
         Err(_) => {}
+    }
+}
+
+/// Whether this is a TLS record with an alert. Up to TLS 1.2 its type shows it; TLS 1.3 hides the type
+/// (RFC 8446, section 5.2), and then the length does: the alert (2 bytes), its type (1), a tag (16).
+/// No request begins like either.
+fn is_alert(record: &[u8]) -> bool {
+    match record {
+        [21, 3, ..] => true,
+        [23, 3, 3, 0, 19, ..] => record.len() == 5 + 19,
+        _ => false,
     }
 }
 
@@ -340,10 +371,6 @@ const LONGEST_CLOSE: Duration = Duration::from_secs(30);
 /// Bytes that may still be on their way, a tenth of a second's worth at 20 Mbit/s. A server that
 /// sends more is continuing a download.
 const ON_ITS_WAY: usize = 256 * 1024;
-
-/// Bytes of a TLS `close_notify`: a record's head (5), a nonce of TLS 1.2 (8), the alert (2), a tag
-/// (16): RFC 5246, section 6.2, and RFC 5288, section 3. TLS 1.3 writes 24.
-const LONGEST_NOTIFY: usize = 31;
 
 #[cfg(test)]
 mod tests;

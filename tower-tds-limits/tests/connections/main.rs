@@ -14,6 +14,7 @@ mod server;
 mod share;
 mod timeouts;
 mod tls;
+mod unused;
 mod upgrade;
 
 use std::{num::NonZeroU32, time::Duration};

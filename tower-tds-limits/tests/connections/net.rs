@@ -70,12 +70,18 @@ impl Service<Uri> for Net {
             if is_slow {
                 sleep(Duration::from_secs(5)).await;
             }
-            Ok(Pipe(TokioIo::new(server.connect())))
+            Ok(Pipe::new(server.connect()))
         })
     }
 }
 
 // === impl Pipe ===
+
+impl Pipe {
+    pub(crate) fn new(socket: DuplexStream) -> Self {
+        Self(TokioIo::new(socket))
+    }
+}
 
 impl Connection for Pipe {
     fn connected(&self) -> Connected {

@@ -220,5 +220,5 @@ const NINE: Burst = Burst::Of(9);
 /// Bucket with a burst of nine.
 const AT_ONCE: u32 = 10;
 
-/// Longest service, 750 ms, and three times as long for a machine that is busy with other tests.
-const SERVED: Duration = Duration::from_millis(3_000);
+/// Longest service, and as long again for a machine that is busy with other tests.
+const SERVED: Duration = Duration::from_millis(1_500);

@@ -142,7 +142,7 @@ async fn permit_is_back_after(kind: ErrorKind, place: Place) -> u64 {
     });
     // A failed write leaves the socket unused. Only the permit of the connection matters here.
     if let Some(open) = &mut io.open {
-        *open.written.get_mut() = 1_000;
+        *open.is_used.get_mut() = true;
     }
     let before = Instant::now();
     drop(io);
@@ -199,9 +199,9 @@ async fn a_reset_after_a_cut_proves_nothing() {
     assert_eq!((snapshot.connections, snapshot.live), (0, 0));
 }
 
-/// Writes these numbers of bytes before and after the handshake, and drops the socket. Returns how
-/// many requests the limiter has counted.
-async fn counted(before: Option<usize>, after: usize) -> u64 {
+/// Writes before and after the handshake, shuts the socket down, and drops it. Returns how many
+/// requests the limiter has counted.
+async fn counted(before: Option<&[u8]>, after: &[u8]) -> u64 {
     let limiter = limiter();
     let mut io = open(
         &limiter,
@@ -211,10 +211,10 @@ async fn counted(before: Option<usize>, after: usize) -> u64 {
             shutdown: Ok(()),
         },
     );
-    let write = |io: &mut LimitedIo<Scripted>, bytes| {
-        io.open.as_mut().expect("it is open").socket.write = Ok(bytes);
-        let wrote = task::spawn(()).enter(|cx, _| Pin::new(&mut *io).poll_write(cx, &[]));
-        assert!(wrote.is_ready());
+    let write = |io: &mut LimitedIo<Scripted>, bytes: &[u8]| {
+        io.open.as_mut().expect("it is open").socket.write = Ok(bytes.len());
+        let wrote = task::spawn(()).enter(|cx, _| Pin::new(&mut *io).poll_write(cx, bytes));
+        assert!(matches!(wrote, Poll::Ready(Ok(wrote)) if wrote == bytes.len()));
     };
     if let Some(bytes) = before {
         write(&mut io, bytes);
@@ -227,17 +227,27 @@ async fn counted(before: Option<usize>, after: usize) -> u64 {
     limiter.snapshot().granted
 }
 
+/// A record of TLS with this type and length.
+fn record(kind: u8, length: u8) -> Vec<u8> {
+    let head = [kind, 3, 3, 0, length];
+    [&head[..], &vec![0; length.into()]].concat()
+}
+
 #[tokio::test(start_paused = true)]
 async fn socket_that_carried_no_request_is_counted_when_it_closes() {
-    // A handshake, and then nothing or a `close_notify` of TLS 1.3 or 1.2.
-    for notify in [0, 24, 31] {
-        assert_eq!(counted(Some(600), notify).await, 1, "{notify}");
-        assert_eq!(counted(Some(0), notify).await, 1, "{notify}");
-        assert_eq!(counted(None, notify).await, 1, "{notify}");
+    // A handshake, and then nothing or a `close_notify` of TLS 1.3, or of TLS 1.2 with several ciphers.
+    let hello = record(22, 200);
+    let notifies = [vec![], record(23, 19), record(21, 26), record(21, 64)];
+    for notify in notifies {
+        assert_eq!(counted(Some(&hello), &notify).await, 1, "{notify:?}");
+        assert_eq!(counted(Some(b""), &notify).await, 1, "{notify:?}");
+        assert_eq!(counted(None, &notify).await, 1, "{notify:?}");
     }
-    // The shortest request over TLS 1.3, and a client that does not call `connected`.
-    assert_eq!(counted(Some(600), 49).await, 0);
-    assert_eq!(counted(None, 600).await, 0);
+    // The shortest request, plain and over TLS 1.3, and a client that does not call `connected`.
+    let shortest = b"GET / HTTP/1.1\r\n\r\n";
+    assert_eq!(counted(Some(&hello), shortest).await, 0);
+    assert_eq!(counted(Some(&hello), &record(23, 18 + 17)).await, 0);
+    assert_eq!(counted(None, &hello).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
