@@ -52,8 +52,9 @@ try:
     call("Page.navigate", url=url)
     for expression in expressions:
         for _ in range(1_200):
-            # It fails while the page is not there, or has just been reloaded.
-            result = call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+            # It fails while the page is not there, or has just been reloaded. Half a page is not read.
+            whole = f"document.readyState == 'complete' && ({expression})"
+            result = call("Runtime.evaluate", expression=whole, awaitPromise=True, returnByValue=True)
             if "exceptionDetails" not in result and result.get("result", {}).get("value"):
                 break
             time.sleep(0.05)
