@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::SocketAddr,
+    os::fd::OwnedFd,
     process::{Child, Command, Stdio},
 };
 
@@ -26,9 +27,10 @@ struct Nginx {
 
 impl Nginx {
     async fn start(world: &World) -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("its address");
-        drop(free);
+        // nginx gets the listening socket, so that nobody else can have the port when it starts.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("a socket");
+        let address = listener.local_addr().expect("its address");
         let (sim, folder) = (world.server.sim(), world.folder.display());
         let token = sim.token(sim.client_id()).expect("the key is known");
         let conf = format!(
@@ -44,11 +46,13 @@ impl Nginx {
         fs::write(&file, conf).expect("a file");
         let mut nginx = Command::new("nginx");
         nginx.arg("-e").arg("stderr").arg("-c").arg(file);
+        nginx.env("NGINX", "0;").stdin(OwnedFd::from(listener));
         let master = nginx.stderr(Stdio::null()).spawn().expect("it starts");
-        while TcpStream::connect(address).await.is_err() {
+        let nginx = Self { master, address };
+        while nginx.workers().is_empty() {
             sleep(Duration::from_millis(10)).await;
         }
-        Self { master, address }
+        nginx
     }
 
     fn workers(&self) -> Vec<u32> {

@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::Write as _,
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -48,13 +48,14 @@ impl Keycloak {
         }
         fs::write(folder.join("data/import/realm.json"), realm::json()).unwrap();
         let mut keycloak = Self {
-            port: free_port(),
+            port: 0,
             folder,
             _process: None,
         };
         keycloak._process = Some(keycloak.spawn());
         for _ in 0..PATIENCE {
-            if keycloak.log().contains("Listening on:") {
+            if let Some(port) = listening(&keycloak.log()) {
+                keycloak.port = port;
                 return Some(keycloak);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -72,7 +73,6 @@ impl Keycloak {
             .args(["-c", RUN])
             .arg(self.folder.join("bin/kc.sh"))
             .args(OPTIONS)
-            .arg(format!("--http-port={}", self.port))
             .env("KC_BOOTSTRAP_ADMIN_USERNAME", ADMIN.0)
             .env("KC_BOOTSTRAP_ADMIN_PASSWORD", ADMIN.1)
             // The process lives for seconds, so only the fast compiler of the JVM is worth its time.
@@ -159,9 +159,11 @@ fn skip_without<T>(keycloak: Option<T>) -> Option<T> {
     keycloak
 }
 
-fn free_port() -> u16 {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    free.local_addr().unwrap().port()
+/// The port in the line `.. Listening on: http://127.0.0.1:34567`, once the log has the whole line.
+fn listening(log: &str) -> Option<u16> {
+    let (_, after) = log.split_once("Listening on: http://127.0.0.1:")?;
+    let digits = after.find(|character: char| !character.is_ascii_digit())?;
+    after[..digits].parse().ok()
 }
 
 /// User of the admin API.
@@ -179,11 +181,12 @@ kill $!
 wait $!
 rm -rf "${0%/bin/*}"
 "#;
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 10] = [
     "start",
     "--db=dev-file",
     "--http-relative-path=/auth",
     "--http-enabled=true",
+    "--http-port=0",
     "--http-host=127.0.0.1",
     "--hostname-strict=false",
     "--cache=local",

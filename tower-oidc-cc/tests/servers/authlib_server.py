@@ -1,7 +1,7 @@
 """An authorization server by Authlib and Flask, with a data route that accepts its live tokens.
 
-python authlib_server.py PORT SECRET LIFE FORMAT; FORMAT is `opaque` or `jwt`. It logs each request as a
-line, takes `secret NEW` and `keys` from its standard input, and ends with that.
+python authlib_server.py PORT SECRET LIFE FORMAT; FORMAT is `opaque` or `jwt`. It logs its port and
+each request as lines, takes `secret NEW` and `keys` from its standard input, and ends with that.
 """
 import os
 import sys
@@ -124,7 +124,7 @@ class Log(WSGIRequestHandler):
 
 listener = make_server("127.0.0.1", port, app, threaded=True, request_handler=Log)
 threading.Thread(target=listener.serve_forever, daemon=True).start()
-print("Listening", flush=True)
+print("Listening", listener.server_port, flush=True)
 for line in sys.stdin:
     if line.startswith("secret "):
         secret = line.split()[1]

@@ -1,6 +1,6 @@
 // An authorization server by oidc-provider, with a data route that accepts its live tokens.
-// node oidc_provider.mjs PORT SECRET LIFE FORMAT MODULES; FORMAT is `opaque` or `jwt`. It logs each
-// request as a line, takes `secret NEW` and `keys` from its standard input, and ends with that.
+// node oidc_provider.mjs PORT SECRET LIFE FORMAT MODULES; FORMAT is `opaque` or `jwt`. It logs its port
+// and each request as lines, takes `secret NEW` and `keys` from its standard input, and ends with that.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { createInterface } from 'node:readline';
@@ -30,7 +30,7 @@ let provider, answer, key;
 async function withNewKeys() {
   const pair = await jose.generateKeyPair('RS256', { extractable: true });
   key = pair.publicKey;
-  provider = new Provider(`http://127.0.0.1:${port}`, {
+  provider = new Provider(`http://127.0.0.1:${server.address().port}`, {
     adapter: Adapter,
     jwks: { keys: [{ ...await jose.exportJWK(pair.privateKey), use: 'sig', alg: 'RS256' }] },
     features: {
@@ -44,9 +44,8 @@ async function withNewKeys() {
   });
   answer = provider.callback();
 }
-await withNewKeys();
 
-http.createServer(async (request, response) => {
+const server = http.createServer(async (request, response) => {
   response.on('finish', () => console.log(`${request.method} ${request.url} ${response.statusCode}`));
   if (!request.url.startsWith('/data')) return answer(request, response);
   const value = (request.headers.authorization ?? '').replace('Bearer ', '');
@@ -55,7 +54,11 @@ http.createServer(async (request, response) => {
     : await provider.ClientCredentials.find(value);
   response.statusCode = live ? 200 : 401;
   response.end();
-}).listen(Number(port), '127.0.0.1', () => console.log('Listening'));
+});
+server.listen(Number(port), '127.0.0.1', async () => {
+  await withNewKeys();
+  console.log(`Listening ${server.address().port}`);
+});
 
 createInterface({ input: process.stdin }).on('line', async (line) => {
   const [command, value] = line.split(' ');

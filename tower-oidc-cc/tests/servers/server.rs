@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write as _,
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -52,25 +52,24 @@ impl Server {
                 continue;
             }
             let log = format!("{kind:?}-{test}-{}.log", std::process::id());
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let mut server = Self {
                 kind,
                 life,
                 format,
-                port: free.local_addr().unwrap().port(),
+                port: 0,
                 log: Path::new(env!("CARGO_TARGET_TMPDIR")).join(log),
                 starts: 0,
                 orders: 0,
                 process: None,
             };
-            drop(free);
             server.start("secret").await;
             servers.push(server);
         }
         servers
     }
 
-    /// Starts the server, with new keys and without the tokens of an earlier start.
+    /// Starts the server, with new keys and without the tokens of an earlier start. The first start
+    /// takes a free port, and the later ones take that port.
     pub(crate) async fn start(&mut self, secret: &str) {
         let log = fs::File::options()
             .create(true)
@@ -88,8 +87,9 @@ impl Server {
         self.process = Some(command.spawn().unwrap());
         self.starts += 1;
         let starts = self.starts;
-        self.until(|log| log.matches("Listening").count() == starts)
-            .await;
+        let listens = |log: &str| listening(log).count() == starts;
+        let log = self.until(listens).await;
+        self.port = listening(&log).last().unwrap();
     }
 
     /// Changes the running server: `secret NEW`, or `keys` for other keys in place of its own.
@@ -173,6 +173,15 @@ impl Kind {
         command.arg(scripts.join(script));
         (program.exists() || !program.is_absolute()).then_some((command, last))
     }
+}
+
+/// The ports of the starts in `log`, from lines that have ended.
+fn listening(log: &str) -> impl Iterator<Item = u16> {
+    let ended = log.rsplit_once('\n').map_or("", |(ended, _)| ended);
+    let ports = ended
+        .lines()
+        .filter_map(|line| line.strip_prefix("Listening "));
+    ports.map(|port| port.parse().unwrap())
 }
 
 /// The statuses of the token requests in `log`. The server may be writing its last line, so only

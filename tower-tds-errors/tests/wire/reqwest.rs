@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, ClientBuilder};
-use tokio::net::TcpListener;
 use tower::BoxError;
 use tower_tds_errors::{Error, Kind, Sent};
 
-use crate::server::{Act, Server};
+use crate::server::{Act, NOBODY, Server};
 
 struct Nobody;
 
@@ -39,9 +38,7 @@ async fn fails(act: Act) -> Error {
 
 #[tokio::test]
 async fn reqwest_errors_show_whether_the_request_was_sent() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let refused = format!("http://{}/", gone.local_addr().unwrap());
-    drop(gone);
+    let refused = NOBODY.to_owned();
     let nobody = builder().dns_resolver(Nobody);
     for (error, kind, sent) in [
         (

@@ -12,6 +12,9 @@ use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+/// A server that is not there. The kernel never gives this port to a socket by itself.
+pub(crate) const NOBODY: &str = "http://127.0.0.1:1/";
+
 /// The reaction of the server to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {

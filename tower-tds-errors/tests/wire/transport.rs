@@ -86,9 +86,7 @@ async fn non_http_response_is_malformed_and_fatal() {
 
 #[tokio::test]
 async fn refused_connect_sends_nothing_and_is_retryable() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let uri = format!("http://{}/v2?key=CANARY", listener.local_addr().unwrap());
-    drop(listener);
+    let uri = format!("{}v2?key=CANARY", server::NOBODY);
     let service = ClassifyLayer::new().layer(server::client());
     let error = service.oneshot(get(&uri)).await.unwrap_err();
     assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
@@ -195,9 +193,7 @@ async fn buffer_does_not_change_the_kind_of_a_failure() {
         .layer(BufferLayer::new(4));
     let closed = Server::start(Act::WriteAndClose(Vec::new())).await.uri();
     let reset = Server::start(Act::WriteAndReset(Vec::new())).await.uri();
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let refused = format!("http://{}/", gone.local_addr().unwrap());
-    drop(gone);
+    let refused = server::NOBODY.to_owned();
     for (uri, kind, sent) in [
         (refused, Kind::Connect, Sent::Never),
         (reset, Kind::Reset, Sent::Unknown),
@@ -371,9 +367,7 @@ async fn proxy_407_is_rejected_and_other_proxy_failures_are_connect() {
     // A proxy whose own connect has failed, and one that is being started, respond like this.
     let fails = answers("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
     let closes = answers("").await;
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = format!("http://{}", gone.local_addr().unwrap());
-    drop(gone);
+    let nobody = server::NOBODY.to_owned();
     for (proxy, expected) in [
         (refuses, Kind::Rejected),
         (fails, Kind::Connect),

@@ -1,6 +1,6 @@
 //! The gateways that count and refuse.
 
-use std::{net::SocketAddr, path::Path, process::Command, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use tds_sim::{Config, Server};
 use tokio::time::sleep;
@@ -9,7 +9,7 @@ use crate::{
     haproxy,
     log::{Line, Log},
     nginx,
-    program::{Program, find, free, say},
+    program::{Program, find, say},
 };
 
 /// The gateway, and its way of counting.
@@ -27,15 +27,11 @@ pub(crate) enum Kind {
 /// A running gateway.
 #[derive(Debug)]
 pub(crate) struct Gateway {
-    address: SocketAddr,
     program: Program,
     /// Its log, and how a line of it is read.
     file: &'static str,
     read: fn(&str) -> Option<Line>,
 }
-
-/// Makes the command of a program for a folder and an address.
-type Configure = dyn Fn(&str, &Path, SocketAddr) -> Command + Send + Sync;
 
 // === impl Kind ===
 
@@ -63,52 +59,34 @@ impl Gateway {
     async fn start(kind: Kind, service: &Server) -> Option<Self> {
         let behind = service.base_url().trim_start_matches("http://");
         let behind: SocketAddr = behind.parse().expect("an address");
-        let (name, file, read, command): (_, _, fn(&str) -> _, Box<Configure>) = match kind {
-            Kind::Nginx { burst } => (
-                "nginx",
-                "access.log",
-                nginx::read,
-                Box::new(move |path, folder, address| {
-                    nginx::command(path, folder, address, behind, burst)
-                }),
-            ),
-            Kind::Haproxy | Kind::HaproxyFromConnection => (
-                "haproxy",
-                "stdout",
-                haproxy::read,
-                Box::new(move |path, folder, address| {
-                    let tracks = match kind {
-                        Kind::HaproxyFromConnection => "tcp-request connection",
-                        _ => "http-request",
-                    };
-                    haproxy::command(path, folder, address, behind, tracks)
-                }),
-            ),
+        let name = match kind {
+            Kind::Nginx { .. } => "nginx",
+            Kind::Haproxy | Kind::HaproxyFromConnection => "haproxy",
         };
         let Some(path) = find(name) else {
             say(&format!("SKIPPED: there is no {name}"));
             return None;
         };
-        // A port that was free may be taken by the time it is used.
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            assert!(tries <= 5, "{name} does not start");
-            let address = free();
-            let started = Program::start(address, |folder| command(&path, folder, address));
-            if let Some(program) = started.await {
-                return Some(Self {
-                    address,
-                    program,
-                    file,
-                    read,
-                });
+        let (file, read): (_, fn(&str) -> _) = match kind {
+            Kind::Nginx { .. } => ("access.log", nginx::read),
+            _ => ("stdout", haproxy::read),
+        };
+        let program = Program::start(|folder, address| match kind {
+            Kind::Nginx { burst } => nginx::command(&path, folder, address, behind, burst),
+            Kind::Haproxy => haproxy::command(&path, folder, behind, "http-request"),
+            Kind::HaproxyFromConnection => {
+                haproxy::command(&path, folder, behind, "tcp-request connection")
             }
-        }
+        });
+        Some(Self {
+            program: program.await,
+            file,
+            read,
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.program.address()
     }
 
     /// How many sockets closed without a request, as `HAProxy` logs them.

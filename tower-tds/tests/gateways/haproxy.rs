@@ -24,13 +24,7 @@ pub(crate) fn read(line: &str) -> Option<Line> {
 
 /// Its command in `folder`, with its configuration written there. It counts from the rule set
 /// `tracks`.
-pub(crate) fn command(
-    program: &str,
-    folder: &Path,
-    address: SocketAddr,
-    service: SocketAddr,
-    tracks: &str,
-) -> Command {
+pub(crate) fn command(program: &str, folder: &Path, service: SocketAddr, tracks: &str) -> Command {
     // HAProxy's own times begin with the connection or the first byte; the variable is the time of
     // the count. Without `http-no-delay` HAProxy makes the kernel wait 200 ms for full segments. On
     // a loopback interface they are of 64 KiB, which no network has. Of two threads that write to
@@ -52,7 +46,7 @@ backend requests
 backend connections
     stick-table type ip size 1k expire 1m store conn_cur
 frontend gateway
-    bind {address}
+    bind fd@0
     log-format '%ST %[var(txn.at)] %Ta %fc %[var(txn.whose)] %ts'
     tcp-request connection track-sc1 src table connections
     {tracks} track-sc0 src table requests

@@ -1,22 +1,26 @@
-//! A gateway's process: its folder, its port, its end.
+//! A gateway's process: its folder, its socket, its end.
 
 use std::{
     fs,
     io::{self, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     sync::atomic::{AtomicU32, Ordering::SeqCst},
-    time::Duration,
 };
 
-use tokio::{net::TcpStream, time::sleep};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+};
 
 /// A running program and its folder. Its drop stops the program and removes the folder.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
     folder: Folder,
+    address: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -25,39 +29,49 @@ struct Folder(PathBuf);
 // === impl Program ===
 
 impl Program {
-    /// Starts what `command` makes of a folder, and waits until it accepts connections.
+    /// Starts what `command` makes of a folder and an address, and waits until it serves.
     ///
-    /// Returns `None` if it ends or does not accept in time, and prints its output.
-    pub(crate) async fn start(
-        address: SocketAddr,
-        command: impl FnOnce(&Path) -> Command,
-    ) -> Option<Self> {
+    /// The program listens on its standard input, which is a socket that this process has bound. A
+    /// program that binds a port itself can lose it to any socket that the kernel gives one to in
+    /// the meantime, and then somebody else answers here.
+    pub(crate) async fn start(command: impl FnOnce(&Path, SocketAddr) -> Command) -> Self {
         let folder = Folder::new();
-        let mut command = command(&folder.0);
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        socket.bind(any).expect("a free port");
+        let listener = socket.listen(1_024).expect("it is bound");
+        let address = listener.local_addr().expect("it is bound");
+        let listener = listener.into_std().expect("a plain socket");
         // Opened to append, because a program's threads write lines at the same time, and none may
         // overwrite another's.
         let mut options = fs::OpenOptions::new();
         options.create(true).append(true);
         let file = |name| options.open(folder.0.join(name)).expect("a new file");
-        let child = command
-            .stdin(Stdio::null())
+        let child = command(&folder.0, address)
+            .stdin(OwnedFd::from(listener))
             .stdout(file("stdout"))
             .stderr(file("stderr"))
             .spawn()
             .expect("it was found a moment ago");
-        let mut program = Self { child, folder };
-        // There is nothing to wait for but the port itself.
-        for _ in 0..500 {
-            if TcpStream::connect(address).await.is_ok() {
-                return Some(program);
-            }
-            if program.child.try_wait().expect("it is a child").is_some() {
-                break;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        say(&format!("did not start: {}", program.text("stderr")));
-        None
+        let program = Self {
+            child,
+            folder,
+            address,
+        };
+        // A socket without a request, which a program that serves closes too. One that has ended
+        // resets it.
+        let served = async {
+            let mut socket = TcpStream::connect(address).await?;
+            socket.shutdown().await?;
+            socket.read_to_end(&mut Vec::new()).await
+        };
+        let served = served.await;
+        assert!(served.is_ok(), "{served:?}: {}", program.text("stderr"));
+        program
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Returns the text of a file in the folder; empty if there is no such file yet.
@@ -68,8 +82,9 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A process that has ended already needs no kill.
-        self.child.kill().ok();
+        // Not a kill, which the workers of nginx outlive. A process that has ended needs neither.
+        let id = self.child.id().to_string();
+        Command::new("kill").arg(id).status().ok();
         self.child.wait().ok();
     }
 }
@@ -102,12 +117,6 @@ pub(crate) fn find(name: &str) -> Option<String> {
     [name.to_owned(), format!("/usr/sbin/{name}")]
         .into_iter()
         .find(|program| Command::new(program).arg("-v").output().is_ok())
-}
-
-/// A local address without a listener at the moment.
-pub(crate) fn free() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("it is bound")
 }
 
 /// Prints a line that the test harness does not capture.
