@@ -21,6 +21,10 @@ fn assert_soon(bench: &Bench, run: &Output) {
     assert!(seconds < 20, "{seconds} s");
 }
 
+/// Five calls make three attempts each. When the last of these end, the patience of the job is nearly
+/// over, so each of the five jobs begins at most one more call.
+const FIVE_GIVE_UP: u64 = 5 * 3 + 5;
+
 #[tokio::test]
 async fn bulk_ends_when_every_token_is_refused() {
     let bench = Bench::new("bulk-refused", Config::default()).await;
@@ -94,7 +98,7 @@ async fn bulk_ends_when_the_quota_is_used_up() {
         let ok = report["ok"].as_u64();
         assert!(ok.is_some_and(|ok| (1..=5).contains(&ok)), "{report}");
         let seen = bench.server.ledger().summary();
-        assert!(seen.data_calls <= 5 + 15, "{seen:?}");
+        assert!(seen.data_calls <= 5 + FIVE_GIVE_UP, "{seen:?}");
     })
     .await;
 }
@@ -117,11 +121,8 @@ async fn bulk_ends_at_each_form_of_a_long_quota_hint() {
         let run = output(run).await;
         ended(&run, 3);
         assert_soon(&bench, &run);
-        assert!(
-            upstream.heads().len() <= 5 * 3,
-            "{told}: {}",
-            upstream.heads().len()
-        );
+        let sent = upstream.heads().len() as u64;
+        assert!(sent <= FIVE_GIVE_UP, "{told}: {sent}");
         assert_eq!(bench.report(&run)["ok"], 0);
     })
     .await;
