@@ -65,7 +65,7 @@ pub(crate) struct Cli {
     /// How often live resources change, with a new tag and time [default: never]
     #[arg(long, help_heading = ANSWERS, value_name = "INTERVAL", value_parser = interval)]
     live_every: Option<Duration>,
-    /// Serve the files of this folder, under the limits and the token check
+    /// Serve this folder's files, subject to the limits and the token check
     #[arg(long, help_heading = ANSWERS, value_name = "DIR")]
     files: Option<PathBuf>,
 
@@ -198,7 +198,7 @@ pub(crate) fn refusal(error: &clap::Error) -> String {
 }
 
 const NOTES: &str = "\
-Prints a line of JSON with its addresses, serves until SIGINT or SIGTERM, then prints the sums of
+Prints a line of JSON with its addresses, serves until SIGINT or SIGTERM, then prints the totals of
 its ledger as a second line.
 
 tds-sim relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port PORT]

@@ -41,7 +41,7 @@ pub struct Config {
     /// How many calls each key may make in a window; further calls get 429.
     pub quota: Option<Quota>,
     /// Whether a 429 has a `Retry-After` with the seconds to the end of the key's window. The
-    /// contract does not name it.
+    /// contract does not mention it.
     pub retry_after: bool,
     /// Lifetime of new tokens, in seconds.
     pub expires_in: u64,
@@ -54,7 +54,7 @@ pub struct Config {
     /// Interval at which live resources change, together with their `ETag` and `Last-Modified`;
     /// `None` if they never change.
     pub live_every: Option<Duration>,
-    /// Folder whose files are served at their paths, under the limits and the check of the token.
+    /// Folder whose files are served at their paths, subject to the limits and the token check.
     pub files: Option<PathBuf>,
     /// Scripted faults, none by default.
     pub faults: Faults,
@@ -72,8 +72,8 @@ pub struct Config {
     pub admin: SocketAddrV4,
     /// How many arrivals the ledger lists; the newest are kept.
     pub arrivals_kept: usize,
-    /// Whether the ledger has the headers of each call, with its secrets masked, and the length of
-    /// its body, for which the body is read before the answer.
+    /// Whether the ledger has each call's headers, with secrets masked, and the length of its body. If
+    /// so, the body is read before the answer.
     pub record_headers: bool,
 }
 

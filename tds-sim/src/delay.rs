@@ -34,11 +34,11 @@ pub enum Delay {
     None,
     /// The same delay each time.
     Constant(Duration),
-    /// Evenly distributed between two bounds.
+    /// Uniformly distributed between two bounds.
     Uniform {
         /// Shortest delay.
         min: Duration,
-        /// Longest delay. A value below `min` is read as `min`.
+        /// Longest delay. A value below `min` counts as `min`.
         max: Duration,
     },
     /// Lognormal, as in networks and services: most delays are near the median, and a few are many
@@ -46,7 +46,7 @@ pub enum Delay {
     LogNormal {
         /// Half of the delays are below it. Zero makes every delay zero.
         median: Duration,
-        /// 99 in 100 delays are below it. A value below `median` is read as `median`.
+        /// 99 in 100 delays are below it. A value below `median` counts as `median`.
         p99: Duration,
     },
     /// Pareto, with a heavy tail: one delay in `k.powf(alpha)` exceeds `k * min`. None is longer
@@ -95,8 +95,8 @@ impl Delay {
 }
 
 /// # Errors
-/// [`ParseError`] for a form that [`Delay`] does not list, and for impossible numbers. Its message
-/// has the expected form.
+/// Returns a [`ParseError`], whose message has the expected form, for a form that [`Delay`] does not
+/// list and for impossible numbers.
 impl FromStr for Delay {
     type Err = ParseError;
 

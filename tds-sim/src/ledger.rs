@@ -19,7 +19,7 @@ use crate::{
 /// Record of all calls that the simulator saw. Clones share one record.
 ///
 /// Times are counted from the simulator's start and read under the ledger's lock, so arrivals are
-/// in order. You get the sums of every call since the start or the last [reset](crate::Sim::reset)
+/// in order. You get the totals of all calls since the start or the last [reset](crate::Sim::reset)
 /// from [`summary`](Self::summary); the list of [`arrivals`](Self::arrivals) keeps only the newest
 /// [`Config::arrivals_kept`].
 ///
@@ -109,7 +109,7 @@ pub enum Outcome {
     Aborted,
 }
 
-/// Sums since the simulator's start or the last reset of the ledger.
+/// Totals since the simulator's start or the last reset of the ledger.
 ///
 /// Data calls are all requests on the data listener, whatever their answer. Sockets are those of
 /// the data listener.
@@ -142,12 +142,12 @@ pub struct Summary {
     pub arrivals_forgotten: u64,
 }
 
-/// Newest arrivals, and the sums over all, without a clock.
+/// Newest arrivals, and the totals of all, without a clock.
 #[derive(Debug, Default)]
 struct Book {
     arrivals: VecDeque<Arrival>,
     kept: usize,
-    /// Number of the next arrival, and of the first one that the sums include.
+    /// Number of the next arrival, and of the first one that the totals include.
     next: u64,
     since: u64,
     /// Arrivals of the last second, for the largest second.
@@ -188,7 +188,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the sums since the start or the last reset.
+    /// Returns the totals since the start or the last reset.
     #[must_use]
     pub fn summary(&self) -> Summary {
         lock(&self.book).sums.clone()
@@ -200,7 +200,7 @@ impl Ledger {
         lock(&self.book).arrivals.iter().cloned().collect()
     }
 
-    /// Returns the sums, and up to `most` of the newest arrivals that match, all read at one
+    /// Returns the totals, and up to `most` of the newest arrivals that match, all read at one
     /// instant.
     pub(crate) fn find(&self, filter: &Filter, most: usize) -> (Summary, Vec<Arrival>) {
         let book = lock(&self.book);
@@ -230,7 +230,7 @@ impl Ledger {
         found.take(calls).count() == calls
     }
 
-    /// Forgets all calls and sums. Open sockets are still counted, calls in progress are not.
+    /// Forgets all calls and totals. Open sockets are still counted, calls in progress are not.
     pub(crate) fn clear(&self) {
         let book = &mut *lock(&self.book);
         book.arrivals.clear();

@@ -8,19 +8,19 @@
 //! ```text
 //!              Sim: a plain service                              Ledger
 //! request ---> 416 -> 423 -> fault -> 401 -> 429 -> stub, file --> time, peer, target, headers,
-//!              per address            per token     or resource   token, status, end; sums;
+//!              per address            per token     or resource   token, status, end; totals;
 //!              (Rule, Meter)                        body, paced   sockets
 //! ```
 //!
-//! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock. [`Server`] puts it on three sockets
-//! of the loopback interface: one for tokens, one for data, and one to read the ledger and to control the simulator; on its page
-//! are three tests for you to copy. Put [`Relay`], a network, in front of it or of any other server. The program `tds-sim` runs the
-//! server or the relay by options instead of code.
+//! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock. [`Server`] puts it on three sockets,
+//! by default of the loopback interface: one for tokens, one for data, and one to read the ledger and to control the simulator;
+//! its page has three tests to copy. Put [`Relay`], a network, in front of it or any other server. The program `tds-sim` runs
+//! the server or the relay without code.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `coding` | no | br and gzip, for requests that accept them |
-//! | `http2` | no | HTTP/2 on sockets, beside HTTP/1.1 |
+//! | `http2` | no | HTTP/2 on sockets, besides HTTP/1.1 |
 //! | `tls` | no | TLS 1.2 and 1.3 on sockets (`Config::tls`) |
 //! | `cli` | no | the program `tds-sim`, with all of the above |
 //!

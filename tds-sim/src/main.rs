@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs until a signal. Prints a line with addresses at the start, and one with sums at the end.
+/// Runs until a signal. Prints a line with addresses at the start, and one with totals at the end.
 async fn run(role: cli::Role) -> Result<(), Error> {
     let stop = stop()?;
     let sums = match role {

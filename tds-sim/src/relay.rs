@@ -30,7 +30,7 @@ mod line;
 ///   the other stays open.
 /// - Each connection has its own two sequences of delays, determined by the seed and the number of
 ///   connections before it, and each piece that the relay reads has its own delay. The seed does
-///   not determine how bytes are cut into pieces, so two of your runs may differ.
+///   not determine how bytes are cut into pieces, so two runs may differ.
 ///
 /// # Cancel safety
 /// Dropping it closes every connection at once. Delayed bytes are lost.
@@ -108,7 +108,7 @@ impl Relay {
     /// Starts to relay to `to`.
     ///
     /// # Errors
-    /// If the port is taken: choose another, or 0 for a free one.
+    /// Fails if the port is taken: choose another, or 0 for a free one.
     pub async fn start(to: SocketAddr, network: Network) -> Result<Self, Error> {
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, network.port)).await;
         let listener = bound.map_err(|error| Error::failed(TAKEN, error))?;

@@ -48,9 +48,9 @@ pub enum Rule {
     /// If your client sends too fast, it is refused until it slows down. An arrival leaves the
     /// window when it is exactly `per` old.
     SlidingLogAll,
-    /// Refuses an arrival if the estimate `previous * (1 - x) + current` exceeds `limit`. It
-    /// includes this arrival and all refused ones; `x` is the part of the current window that has
-    /// passed.
+    /// Refuses an arrival if the estimate `previous * (1 - x) + current` exceeds `limit`: the
+    /// arrivals of two adjoining windows, this one and refused ones included, where `x` is the part
+    /// of the current window that has passed.
     ///
     /// Windows are `[start, start + per)`. The first arrival starts one, the next follows at its
     /// end, and an arrival `2 * per` or more after the last start begins anew, with nothing before
@@ -59,14 +59,14 @@ pub enum Rule {
     /// 50 is refused, exactly.
     SlidingCounter,
     /// Refuses an arrival if the bucket, which drains at `limit` per `per`, would hold more than
-    /// `burst` beside the arrival in service.
+    /// `burst` besides the arrival in service.
     ///
     /// So `burst + 1` requests pass at one instant, and then one for each that has drained. Refused
     /// requests do not fill the bucket. This is nginx's `limit_req` with `burst=B nodelay`,
     /// arithmetic included: a clock of whole milliseconds, levels rounded up to thousandths, and
     /// nothing added by an arrival in an idle bucket.
     LeakyBucket {
-        /// Number of requests that may be in the bucket, beside the one in service.
+        /// Number of requests that may be in the bucket, besides the one in service.
         burst: u32,
     },
     /// Accepts an arrival at `now` while fewer than `limit` accepted requests were in flight at
@@ -81,7 +81,7 @@ pub enum Rule {
 /// Counts arrivals by one [`Rule`] and returns for each whether the service accepts it.
 ///
 /// Pass the time since the simulator's start, in non-decreasing order. If it is earlier than the
-/// latest one so far, it is read as the latest, because the clock of a service does not go back.
+/// latest one so far, it counts as the latest, because the clock of a service does not go back.
 ///
 /// # Examples
 /// ```
@@ -156,7 +156,7 @@ struct LeakyBucket {
 impl Rule {
     /// Creates a meter that accepts `limit` arrivals per `per` by this rule.
     ///
-    /// If `per` is zero, it is read as one nanosecond. Leaky buckets drain a whole number of
+    /// If `per` is zero, it counts as one nanosecond. Leaky buckets drain a whole number of
     /// thousandths of a request per second, as in nginx, so a rate below one thousandth becomes
     /// zero.
     ///
@@ -178,7 +178,7 @@ impl Rule {
 }
 
 /// # Errors
-/// [`ParseError`] for a text that [`Rule`] does not list.
+/// Returns a [`ParseError`] for any text that [`Rule`] does not list.
 impl FromStr for Rule {
     type Err = ParseError;
 
@@ -295,7 +295,7 @@ impl Meter {
     /// Records that the accepted request that arrived at `arrived` ended at `at`.
     ///
     /// Call it once for each accepted request, whichever the rule: only [`Rule::InFlight`] uses
-    /// it. A request cannot end before it arrived: the later time holds.
+    /// it. If `at` is before `arrived`, `arrived` counts.
     pub fn end(&mut self, arrived: Duration, at: Duration) {
         self.now = self.now.max(at).max(arrived);
         // An end without an arrival changes nothing.

@@ -112,7 +112,7 @@ impl Server {
     /// Starts the three listeners, on free ports of 127.0.0.1 by default.
     ///
     /// # Errors
-    /// If a port is taken, or no certificate could be made.
+    /// Fails if a port is taken, or no certificate could be made.
     pub async fn start(config: Config) -> Result<Self, Error> {
         #[cfg(feature = "tls")]
         let authority = config.tls.then(Authority::new).transpose()?;

@@ -31,8 +31,8 @@ use crate::{
 ///
 /// If a request's path begins with `/auth/` or `/realms/`, the identity provider answers it,
 /// otherwise the data endpoints. The peer's address is that of the [`SocketAddr`] in the request's
-/// extensions, or else `127.0.0.1:0`. It runs under tokio's clock, paused or not; if you need a
-/// socket, use [`Server`](crate::Server), which also has three tests to copy.
+/// extensions, or else `127.0.0.1:0`. The simulator runs under tokio's clock, paused or not; for
+/// sockets, use [`Server`](crate::Server), which also has three tests to copy.
 ///
 /// # Backpressure
 /// Always ready, because the real service refuses requests instead of queueing them.
@@ -155,7 +155,7 @@ impl Sim {
     /// Issues a token to a key without a token request.
     ///
     /// # Errors
-    /// If no key has this client id: add one first.
+    /// Fails if no key has this client id: add one first.
     pub fn token(&self, client_id: &str) -> Result<String, Error> {
         let issuer = oidc::issuer(&self.state, None);
         let reply = lock(&self.state.realm).grant(client_id, "profile email", &issuer)?;
@@ -180,7 +180,7 @@ impl Sim {
     /// name.
     ///
     /// # Errors
-    /// If the member already holds three keys.
+    /// Fails if the member already holds three keys.
     pub fn add_key(&self, member: &str) -> Result<ApiKey, Error> {
         lock(&self.state.realm).add_key(member)
     }
@@ -188,7 +188,7 @@ impl Sim {
     /// Gives a key a new secret; the old one stops working at once.
     ///
     /// # Errors
-    /// If no key has this client id.
+    /// Fails if no key has this client id.
     pub fn rotate_secret(&self, client_id: &str) -> Result<ApiKey, Error> {
         lock(&self.state.realm).rotate_secret(client_id)
     }
@@ -196,7 +196,7 @@ impl Sim {
     /// Refuses all further token requests of a key. Its existing tokens stay valid.
     ///
     /// # Errors
-    /// If no key has this client id.
+    /// Fails if no key has this client id.
     pub fn disable_key(&self, client_id: &str) -> Result<(), Error> {
         lock(&self.state.realm)
             .key_mut(client_id)
@@ -206,7 +206,7 @@ impl Sim {
     /// Changes the realm roles of the tokens that a key gets from now on.
     ///
     /// # Errors
-    /// If no key has this client id.
+    /// Fails if no key has this client id.
     pub fn set_roles<R: Into<String>>(
         &self,
         client_id: &str,

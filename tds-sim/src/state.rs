@@ -39,7 +39,7 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Part {
-    /// Forgets all calls, including those in progress, and all sums. Open sockets stay counted.
+    /// Forgets all calls, including those in progress, and all totals. Open sockets stay counted.
     Ledger,
     /// Restores the faults of the start. Their counts and the seed begin again.
     Faults,

@@ -99,8 +99,8 @@ impl std::error::Error for ParseError {}
 /// Reads a duration from a whole number and its unit, `s`, `ms`, `us` or `ns`.
 ///
 /// # Errors
-/// [`ParseError`] for anything else, such as a number without a unit, a fraction, or more than a
-/// `u64` of the unit. Write 1.5 s as `1500ms`.
+/// Returns a [`ParseError`] for anything else, such as a number without a unit, a fraction, or more
+/// than a `u64` of the unit. Write 1.5 s as `1500ms`.
 ///
 /// # Examples
 /// ```

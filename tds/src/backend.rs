@@ -57,7 +57,7 @@ pub(crate) struct Backend {
     terms: Terms,
     #[command(flatten)]
     access: Access,
-    /// Let web pages of this origin read; * needs --list
+    /// Let web pages of this origin read responses; * needs --list
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<HeaderValue>,
     /// How long to go on serving after SIGTERM, with /readyz at 503

@@ -53,7 +53,7 @@ pub(crate) struct Bulk {
     /// At the end, write a list of the missing files
     #[arg(long, value_name = "FILE")]
     rerun: Option<PathBuf>,
-    /// Print a line of JSON for each file, and one with the sums
+    /// Print a line of JSON for each file, and one with the totals
     #[arg(long)]
     json: bool,
     /// How many files to download at once; 5 with --compress, because decoders need memory
@@ -340,7 +340,7 @@ impl Run {
         downloads.progress.show(&self.report, waits.or_else(again));
     }
 
-    /// Prints the causes and the sums. Writes the list of missing files even if the print fails.
+    /// Prints the causes and the totals. Writes the list of missing files even if the print fails.
     async fn end(self, exit: Exit, rerun: Option<&Path>) -> Result<(), Failure> {
         self.downloads.progress.end();
         let mut sums = self.report;

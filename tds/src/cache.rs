@@ -56,7 +56,7 @@ pub(crate) struct Terms {
     /// How long to reuse a response without Cache-Control or Expires
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     fresh: Duration,
-    /// How much longer to reuse it while the service fails [default: not]
+    /// How much longer to reuse a response while the service fails [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
 }

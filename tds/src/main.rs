@@ -1,4 +1,4 @@
-//! Jobs with the service, in one program: `tds --help` lists them.
+//! Jobs that use the service, in one program: `tds --help` lists them.
 //!
 //! With `--simulate` each job calls a simulated service that it starts itself.
 
@@ -138,7 +138,7 @@ async fn run() -> Result<Exit, Failure> {
         Job::Get(job) => job.json,
         Job::Poll(job) => job.json,
         Job::Check(job) => job.json,
-        // The sums of `bulk` are its end event; the others have no JSON output.
+        // The totals of `bulk` are its end event; the others have no JSON output.
         Job::Bulk(_) | Job::Backend(_) | Job::Health(_) | Job::Fleet(_) => false,
     };
     let ended = supervised(job, &settings).await;

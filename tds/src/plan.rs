@@ -12,7 +12,7 @@ use crate::{
     save::PART,
 };
 
-/// Prints a line for each item, and the sums.
+/// Prints a line for each item, and the totals.
 pub(crate) async fn print(
     downloads: &Downloads,
     items: &[Item],

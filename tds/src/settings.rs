@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// URL of the token endpoint itself (TDS_TOKEN_URL)
     #[arg(long, global = true, value_name = "URL")]
     token_url: Option<String>,
-    /// Look the endpoint up at this issuer (TDS_DISCOVER)
+    /// Issuer that names the token endpoint (TDS_DISCOVER)
     #[arg(long, global = true, value_name = "ISSUER")]
     discover: Option<String>,
     /// Base URL of the data server (TDS_BASE_URL)
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     /// Folder for the shared token (TDS_STATE_DIR)
     #[arg(long, global = true, value_name = "FOLDER")]
     state: Option<String>,
-    /// Types to accept; text/html adds pages
+    /// Types to accept; text/html for pages
     #[arg(long, global = true, value_name = "TYPES", default_value = "*/*", value_parser = Accept::parse)]
     accept: Accept,
     /// Call a simulated service, which invents its data

@@ -102,7 +102,7 @@ impl Assertion {
         signing.next().ok_or(UNUSABLE)
     }
 
-    /// Sets the key id (`kid`) in the header of each assertion, for servers with several keys.
+    /// Sets the key id (`kid`) in the header of each assertion, for servers that hold several of your keys.
     #[must_use]
     pub fn key_id(mut self, key_id: impl Into<String>) -> Self {
         self.header.kid = Some(key_id.into());
@@ -134,10 +134,10 @@ impl Assertion {
         self
     }
 
-    /// Sets the audience of each assertion, in place of the address of the token endpoint.
+    /// Sets the audience of each assertion; by default the address of the token endpoint, without its
+    /// query and default port.
     ///
-    /// By default it is the address of the token endpoint, without its query and a default port. Set
-    /// it if your server follows the successor of RFC 7523 and requires its issuer as the audience;
+    /// Set it if your server follows the successor of RFC 7523 and requires its issuer as the audience;
     /// Keycloak 26.5.0 accepts both.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {

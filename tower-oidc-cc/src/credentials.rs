@@ -84,7 +84,7 @@ enum Proof {
 /// Provides credentials: fixed ones, or the current ones from outside the program.
 ///
 /// You can rotate a secret without a restart, because the provider is called before each token request. If the server
-/// refuses the credentials, the backoff lasts two minutes at most, and calls go on with the token in use.
+/// refuses the credentials, the backoff usually lasts one to two minutes, and calls go on with the token in use.
 #[derive(Clone)]
 pub struct Provider {
     function: Arc<dyn Fn() -> Providing + Send + Sync>,
@@ -291,7 +291,7 @@ impl fmt::Debug for Proof {
 // === impl Provider ===
 
 impl Provider {
-    /// Reads the client id and the secret from these two variables of the environment.
+    /// Reads the client id and the secret from these two environment variables.
     #[must_use]
     pub fn env(client_id: impl Into<String>, client_secret: impl Into<String>) -> Self {
         let (client_id, client_secret) = (client_id.into(), client_secret.into());

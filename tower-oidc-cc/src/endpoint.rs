@@ -31,13 +31,13 @@ mod tests;
 /// | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
 /// | `expires_in` absent or null | five minutes |
 /// | a known member twice | transient: tried again |
-/// | `error` with any value, beside a token | ignored |
+/// | `error` with any value, together with a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
 /// | `token_type` `Bearer` or `BearerToken` in any letter case, or none | accepted |
 /// | another `token_type` | an error that names it; not transient |
-/// | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
+/// | HTML, a list, a truncated or empty body, more than 64 KiB | transient: tried again |
 /// | 401, whatever its body | wrong credentials; not transient |
-/// | 400, unless it is a page | a wrong setting; not transient |
+/// | 400, unless its body is an HTML page | a wrong setting; not transient |
 /// | 408, 425, 429, 5xx, or the code `temporarily_unavailable`, `server_error`, `slow_down` | transient: tried again |
 /// | another 4xx | transient, unless a standard defines its `error` code |
 ///

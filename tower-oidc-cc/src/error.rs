@@ -16,10 +16,11 @@ mod token;
 /// | [`token`](Self::token) with an [OAuth error](TokenError::oauth_error) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
 /// | [`token`](Self::token), and [credentials are missing](TokenError::is_missing_credentials) | correct the file, the variable or the vault that the text names |
 /// | [`token`](Self::token), and the [origin is foreign](TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
+/// | [`token`](Self::token), for any other reason | read its [`advice`](TokenError::advice) |
 /// | [`rejection`](Self::rejection), or a response with a [`Rejection`] | read its `Display`; call again once if it [is worth a resend](Rejection::is_worth_a_resend) |
 /// | neither | handle the [source](std::error::Error::source), which is the error of the service below |
 ///
-/// Layers above find the [`Outcome`](tower_tds_outcome::Outcome) of the call in its chain of sources.
+/// Layers above find the call's [`Outcome`](tower_tds_outcome::Outcome) in this error's chain of sources.
 ///
 /// # Examples
 ///

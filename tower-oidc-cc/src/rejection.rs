@@ -65,7 +65,7 @@ impl Rejection {
 
     /// Returns the time after which a resend with the same token can help.
     ///
-    /// You get one if the token is less than a minute old and the one before it was refused too, because the clock of
+    /// It is `Some` if the token is less than a minute old and the one before it was refused too, because the clock of
     /// the service may be behind that of the authorization server. Once the service's clock has reached the time of
     /// issue, the token is valid. These waits grow with the token's age, from two seconds.
     #[must_use]

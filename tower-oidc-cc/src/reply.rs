@@ -84,7 +84,7 @@ impl AccessToken {
         &self.header
     }
 
-    /// Returns the token alone, in clear, for protocols that carry it elsewhere.
+    /// Returns the token alone, in plain text, for protocols that carry it elsewhere.
     #[must_use]
     pub fn secret(&self) -> &str {
         let header = self.header.to_str().unwrap_or_default();

@@ -50,7 +50,7 @@ pub struct BearerAuthLayer<J = ReadHead> {
 /// `call` returns without calling the inner service.
 ///
 /// If you `call` without `poll_ready`, the token is used if there is one. Otherwise the token request starts, and your
-/// future returns an error that demands readiness.
+/// future returns an error whose text demands readiness.
 ///
 /// # Cancel safety
 ///
@@ -134,8 +134,8 @@ impl BearerAuthLayer {
 impl<J> BearerAuthLayer<J> {
     /// Sets the type that reads the outcome of a call; [`ReadHead`] by default.
     ///
-    /// You need it if your service refuses tokens with a status of its own. Errors from below that carry an
-    /// [`Outcome`](tower_tds_outcome::Outcome) are read as they are.
+    /// You need it if your service refuses tokens with a status of its own. [`ReadHead`] also reads the
+    /// [`Outcome`](tower_tds_outcome::Outcome) that an error from below carries.
     #[must_use]
     pub fn read_outcome<K: ReadOutcome>(self, reader: K) -> BearerAuthLayer<K> {
         BearerAuthLayer {

@@ -91,7 +91,7 @@ mod tests;
 ///
 /// # Clone
 ///
-/// Clones share the token, the task and the memory of failures.
+/// Clones share the token, the task and the record of failures.
 ///
 /// # Examples
 ///
@@ -213,7 +213,7 @@ impl TokenSource {
 
     /// Waits until no token request is in flight, for a program that is about to end.
     ///
-    /// Call this before your program ends, after you have stopped calling: otherwise a token in flight
+    /// Call this before your program ends, after its last request: otherwise a token in flight
     /// may be lost, and the other processes of a [`TokenStore`](crate::TokenStore) wait until the lease
     /// ends. Afterwards the token is in the store.
     ///
@@ -249,7 +249,7 @@ impl TokenSource {
         self.shared.fetch.settings().provider.secrets()
     }
 
-    /// Returns the condition of the token, without a wait and without a token request.
+    /// Returns the condition of the token, without waiting or requesting one.
     ///
     /// # Examples
     ///

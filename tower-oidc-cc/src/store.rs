@@ -41,7 +41,7 @@ mod tests;
 /// token request, and written after a successful one. Calls that find a valid token do not wait for it.
 ///
 /// If your store fails, takes longer than two seconds, or holds no usable token, it is skipped and the
-/// process requests a token itself. Tokens are stored in clear: restrict the readers, or encrypt the
+/// process requests a token itself. Tokens are stored in plain text: restrict the readers, or encrypt the
 /// bytes of [`StoredToken::as_bytes`].
 ///
 /// Keys contain the address of the endpoint, the client id and all values of
@@ -231,7 +231,7 @@ impl StoredToken {
         Self { bytes, expires_at }
     }
 
-    /// Returns the bytes to keep, with the token in clear.
+    /// Returns the bytes to keep, with the token in plain text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

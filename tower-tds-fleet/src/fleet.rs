@@ -38,8 +38,8 @@ use crate::{
 /// killed members are withheld.
 ///
 /// # Cancel safety
-/// If you drop the last clone, the member leaves in the background as by [`leave`](Self::leave),
-/// provided that the runtime goes on.
+/// If you drop the last clone, the member [leaves](Self::leave) in the background, provided that the
+/// runtime goes on.
 ///
 /// # Examples
 /// ```no_run
@@ -72,7 +72,7 @@ impl Fleet {
     ///
     /// # Errors
     /// If the name or the limits cannot be used, or if there is no tokio runtime. An unreachable
-    /// store is no error here: you get it from [`ready`](Self::ready).
+    /// store is reported by [`ready`](Self::ready) instead.
     pub fn join(
         store: impl Into<Store>,
         name: &str,
@@ -119,8 +119,8 @@ impl Fleet {
     /// Waits until the store answers, and its record of the members is complete.
     ///
     /// # Errors
-    /// Returns an error at once if your configuration is wrong, and after ten seconds for other
-    /// faults.
+    /// Returns an error at once if your configuration is wrong or the member has left, and after ten
+    /// seconds for other faults.
     pub async fn ready(&self) -> Result<(), FleetError> {
         let until = Instant::now() + READY;
         // The member's task ends only after a departure, or with its runtime.
@@ -143,11 +143,11 @@ impl Fleet {
         self.status.borrow().clone()
     }
 
-    /// Leaves the fleet, and returns when the store has freed the share.
+    /// Leaves the fleet, and returns when the store has recorded this, or does not answer.
     ///
     /// Call it before your process ends. No further request is sent, and those in flight have five
-    /// seconds before their sockets are closed. Whatever the member no longer holds then is free
-    /// for the others at once.
+    /// seconds before their sockets are closed. What the member no longer holds by then is free for
+    /// the others at once.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the departure.

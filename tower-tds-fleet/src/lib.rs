@@ -7,24 +7,24 @@
 //! ```
 //!
 //! [`Fleet`] divides the limits of a [`Limiter`](tower_tds_limits::Limiter) among its members. Each
-//! keeps within a share, which a task renews one to four times a second. Give [`RedisTokens`], a
-//! [`TokenStore`](tower_oidc_cc::TokenStore), to your token source, and the members make one token
-//! request together.
+//! keeps within a share, which a task renews by a *question* to the store, one to four times a
+//! second. Give [`RedisTokens`], a [`TokenStore`](tower_oidc_cc::TokenStore), to your token source,
+//! and the members make one token request together.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `ring`, `aws-lc-rs` | no | `rediss://` with this cryptography; with both, `aws-lc-rs` |
 //! | `tls` | no | `rediss://` with the `CryptoProvider` of the program |
-//! | `metrics` | no | gauges of the share, and a count of requests to the store |
+//! | `metrics` | no | gauges of the share, and a count of questions |
 //!
 //! # Guarantees
-//! - All members together use, or still have in use, at most the limit of requests, of a bucket's
-//!   places, and of sockets.
+//! - What all members use, or may still have in use, is at most the limit of requests, of a
+//!   bucket's places, and of sockets.
 //! - Busy members never wait for the store. If it is unreachable, a member sends until its share
 //!   ends, five seconds after its last answered question.
-//! - If the token store is unreachable, that costs each process a token request, and fails no call.
-//! - Reading the store shows neither the token nor the secret, and writing it cannot inject another
-//!   token.
+//! - If the token store is unreachable, that costs each process a token request, and no call fails.
+//! - Reading the store shows neither the token nor the secret, and writing to it cannot inject
+//!   another token.
 //!
 //! For the reasons and the assumptions, see [`_design`].
 //!

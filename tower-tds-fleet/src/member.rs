@@ -308,7 +308,7 @@ pub(crate) fn larger(one: Share, other: Share) -> Share {
         .connections(one.connections.max(other.connections))
 }
 
-/// Life of a share, from the sending of its question. The store counts from its answer, so the share
+/// Life of a share, from when its question is sent. The store counts from its answer, so the share
 /// ends earlier for the member than for the store. Four questions in a row can be lost before it ends.
 pub(crate) const ENDS: Duration = Duration::from_secs(5);
 

@@ -41,7 +41,7 @@ pub struct FleetStatus {
     pub held: Share,
     /// Calls of this member that wait.
     pub waiting: u32,
-    /// Members whose last question is at most five seconds old, this one included.
+    /// Members that asked the store within the last five seconds, this one included.
     pub members: u32,
     /// Members with calls in flight or waiting, or with requests that still count.
     pub active: u32,
@@ -49,10 +49,10 @@ pub struct FleetStatus {
     pub total: Share,
     /// Sum over all members of what they have, or may still have, in use.
     pub recorded: Share,
-    /// Part of `recorded` that silent members had. No member gets it until it is free.
+    /// Part of `recorded` that silent members had: those that were killed, left with requests in
+    /// flight, or do not reach the store. No member gets it until it is free.
     pub withheld: Share,
-    /// How long until the requests of silent members are free. Members are silent if they were
-    /// killed, left with requests in flight, or do not reach the store.
+    /// How long until the requests of silent members are free.
     pub requests_free_in: Duration,
     /// How long until the sockets of silent members are free.
     pub sockets_free_in: Duration,

@@ -29,9 +29,9 @@ mod seal;
 /// Fifty processes that start at once make one token request together, and one for each renewal,
 /// because one member takes the lease and requests the token that the others then read. Give each
 /// [`TokenSource`](tower_oidc_cc::TokenSource) a `RedisTokens` of its own. You need Redis from 6.2
-/// or Valkey from 7.2; in a cluster, the node with the fleet's slot.
+/// or Valkey from 7.2; in a cluster, connect to the node with the fleet's slot.
 ///
-/// # What lies in the store
+/// # What the store holds
 ///
 /// | key | value | until |
 /// |---|---|---|
@@ -56,10 +56,10 @@ mod seal;
 ///
 /// # Errors
 ///
-/// Your calls get no error of the store. If it is unreachable or hangs, a warning is logged, and
-/// this process requests a token of its own, within the [load](tower_oidc_cc::TokenSource#load) of
-/// one source. It does the same if the secret is empty, with which nothing is stored. Values that
-/// do not open count as missing, with a warning.
+/// Your calls never fail because of the store. If it is unreachable or hangs, a warning is logged,
+/// and this process requests a token of its own, as often as a
+/// [source](tower_oidc_cc::TokenSource#load) without a store. It does the same if the secret is
+/// empty, because then nothing is stored. Values that do not open count as missing, with a warning.
 ///
 /// Your user needs these rights for a fleet `buses`: `~{buses}:token:* +getrange +set +get +del
 /// +evalsha +script|load`.
@@ -122,8 +122,8 @@ type Mark = [u8; 16];
 impl RedisTokens {
     /// Creates a store for the fleet's members.
     ///
-    /// Pass the same secret in all members, because it seals the tokens: the client secret, without
-    /// the white space around it.
+    /// Pass the same client secret in all members, because it seals the tokens. White space around
+    /// it does not matter.
     ///
     /// The first operation opens the connection. For `rediss://` you need the feature `ring` or
     /// `aws-lc-rs`, or `tls` and a `CryptoProvider` that your program has installed.

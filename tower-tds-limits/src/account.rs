@@ -322,7 +322,7 @@ impl Account {
         later(rules, closed)
     }
 
-    /// Returns the most sockets, before any refusal.
+    /// Returns the limit of sockets, before any refusal.
     fn most_sockets(&self) -> u32 {
         let whole = self.limits.connections.get();
         self.share.map_or(whole, |share| share.connections)

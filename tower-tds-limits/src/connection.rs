@@ -1,4 +1,4 @@
-//! The connection limit: a permit from before `connect` until the server has closed.
+//! The connection limit: a permit from before `connect` until the server has closed the socket.
 
 mod io;
 
@@ -33,8 +33,8 @@ use crate::{
 ///
 /// If you build the TCP connector, set its `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most.
 /// Without this option the kernel resends an abandoned request for a quarter of an hour, so after a
-/// cut of the network all its requests may arrive at once. Where the system has no such option,
-/// make `lost_after` longer than the cuts that you expect.
+/// network outage all of them may arrive at once. Where the system has no such option, make
+/// `lost_after` longer than the outages that you expect.
 ///
 /// [`Limits::lost_after`]: crate::Limits::lost_after
 ///
@@ -62,11 +62,11 @@ pub struct ConnectionLimitLayer {
     limiter: Limiter,
 }
 
-/// Caps the open sockets of every connector that shares a [`Limiter`].
+/// Caps the open sockets of all connectors that share a [`Limiter`].
 ///
 /// Put this service around the TCP connector, *under* TLS and under a proxy's tunnel, because a
 /// server counts TCP connections. Each socket holds its permit from before `connect` until the
-/// server has closed, so idle sockets of your pool count.
+/// server has closed it, so idle sockets of your pool count.
 ///
 /// Data connections use at most one less than the limit, unless the limit is one: the last place is
 /// for token requests, whose layer you build from [`Limiter::first_in_line`].
@@ -85,22 +85,21 @@ pub struct ConnectionLimitLayer {
 /// is a non-goal.
 ///
 /// # Unused sockets
-/// If a connection becomes idle while your pool is still connecting, the pool uses that one; the
+/// If a connection becomes idle while your pool is still connecting, the pool uses it instead; the
 /// connect goes on in a task, and its socket is left over. Some servers count such a socket as a
 /// request when it closes, for example `HAProxy` if it tracks connections. So the close of a socket
-/// that carried no request waits for a permit like a request, in front of the queue. It needs no
-/// place in flight, so a batch of unused sockets closes at the full rate of the quota.
+/// that carried no request waits for a permit like a request, at the front of the queue. It does not
+/// count as in flight, so a batch of unused sockets closes at the full rate of the quota.
 ///
 /// A socket is unused if nothing was written since the client called `Connection::connected`, as
 /// hyper-util does once after the handshake. Until the permit is there, the server sees neither a
-/// shutdown nor the `close_notify` of TLS, which it could take for the end. If your server must have
-/// a `close_notify` on connections that carried nothing, it gets this side's FIN instead.
+/// shutdown nor the `close_notify` of TLS, which it could take for the end. A server that expects a
+/// `close_notify` on such connections gets only this side's FIN.
 ///
-/// A connect whose request got another socket may be left waiting for its permit. So that it does
-/// not wait for ever, each connect waits for at most 35 s, unless you set
-/// [`Limits::max_wait`](crate::Limits::max_wait). With one host and the default of
-/// [`Limits::in_flight`](crate::Limits::in_flight), a request needs that long only if the server
-/// does not close its sockets.
+/// A connect whose request got another socket may be left waiting for its permit. Therefore each
+/// connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait). With
+/// one host and the default of [`Limits::in_flight`](crate::Limits::in_flight), a request waits that
+/// long only if the server does not close its sockets.
 ///
 /// # After a 416
 /// No connect begins for a second. For ten minutes the limit is a sixth lower, and at most as many
@@ -116,14 +115,14 @@ pub struct ConnectionLimitLayer {
 /// # Cancel safety
 /// Each connect runs in a task. If you drop its future, the task goes on for a second, because the
 /// server may have accepted the connection; the socket is then closed like each unused one. If the
-/// connect has not ended by then, or timed out, its permit is kept for another second. The same
+/// connect has not ended by then, or has timed out, its permit is kept for another second. The same
 /// applies to a readied instance that you drop. A refused connect gives its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// Errors are boxed, as pools require. You get an [`Error`] when the wait reached
+/// Errors are boxed, as pools require. You get an [`Error`] when the wait reaches
 /// [`Limits::max_wait`](crate::Limits::max_wait), 35 s by default, and otherwise the connector's own
 /// error.
 ///
@@ -147,7 +146,7 @@ type PendingPermit = Pin<Box<dyn Future<Output = Result<ConnectionPermit, Error>
 // === impl ConnectionLimitLayer ===
 
 impl ConnectionLimitLayer {
-    /// Limits sockets by `limiter`.
+    /// Limits sockets with `limiter`.
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self { limiter }

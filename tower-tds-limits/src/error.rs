@@ -1,10 +1,10 @@
-//! Errors of a limiter, beside the inner service's own.
+//! Errors of a limiter, besides the inner service's own.
 
 use std::{error, fmt, time::Duration};
 
 use tower_tds_outcome::{Cause, Outcome};
 
-/// A limit did not let your call through or ended it at a bound, or the service below failed.
+/// Error of a call that a limit rejected or timed out, or in which the service below failed.
 ///
 /// | predicate | what happened | what to do |
 /// |---|---|---|
@@ -50,7 +50,7 @@ enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum WaitCause {
-    /// Readiness of the inner service, such as a token.
+    /// Readiness of the inner service, for example until it has a token.
     Readiness,
     /// Permit of a quota whose permits are all live.
     Window,
@@ -58,7 +58,7 @@ pub enum WaitCause {
     Counter,
     /// Room in a leaky bucket.
     Bucket,
-    /// Place in flight: [`Limits::in_flight`](crate::Limits::in_flight).
+    /// Place among the requests in flight: [`Limits::in_flight`](crate::Limits::in_flight).
     InFlight,
     /// End of the silence after a 423 or a 416.
     Silence,
@@ -110,7 +110,7 @@ impl Error {
         self.limited().is_some_and(|limited| kinds(limited.kind))
     }
 
-    /// Unwraps the error of the service below, or returns this one if it is the limiter's own.
+    /// Unwraps the error of the service below.
     ///
     /// # Errors
     /// Returns this error itself if it is the limiter's own.
@@ -141,7 +141,7 @@ impl Error {
         Self::new(Kind::Overload(ahead), cause, Some(round_up(wait)))
     }
 
-    /// Error of a call that the response timeout ended after `waited`.
+    /// Error of a call that `answer_timeout` ended after `waited`.
     pub(crate) fn unanswered(cause: WaitCause, waited: Duration) -> Self {
         Self::new(Kind::Unanswered, cause, Some(waited))
     }
@@ -157,7 +157,7 @@ impl Error {
         self.limited().map(|limited| limited.cause)
     }
 
-    /// Whether the call reached a bound: the longest wait, its deadline or the response timeout.
+    /// Whether the call reached a bound: `max_wait`, its deadline or `answer_timeout`.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::TimedOut | Kind::Unanswered | Kind::Deadline))
@@ -170,7 +170,7 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless | Kind::Overload(_)))
     }
 
-    /// Whether the [response timeout](crate::RequestLimitLayer::answer_timeout) ended the call.
+    /// Whether [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) ended the call.
     #[must_use]
     pub fn is_answer_timeout(&self) -> bool {
         self.is(|kind| kind == Kind::Unanswered)
@@ -191,7 +191,8 @@ impl Error {
             .is_none_or(|cause| cause == WaitCause::Response)
     }
 
-    /// Returns the least wait of a rejected call, if it was known, in whole milliseconds.
+    /// Returns how long to wait before you repeat a rejected call, if that is known, in whole
+    /// milliseconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.limited()?.time.filter(|_| self.is_rejected())

@@ -43,22 +43,23 @@
 //!   random buckets with a burst of ten or eleven, behind random networks, refused 3 of 10,000,000
 //!   calls (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`). Where
 //!   response heads arrive while their bodies stall, up to 580 of 100,000 were refused.
-//! - Requests in flight stay within their limit, from their sending to the end of the response
-//!   body, and open sockets within theirs, from before `connect` until the server must have
-//!   received this side's FIN.
+//! - Requests in flight stay within their limit (each counts until its response body ends), and
+//!   open sockets within theirs (each counts from before `connect` until the server has had time
+//!   to receive this side's FIN).
 //! - With [deadlines](DeadlineAt), what you send under overload is answered: 99.9 % of it at 1.0 to
 //!   2.2 times the quota, with deadlines of one and two seconds (`cargo run --release -p
 //!   tds-benches --bin report overload`). If a call cannot make its deadline, it is rejected on
 //!   arrival.
-//! - Calls are first in, first out, except [`Limiter::first_in_line`]. Slow, lost, cancelled or
-//!   unpolled calls cost only their own permits. If ten calls stall together, the others pause
-//!   once, for about a second (longer only if even your fastest response takes over 125 ms).
+//! - Calls are served first in, first out, except those of [`Limiter::first_in_line`]. Slow, lost,
+//!   cancelled or unpolled calls cost only their own permits. If ten calls stall together, the
+//!   others pause once, for about a second (longer only if even your fastest response takes over
+//!   125 ms).
 //!
 //! # The argument
-//! Each request is counted between its sending and its proof. Suppose that, whenever you send one,
-//! at most `n - 1` others are unproven or were proven within the last interval. Then no interval of
-//! the service holds more than `n`, however long the delays are. For the proof, its assumptions and
-//! the other rules, see [`_design`].
+//! Each request is counted between when you send it and its proof. Suppose that, whenever you send
+//! one, at most `n - 1` others are unproven or were proven within the last interval. Then no
+//! interval of the service holds more than `n`, however long the delays are. For the proof, its
+//! assumptions and the other rules, see [`_design`].
 //!
 //! # Refusals
 //! If your service refuses a call, it is stricter than assumed, or another client uses the same
@@ -71,26 +72,26 @@
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client, and the errors of hyper in [`ReadHyper`] |
+//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; [`ReadHyper`] reads hyper's errors |
 //! | `metrics` | no | a histogram of waits, `tds_wait_seconds`, by cause |
 //!
 //! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32.
-//! There you have to bring a clock: std's panics on `wasm32-unknown-unknown`.
+//! It runs only where std has a clock, so not on `wasm32-unknown-unknown`.
 //!
 //! # Non-goals
 //! - Speed where a service allows no burst at all: one request at a time is safe there
 //!   ([`Rung::Serial`]).
-//! - Speed beside another client of the same quota, or where 423 often means something else: the
-//!   rate stays lower, see [`Rung`].
-//! - Several hosts behind one limiter. With [`Burst::Auto`], a quick response of one host counts as
-//!   evidence for requests to the other (546 of 100,000 were refused). Build one limiter per host.
+//! - Speed alongside another client of the same quota, or where 423 often means something else:
+//!   the rate stays lower, see [`Rung`].
+//! - Several hosts behind one limiter. With [`Burst::Auto`], a quick response from one host counts
+//!   as evidence for requests to the other (546 of 100,000 were refused). Build one limiter per host.
 //! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
 //!   process its part of each quota, of the requests in flight, of the sockets, and of the ten
-//!   requests that a bucket takes at once (`Burst::Of(n - 1)` for `n` of them).
+//!   requests that a bucket takes at once: for `n` of these ten, set `Burst::Of(n - 1)`.
 //! - Services that count a request after their gateway has answered 502, or later than a second
 //!   after a 504.
-//! - Fairness finer than 5 ms among futures that are not polled, and among hosts that share one
-//!   connection limit.
+//! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among
+//!   futures that are not polled.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While yours
 //!   is blocked, waiters of other runtimes on the same limiter may stop as well.

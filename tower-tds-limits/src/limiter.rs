@@ -16,9 +16,9 @@ use crate::{
 /// Keeps all layers and clients that share it inside one set of limits.
 ///
 /// Give a clone to each layer and client that calls one service from the same IP address. For
-/// another host, build another limiter, because each counts for itself. You can create one outside
-/// a runtime: the first call that has to wait spawns a small timer task on its runtime, which ends
-/// when no call waits.
+/// another host, build another limiter, because each host counts separately. You can create one
+/// outside a runtime: the first call that has to wait spawns a small timer task on its runtime,
+/// which ends when no call waits.
 ///
 /// # Clone
 /// Clones share everything.
@@ -35,7 +35,7 @@ pub struct Limiter {
     pub(crate) credential: Arc<Credential>,
 }
 
-/// State of a [`Limiter`] at one instant.
+/// State of a [`Limiter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -45,30 +45,30 @@ pub struct Snapshot {
     /// Largest number of live permits of any quota. A permit is live from its grant until it comes
     /// back.
     pub live: u64,
-    /// Requests that wait, of all credentials: for the inner service, for a permit, or for the end
-    /// of a pause.
+    /// Requests of all credentials that wait for the inner service, a permit, or the end of a
+    /// pause.
     pub waiting: usize,
     /// Cause of the wait for a permit, if requests wait. Requests that are [first in
     /// line](Limiter::first_in_line) may wait for another cause.
     pub waits_for: Option<WaitCause>,
-    /// Sockets between the permit before `connect` and their close.
+    /// Sockets, each from its permit before `connect` until it is closed.
     pub connections: u32,
-    /// Most sockets: [`Limits::connections`] or those of a share, and fewer for a while after a
+    /// Limit of sockets: [`Limits::connections`] or that of a share, and lower for a while after a
     /// 416.
     pub most_connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
     /// Rules that apply now: refusals lead to stricter ones.
     pub rung: Rung,
-    /// Rest of the silence after a 423 or a 416, in which nothing is sent.
+    /// Remaining silence after a 423 or a 416, in which nothing is sent.
     pub silent_for: Option<Duration>,
-    /// Rest of this credential's pause after a 429. After the pause it is zero until a response is
+    /// Remaining pause of this credential after a 429. After the pause it is zero until a response is
     /// accepted, and then `None`.
     pub paused_for: Option<Duration>,
-    /// Most requests that the service can have counted in any interval of the first quota so far,
-    /// as computed from the times of grants and proofs. Your requests never bring it above the
-    /// quota. Closing an unused socket can, if that has to be recorded without a permit, for
-    /// example because the server closed first or a share ended.
+    /// Largest number of requests that the service can have counted in any interval of the first
+    /// quota so far, computed from the times of grants and proofs. Your requests never bring it
+    /// above the quota. Closing an unused socket can, if that has to be recorded without a permit,
+    /// for example because the server closed first.
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,
@@ -95,9 +95,9 @@ impl Limiter {
     /// Returns a handle to this limiter for token requests, which go before all waiters.
     ///
     /// Use it for the few requests that all others depend on. After a 429 they have a pause of
-    /// their own. They wait for a permit of each quota, but not for a place in flight, which a
-    /// download may hold for long; their sockets bound how many are in flight. If there are
-    /// several, they are first in, first out.
+    /// their own. They wait for a permit of each quota, but not for a place among the requests in
+    /// flight, which a download may hold for long; only the sockets bound how many are in flight.
+    /// They are served first in, first out.
     ///
     /// # Examples
     /// ```
@@ -119,7 +119,7 @@ impl Limiter {
         }
     }
 
-    /// Waits until no request of any credential is in flight. Detached ones count, calls that wait
+    /// Waits until no request of any credential is in flight. Detached ones count; calls that wait
     /// for a permit do not.
     ///
     /// Use it for a graceful shutdown: make no further calls, then await this.
@@ -135,7 +135,8 @@ impl Limiter {
         &self.credential.limits
     }
 
-    /// Reads the current state, for gauges and tests. It takes the locks one after another.
+    /// Reads the current state, for gauges and tests. Its parts may differ by an instant, because it
+    /// takes several locks.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();

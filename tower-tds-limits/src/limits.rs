@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-/// Limits that a [`Limiter`](crate::Limiter) keeps, as one value.
+/// Limits that a [`Limiter`](crate::Limiter) enforces.
 ///
 /// The default is the transport data service's limit for each IP address: 50 requests in any second
 /// and 60 parallel connections.
@@ -24,11 +24,11 @@ pub struct Limits {
     quotas: Vec<Quota>,
     /// First quota, in whose requests a share is counted.
     pub(crate) first: Quota,
-    /// Most requests in flight at once.
+    /// Limit of requests in flight.
     pub(crate) in_flight: NonZeroU32,
     /// Whether `in_flight` was set, and so does not follow `connections`.
     gives_in_flight: bool,
-    /// Most sockets at once.
+    /// Limit of sockets.
     pub(crate) connections: NonZeroU32,
     /// Ways of counting that the limiter is safe against.
     pub(crate) rules: Rules,
@@ -56,7 +56,7 @@ pub enum Proof {
 
 /// Number of requests that may be counted in any interval of a given length.
 ///
-/// Several quotas can hold at once: give each to [`Limits::also`](crate::Limits::also).
+/// Several quotas can apply at once: give each to [`Limits::also`](crate::Limits::also).
 ///
 /// # Examples
 /// ```
@@ -75,17 +75,17 @@ pub struct Quota {
     per: Duration,
 }
 
-/// Ways of counting that a limiter is safe against, as one value.
+/// Ways of counting that a limiter is safe against.
 ///
 /// Your service may not document how it counts its "50 per second". By default you are safe against
-/// every way in use with two exceptions: a count of the requests in flight (see [`Proof::End`]),
+/// every common way, with two exceptions: a count of the requests in flight (see [`Proof::End`]),
 /// and leaky buckets with a burst below nine (above 50 a second: below what the quota allows in
 /// 180 ms). Against larger bursts the default relies on evidence: see [`Burst::Auto`]. Fewer rules
 /// are faster, but only right if you know how the service counts.
 ///
-/// | rules | safe against | requests a second of 50, answers after 110 ms |
+/// | rules | safe against | requests a second (quota of 50, responses after 110 ms) |
 /// |---|---|---|
-/// | [`Rules::window`] | fixed windows, sliding logs, full token buckets | 45 |
+/// | [`Rules::window`] | fixed windows, sliding logs, token buckets that hold the quota | 45 |
 /// | and [`counter`](Self::counter) | sliding-window counters (HAProxy, CDNs), any alignment | 42 |
 /// | and [`bucket`](Self::bucket) | leaky buckets with that burst (nginx `limit_req`) | 42 |
 ///
@@ -111,11 +111,11 @@ pub struct Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Burst {
-    /// This burst, by proof. Each request holds its place until it is proven, so a slow response
-    /// keeps one. If more responses than the burst are slow at the same time, all your other calls
+    /// This burst; your safety is proven. Each request keeps its place in the bucket until its
+    /// proof. If more responses than the burst are slow at the same time, all your other calls
     /// wait.
     Of(u32),
-    /// As many as the quota allows in 180 ms, and at least nine, by evidence.
+    /// As many as the quota allows in 180 ms, and at least nine; your safety rests on evidence.
     ///
     /// Quick responses free the places of the requests that were granted before them, so slow calls
     /// cost the others nothing. Up to 50 a second the burst is nine, and a bucket of ten may refuse
@@ -127,8 +127,9 @@ pub enum Burst {
 
 /// Part of the limits that one of several processes may use.
 ///
-/// For each process take the larger of its share and what it [holds](crate::share::Load::held). If the sum of
-/// these never exceeds the [whole](crate::share::Load::whole), all processes together keep within the limits.
+/// For each process take the larger of its share and what it [holds](crate::share::Load::held). If
+/// the sum of these never exceeds the [whole](crate::share::Load::whole), all processes together
+/// keep within the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Share {
@@ -186,8 +187,8 @@ impl Limits {
         self
     }
 
-    /// Caps the sockets, from before `connect` until they are closed, and with them the requests [in
-    /// flight](Self::in_flight), unless you set those as well.
+    /// Caps the sockets, from before `connect` until they are closed. Unless you set
+    /// [`in_flight`](Self::in_flight), this also caps the requests in flight.
     pub fn connections(mut self, most: NonZeroU32) -> Self {
         self.connections = most;
         if !self.gives_in_flight {
@@ -225,14 +226,14 @@ impl Limits {
     /// Begins as if every permit of the quotas had just been used: all are live for one interval.
     ///
     /// Use it for a process that starts within an interval of its predecessor's end, because the
-    /// requests of that one still count. The price: your first call waits one interval.
+    /// predecessor's requests still count. The price: your first call waits one interval.
     pub fn drained(mut self) -> Self {
         self.drained = true;
         self
     }
 
-    /// Bounds each wait: of a request for the inner service's readiness and a permit, and of a
-    /// connect for its permit. By default a request's wait has no bound, and a connect waits for 35 s
+    /// Bounds how long a request waits for the inner service and a permit, and how long a connect
+    /// waits for its permit. By default a request's wait has no bound, and a connect waits for 35 s
     /// at most.
     ///
     /// If a wait reaches the bound, the response future returns a [limit error](crate::Error). Your
@@ -248,21 +249,21 @@ impl Limits {
         &self.quotas
     }
 
-    /// Returns the most requests in flight: see [`in_flight`](Self::in_flight).
+    /// Returns the limit of requests in flight: see [`in_flight`](Self::in_flight).
     #[must_use]
     pub fn most_in_flight(&self) -> NonZeroU32 {
         self.in_flight
     }
 
-    /// Returns the most sockets: see [`connections`](Self::connections).
+    /// Returns the limit of sockets: see [`connections`](Self::connections).
     #[must_use]
     pub fn most_connections(&self) -> NonZeroU32 {
         self.connections
     }
 
-    /// Returns the `TCP_USER_TIMEOUT` that your connector needs: the time of
-    /// [`lost_after`](Self::lost_after), a millisecond at least. Without it, the kernel may send an
-    /// abandoned request when a cut of the network heals, long after the limiter has forgotten it.
+    /// Returns the `TCP_USER_TIMEOUT` that your connector needs:
+    /// [`lost_after`](Self::lost_after), but at least a millisecond. Without it, the kernel may send
+    /// an abandoned request after a network outage, long after the limiter has forgotten it.
     #[must_use]
     pub fn tcp_user_timeout(&self) -> Duration {
         self.lost_after.max(Duration::from_millis(1))
@@ -371,7 +372,7 @@ impl Quota {
 // === impl Rules ===
 
 impl Rules {
-    /// Returns the proof window alone, which lets at most the quota be live at any grant.
+    /// Returns the window rule alone: at most the quota's permits are live at any grant.
     pub const fn window() -> Self {
         Self {
             counter: false,
@@ -409,7 +410,7 @@ impl Share {
         self
     }
 
-    /// Sets what a leaky bucket takes at once.
+    /// Sets how many requests a leaky bucket takes at once.
     #[must_use]
     pub const fn places(mut self, places: u32) -> Self {
         self.places = places;

@@ -1,4 +1,4 @@
-//! The request limit: a permit from the sending of a request to the end of its response body.
+//! The request limit: a permit for each request, until its response body ends.
 
 pub(crate) mod future;
 pub(crate) mod layer;
@@ -57,17 +57,17 @@ use crate::error::{BoxError, Error};
 /// Your call ends at the [`DeadlineAt`](tower_tds_outcome::DeadlineAt) in its request's extensions.
 /// Nothing is sent after it, and the error holds the cause of the wait.
 ///
-/// Under overload the deadline also decides who is sent at all, so that what is sent is answered. The
-/// limiter measures how long responses usually take (the 95th percentile of the last 128). If the
-/// queue and that time are too long together, your call is [rejected](Error::is_rejected) on arrival.
-/// If too little time is left at its turn, it ends, unless no other waiting call can use the permit.
-/// Both are [deadline errors](Error::is_deadline).
+/// Under overload the deadline also decides which calls are sent, so that what is sent is answered.
+/// The limiter measures how long responses usually take (the 95th percentile of the last 128). If
+/// the queue and that time together are too long, your call is [rejected](Error::is_rejected) on
+/// arrival. If too little time is left at its turn, it ends if another waiting call can use the
+/// permit. Both are [deadline errors](Error::is_deadline).
 ///
 /// Without a deadline a call waits for as long as it takes. If you queue a long batch of them, calls
 /// with a deadline behind it are rejected until the batch is done.
 ///
 /// # Cancel safety
-/// Dropping a future that waits gives up its place. Once its permit is there, the request counts as
+/// Dropping a future that waits gives up its place. Once it has its permit, the request counts as
 /// sent, because nothing shows that it is not. If its response never comes, it stays counted for
 /// [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval: the service may still
 /// count it. Where callers cancel often, complete their calls

@@ -30,7 +30,7 @@ use crate::{
     limits::{Proof, Quota, TIMED_OUT},
 };
 
-/// Share that one process holds, and the whole that there is to divide, at one instant.
+/// Share that one process holds, and the whole to divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {
@@ -38,8 +38,8 @@ pub struct Load {
     pub held: Share,
     /// All of the limits as one share, lowered to what the current [`Rung`](crate::Rung) allows.
     pub whole: Share,
-    /// Whether the machine has been suspended since the share was set. Only Linux shows a
-    /// suspension.
+    /// Whether the machine has been suspended since the share was set, which is detected on Linux
+    /// only.
     pub was_suspended: bool,
 }
 
@@ -62,10 +62,10 @@ impl Shares {
 
     /// Applies a share of the limits from now on, and grants nothing after `until`.
     ///
-    /// You can use a larger share at once. If it is smaller, it applies to new requests at once,
-    /// while those that were sent keep what they [hold](Load::held). As long as more sockets are
-    /// open than the share allows, each request closes its socket (`Connection: close`). With an
-    /// empty share nothing is granted.
+    /// A larger share applies at once. A smaller one applies to new requests at once, while those
+    /// that were sent keep what they [hold](Load::held). As long as more sockets are open than the
+    /// share allows, each request closes its socket (`Connection: close`). With an empty share
+    /// nothing is granted.
     ///
     /// No socket is written to after `until`. If that has passed already, this call closes all
     /// sockets; an [unused](crate::ConnectionLimit#unused-sockets) one waits for a permit of the next
@@ -90,7 +90,7 @@ impl Shares {
         account.read(|account, _| account.reactions.store_fault = fault);
     }
 
-    /// Reads what this process holds, and the whole that there is to divide.
+    /// Reads what this process holds, and the whole to divide.
     #[must_use]
     pub fn load(&self) -> Load {
         let credential = &self.limiter.credential;

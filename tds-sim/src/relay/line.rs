@@ -60,7 +60,7 @@ impl Line {
     /// receiver is gone.
     ///
     /// # Errors
-    /// If the sender has reset the connection, after the delay of the reset.
+    /// Fails if the sender has reset the connection, after the delay of the reset.
     pub(super) async fn pass(
         &mut self,
         (mut from, sender): (ReadHalf<'_>, &Side),

@@ -50,7 +50,7 @@ struct Paths {
 // === impl FileStore ===
 
 impl FileStore {
-    /// Names the file. Its folder must exist.
+    /// Creates a store in this file, whose folder must exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let token = path.into();

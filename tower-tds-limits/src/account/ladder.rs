@@ -17,11 +17,11 @@ use crate::{
 /// as when a lone request is refused, the limiter stays on its rung.
 ///
 /// After ten minutes without such a move, the next response returns the limiter to the highest rung.
-/// If the limiter leaves that rung again sooner than it had waited to return to it, the return has
-/// failed, and the next wait is twice as long, up to a day. After a return that holds, the wait is
-/// ten minutes again.
+/// If the limiter leaves that rung before as much time has passed again, the return has failed, and
+/// the next wait is twice as long, up to a day. After a return that holds, the wait is ten minutes
+/// again.
 ///
-/// Nothing tests whether a rung helps, so beside another client of your quota the rate stays lower
+/// Nothing tests whether a rung helps, so if another client uses your quota, the rate stays lower
 /// for as long as both are busy. The same happens if your service often uses 423 for something
 /// else, for example more than once in a hundred responses. In that case give the
 /// [`RequestLimitLayer`](crate::RequestLimitLayer::read_outcome) a reader that returns
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
-    /// Rules of [`Limits::rules`](crate::Limits::rules). This is the highest rung.
+    /// Rules of [`Limits::rules`](crate::Limits::rules). This is the highest, least strict rung.
     #[default]
     Proven,
     /// Rules of [`Proven`](Self::Proven), sliding-window counters, and leaky buckets with a burst of

@@ -43,7 +43,7 @@ pub(crate) struct Reactions {
     silent_until: Tick,
     /// End of the silence after a 416.
     pub(super) connects_at: Tick,
-    /// Most sockets after a 416, and until when this applies.
+    /// Limit of sockets after a 416, and until when it applies.
     pub(super) lowered: Option<(u32, Tick)>,
     /// Until when requests close their sockets.
     closing_until: Tick,
@@ -77,7 +77,7 @@ pub(crate) struct Pause {
 pub(crate) struct Sockets {
     /// When connects begin again.
     pub(crate) connects_at: Option<Instant>,
-    /// Most sockets, and until when this applies.
+    /// Limit of sockets, and until when it applies.
     pub(crate) lowered: Option<(u32, Instant)>,
 }
 
@@ -186,13 +186,13 @@ impl Reactions {
         now < self.closing_until
     }
 
-    /// Returns the most requests in flight, because more would get no socket.
+    /// Returns the limit of requests in flight, because more would get no socket.
     #[inline]
     pub(crate) fn most_in_flight(&self, now: Tick) -> u32 {
         self.most_sockets(now).map_or(u32::MAX, data_sockets)
     }
 
-    /// Returns the most sockets after a 416.
+    /// Returns the limit of sockets after a 416.
     #[inline]
     fn most_sockets(&self, now: Tick) -> Option<u32> {
         let lowered = self.lowered.filter(|(_, until)| now < *until);
@@ -240,8 +240,8 @@ pub(crate) fn data_sockets(most: u32) -> u32 {
     most.saturating_sub(1).max(1)
 }
 
-/// Some services count refused requests as well. Such a service would refuse for ever a client that
-/// goes on (simulated: 50-74 % of its requests; measured with HAProxy's `http_req_rate(1s)`: 394 to
+/// Some services count refused requests as well, and would never stop refusing a client that goes
+/// on (simulated: 50-74 % of its requests; measured with HAProxy's `http_req_rate(1s)`: 394 to
 /// 550 of 600). After a second without requests all such windows are empty.
 const SILENCE: u64 = 1_002_000_000;
 

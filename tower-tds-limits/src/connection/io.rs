@@ -30,7 +30,7 @@ use crate::{
     wait::{Limit as _, Line, Terms, shared::Shared, waiter::Waiter},
 };
 
-/// A socket that holds its connection permit until the server has closed.
+/// A socket that holds its connection permit until the server has closed it.
 ///
 /// It keeps the permit through a protocol upgrade.
 ///
@@ -38,12 +38,12 @@ use crate::{
 /// |---|---|
 /// | the server closes, or had closed before | then, but no earlier than a second after our close, because the server counts until it has our FIN |
 /// | the server resets | at once |
-/// | a read or write has failed otherwise, as after a cut of the network | after 30 s, because an end that the kernel then reports does not come from the server |
-/// | the server does neither | after 30 s |
-/// | the server sends 256 KiB more | a second after the socket is cut |
+/// | a read or write has failed otherwise, as in a network outage | after 30 s, because an end that the kernel then reports does not come from the server |
+/// | the server sends 256 KiB more | a second after the socket is dropped |
+/// | none of these | after 30 s |
 ///
 /// So if your server closes each connection, each costs a permit for a second: with
-/// `connections(4)`, three calls a second. After a cut, you have to do without the sockets that
+/// `connections(4)`, three calls a second. After an outage, you have to do without the sockets that
 /// failed in it for up to 30 s.
 ///
 /// # Cancel safety

@@ -45,7 +45,7 @@ pub(crate) struct Settings<F> {
 // === impl RequestLimitLayer ===
 
 impl RequestLimitLayer {
-    /// Limits requests by `limiter`, and reads responses with [`ReadHyper`].
+    /// Limits requests with `limiter`, and reads responses with [`ReadHyper`].
     pub fn new(limiter: Limiter) -> Self {
         Self {
             settings: Settings {
@@ -61,11 +61,11 @@ impl RequestLimitLayer {
 }
 
 impl<F, M> RequestLimitLayer<F, M> {
-    /// Sets how the outcome of a call is read; by [`ReadHyper`] by default.
+    /// Sets the reader of a call's outcome; [`ReadHyper`] by default.
     ///
     /// Set it if your service refuses with statuses of its own, or if its errors show more than
-    /// those of hyper. If an error of a layer below carries an
-    /// [`Outcome`](tower_tds_outcome::Outcome), that is used as it is.
+    /// those of hyper. Leave all other results to `ReadHyper`, which also finds the
+    /// [`Outcome`](tower_tds_outcome::Outcome) in an error of a layer below.
     pub fn read_outcome<G: ReadOutcome>(self, reader: G) -> RequestLimitLayer<G, M> {
         let settings = self.settings;
         RequestLimitLayer {
@@ -95,9 +95,9 @@ impl<F, M> RequestLimitLayer<F, M> {
     ///
     /// # Cancel safety
     /// Dropping the future spawns the rest of the call on the current runtime, for at most 10 s or
-    /// 256 KiB of body. If the call is known to be unsent
-    /// ([`over_hyper_http1`](Self::over_hyper_http1)), it is dropped, and so is one that its deadline
-    /// ended before it was known to be sent, because nothing is sent after a deadline.
+    /// 256 KiB of body. A call that is known to be unsent
+    /// ([`over_hyper_http1`](Self::over_hyper_http1)) is dropped instead. So is one that reaches its
+    /// deadline before it is known to be sent, because nothing is sent after a deadline.
     pub fn detached(self) -> RequestLimitLayer<F, Detached> {
         RequestLimitLayer {
             settings: self.settings,
@@ -115,20 +115,20 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// - an error at the deadline shows whether the request was sent;
     /// - [`answer_timeout`](Self::answer_timeout) begins when the request is sent.
     ///
-    /// Without it, such a call counts as sent from `call` on.
+    /// Without it, a dropped call counts as sent once it has its permit.
     ///
     /// Do not use it above a layer that holds the request or its extensions across an `await`, for
     /// example one that signs requests: a request on the wire would be taken for one that never left,
     /// and you would exceed the quota. HTTP/2 and clients that convert the request drop the
-    /// extensions early: there you gain nothing, and a call that still waits for its connection at
-    /// its deadline may be sent up to ten seconds later.
+    /// extensions early: there you gain nothing, and a [detached](Self::detached) call that still
+    /// waits for its connection at its deadline may be sent up to ten seconds later.
     pub fn over_hyper_http1(mut self) -> Self {
         self.settings.over_hyper_http1 = true;
         self
     }
 
-    /// Rejects calls while `calls` others wait; by default any number waits. With zero, a call that
-    /// would have to wait is [rejected](crate::Error::is_rejected).
+    /// Rejects calls while `calls` others wait; by default any number may wait. With zero, a call
+    /// that would have to wait is [rejected](crate::Error::is_rejected).
     ///
     /// # Examples
     /// ```
@@ -157,14 +157,14 @@ impl<F, M> RequestLimitLayer<F, M> {
         self
     }
 
-    /// Bounds the time from the sending of a request to its response head.
+    /// Bounds the time from when a request is sent to its response head.
     ///
     /// Waits for a permit and a token do not count. If you declare
     /// [`over_hyper_http1`](Self::over_hyper_http1), the wait for a connection does not count either;
-    /// give connects a timeout of their own then. Allow more than 10 s above a token layer, which may
+    /// then give connects their own timeout. Allow more than 10 s above a token layer, which may
     /// hold a call for that long if its token was refused (401).
     ///
-    /// A call that it ends is dropped, even with [`detached`](Self::detached): its connection ends
+    /// A call that this ends is dropped, even with [`detached`](Self::detached): its connection ends
     /// at once, so the permit of a socket that died is back after 30 s.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.settings.answer = Some(timeout);

@@ -17,8 +17,8 @@ use crate::clock;
 
 /// Reads responses by the table of [`Outcome`], and the errors of hyper, hyper-util and IO. This is the default.
 ///
-/// An error that carries an outcome is read as that one, and an error that shows that there was no connection as
-/// [`Unsent`](Outcome::Unsent). Any other error counts as [`Lost`](Outcome::Lost), which is safe: its permit comes back
+/// If an error carries an outcome, that is the result. An error that shows that there was no connection is
+/// [`Unsent`](Outcome::Unsent), and any other is [`Lost`](Outcome::Lost), which is safe: its permit comes back
 /// after [`Limits::lost_after`](crate::Limits::lost_after). Without the feature `connect`, every error that carries no
 /// outcome counts as lost.
 #[derive(Debug, Clone, Copy, Default)]

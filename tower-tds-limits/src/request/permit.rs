@@ -41,17 +41,17 @@ enum Stage {
 }
 
 pin_project! {
-    /// Response body that holds its request's place in flight.
+    /// Response body that holds the place of its request among those in flight.
     ///
     /// The place is free at the end of the body, at an error, or when you drop the body. A body
-    /// that has already ended when the head arrives holds none, and neither does the default one.
+    /// that has already ended when the head arrives holds none, and neither does the default.
     ///
     /// # Cancel safety
-    /// Dropping it frees the place in flight at once. The permits of the quotas are held for as
+    /// Dropping it frees the place at once. The permits of the quotas are held for as
     /// long as [`Proof`](crate::Proof) demands.
     ///
     /// # Errors
-    /// The inner body's own.
+    /// Those of the inner body.
     #[derive(Debug, Default)]
     pub struct PermitBody<B> {
         #[pin]

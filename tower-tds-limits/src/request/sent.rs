@@ -1,5 +1,5 @@
-//! A call from its sending to its response head: whether it was sent, and its completion in the
-//! background.
+//! A call that was passed on, until its response head: whether it was sent, and its completion in
+//! the background.
 
 use std::{
     future::{Future, poll_fn},
@@ -30,7 +30,7 @@ use crate::{
 };
 
 pin_project! {
-    /// Call from its sending to its response head.
+    /// Call that was passed on, until its response head.
     pub(super) struct SentCall<S> {
         // `None` while it is dropped.
         #[pin]
@@ -61,7 +61,7 @@ struct Guard(Watch);
 enum Head {
     // ## Held => (Sent | Unsent)
     Held {
-        /// Whether the time of the sending is wanted.
+        /// Whether the time at which it is sent is wanted.
         is_timed: bool,
         /// Thread that drops the call, if one does.
         dropped_by: Option<ThreadId>,
