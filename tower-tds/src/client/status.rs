@@ -82,8 +82,13 @@ impl Status {
     /// the first token.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let held = self.limits.paused_for.is_some() || self.limits.silent_for.is_some();
+        let held = self.pause().is_some() || self.limits.silent_for.is_some();
         self.token.is_ready() && !held && !self.is_closed
+    }
+
+    /// Returns the rest of a pause, unless a call may already try whether it is over.
+    fn pause(&self) -> Option<Duration> {
+        self.limits.paused_for.filter(|left| !left.is_zero())
     }
 
     /// Sets the gauges of permits, sockets, token and [rung](tower_tds_limits::Rung).
@@ -163,7 +168,7 @@ impl Status {
             // Without the endpoint, so that the text fits into a line of a terminal.
             return (self.calls > 0).then(|| "a token".to_owned());
         }
-        if let Some(wait) = limits.paused_for {
+        if let Some(wait) = self.pause() {
             return Some(format!("the end of the pause after a 429, {}", Rough(wait)));
         }
         if let Some(wait) = limits.silent_for {
