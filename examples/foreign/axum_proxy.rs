@@ -2,7 +2,7 @@
 //!
 //! Its users need no credentials, and none of them can use up the limits of another service.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use axum::{
     Router,
@@ -12,7 +12,7 @@ use axum::{
     routing::get,
 };
 use tds_sim::{Config, Server};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::timeout};
 use tower::ServiceExt;
 use tower_tds::{Client, Credentials, RequestBody};
 
@@ -30,6 +30,8 @@ async fn proxy(State(client): State<Client>, mut request: Request) -> Response {
 }
 
 async fn health(State(client): State<Client>) -> (StatusCode, String) {
+    // A balancer sends no requests before this is 200, and without requests nothing else gets a token.
+    drop(timeout(Duration::from_secs(1), client.tokens().ready()).await);
     let status = client.status();
     let ready = if status.is_ready() {
         StatusCode::OK

@@ -13,7 +13,7 @@ use axum::{
     routing,
 };
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use futures_util::{Stream, stream};
+use futures_util::{FutureExt as _, Stream, stream};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST},
@@ -60,6 +60,9 @@ impl Condition {
     }
 
     /// Returns the reasons why users get no new data, as texts for people.
+    ///
+    /// Requests a token if there is none, and repeats a call that failed, so that the end of the
+    /// trouble shows even if no user sends a request.
     pub(crate) fn troubles(&self, status: &Status) -> Vec<String> {
         let mut troubles = Vec::new();
         let (late, oldest) = self.cache.unanswered();
@@ -68,6 +71,10 @@ impl Condition {
             troubles.push(format!("{late} unanswered for {oldest}"));
         }
         let token = &status.token;
+        if !token.is_ready() {
+            // Starts a request, unless the source is in a backoff.
+            drop(self.client.tokens().ready().now_or_never());
+        }
         match &token.last_error {
             _ if token.is_ready() => {}
             Some(error) => troubles.push(format!("no token: {error}")),

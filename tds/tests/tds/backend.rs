@@ -301,6 +301,35 @@ fn json(answer: &crate::serving::Answer) -> serde_json::Value {
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 
+// A balancer sends no user to a backend that is not ready, so no call would ask for the token.
+#[tokio::test]
+async fn health_check_alone_gets_a_token_once_the_endpoint_is_back() {
+    let bench = Bench::new("backend-no-token", Config::default()).await;
+    let mut faults = Faults::default();
+    faults.token.push("down".parse().expect("a fault"));
+    bench.server.sim().set_faults(faults);
+    let backend = Serving::start(bench.backend(&[]));
+    let asked = async {
+        loop {
+            let health = backend.get("/readyz").await;
+            assert_eq!(health.status, 503, "{}", health.text());
+            if health.text().contains("no token: ") {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, asked).await.expect("the request fails");
+    bench.server.sim().set_faults(Faults::default());
+    let ready = async {
+        while backend.get("/readyz").await.status != 200 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, ready).await.expect("it asks again");
+    assert_eq!(bench.server.ledger().summary().data_calls, 0);
+}
+
 // Reproducer for a health page that was green while every user got a 504.
 #[tokio::test]
 async fn health_shows_an_outage_and_its_end() {

@@ -78,8 +78,9 @@ impl Status {
 
     /// Whether a call could be sent now: there is a token, no pause after a 429, and no silence after a 423 or 416.
     ///
-    /// It is false before the first token and after a shutdown. `client.tokens().ready()` fetches
-    /// the first token.
+    /// It is false without a token and after a shutdown. A client without traffic does not request
+    /// its first token, nor one in place of a token that has expired, so let a health check await
+    /// `client.tokens().ready()` first, within a timeout.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let held = self.pause().is_some() || self.limits.silent_for.is_some();
