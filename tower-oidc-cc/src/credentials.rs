@@ -83,8 +83,9 @@ enum Proof {
 
 /// Provides credentials: fixed ones, or the current ones from outside the program.
 ///
-/// You can rotate a secret without a restart, because the provider is called before each token request. If the server
-/// refuses the credentials, the backoff usually lasts one to two minutes, and calls go on with the token in use.
+/// With [`file`](Self::file) and [`from_fn`](Self::from_fn) you can rotate a secret without a restart, because the
+/// provider is called before each token request. If the server refuses the credentials, the backoff usually lasts one
+/// to two minutes, and calls go on with the token in use.
 #[derive(Clone)]
 pub struct Provider {
     function: Arc<dyn Fn() -> Providing + Send + Sync>,
@@ -129,7 +130,7 @@ impl Credentials {
     /// Creates credentials that send the client id and the client secret in a Basic header.
     ///
     /// Both are form-encoded first (RFC 6749, section 2.3.1), so every accepted character arrives
-    /// unchanged.
+    /// unchanged at a server that decodes them.
     ///
     /// # Errors
     ///
@@ -300,8 +301,9 @@ impl Provider {
 
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
-    /// The file is read again before each token request. While it is half written, unreadable, too large or gone, the
-    /// last good secret stays in use. It must be a regular file of 16 KiB at most.
+    /// The file is read again before each token request. While it is empty, unreadable, too large or gone, or has
+    /// several lines, the last good secret stays in use. A half-written secret looks like a whole one, so write the new
+    /// secret to another file, and rename that to this one. It must be a regular file of 16 KiB at most.
     ///
     /// On unix, a file that its group or other users can write is refused, because they could then choose the secret.
     /// If other users can read it, which is how Docker and Kubernetes mount secrets by default, one warning names the
@@ -343,7 +345,7 @@ impl Provider {
     /// Returns the secrets that no text may show. A source adds the credentials that it sends, and the tokens that it
     /// gets.
     ///
-    /// Add your own, such as the password of a proxy, and give the handle to other layers.
+    /// Add your own, such as the password of a proxy, and give a clone to other layers.
     #[must_use]
     pub fn secrets(&self) -> &Secrets {
         &self.secrets

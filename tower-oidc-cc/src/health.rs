@@ -28,9 +28,8 @@ pub struct Health {
     pub next_attempt: Duration,
     /// Age of the token request in flight, if there is one.
     pub waiting_for: Option<Duration>,
-    /// Time since the service began to refuse tokens, if the token in use is doubted.
-    ///
-    /// `None` if the token in use was not refused, or was accepted after that.
+    /// Time since the service began to refuse tokens, if the token in use is
+    /// [doubted](crate::TokenSource#refused-tokens): refused, and not accepted since. `None` if not.
     pub refused_for: Option<Duration>,
     /// Time since the last token was received; `None` before the first.
     pub last_success: Option<Duration>,
@@ -54,8 +53,8 @@ pub(crate) enum Phase {
 // === impl Health ===
 
 impl Health {
-    /// Whether there is a valid token. If so, calls wait for a second at most, while a refused token
-    /// is replaced.
+    /// Whether there is a valid token. If so, new calls wait for a second at most, while a refused
+    /// token is replaced.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.life_left.is_some()

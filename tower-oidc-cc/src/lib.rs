@@ -62,7 +62,7 @@
 //! - **One request.** Any number of callers without a token share one token request, and dropping a
 //!   caller never cancels it.
 //! - **Outages.** While a token is valid, no fault of the token endpoint fails your calls. If the service has refused
-//!   that token, calls wait for its successor for one second at most.
+//!   that token, other calls wait for its successor for one second at most.
 //! - **Refused tokens.** One 401 that names no missing role or header replaces the token, unless tokens
 //!   were refused shortly before ([the rule](TokenSource#refused-tokens)). Meanwhile the refused call
 //!   is held, so that a retry layer outside sends it again with the new token. Refusals cause at most
@@ -73,7 +73,9 @@
 //! - **Fail closed.** Every request that is sent carries a token that was valid when the service became
 //!   ready. Tokens go only to the origins you list, and over plain http only to loopback addresses. If
 //!   a token request is redirected, that is an error.
-//! - **Secrecy.** No secret and no token is in any `Debug`, error, event or panic of this crate.
+//! - **Secrecy.** No secret and no token is in any text, event or panic of this crate. The error of your HTTP client may
+//!   contain one: it is the source of ours, and the `Debug` of [`Error`] prints it, so redact it with
+//!   [`TokenSource::secrets`].
 //!
 //! # Errors
 //!

@@ -184,8 +184,9 @@ impl TokenSource {
     /// [`invalidate`](Self::invalidate).
     ///
     /// If you cannot wait, as in an interceptor, poll the future once, for example with `now_or_never` of
-    /// futures-util. You get `None` if there is no valid token, and for up to a second while a refused
-    /// token is replaced. If there is no token, your poll starts a token request.
+    /// futures-util. Without a valid token, your poll starts a token request, and you get `None` until it
+    /// ends; during a backoff you get the last error at once. While a refused token is replaced, you get
+    /// `None` for up to a second.
     ///
     /// # Cancel safety
     ///
@@ -214,8 +215,9 @@ impl TokenSource {
     /// Waits until no token request is in flight, for a program that is about to end.
     ///
     /// Call this before your program ends, after its last request: otherwise a token in flight
-    /// may be lost, and the other processes of a [`TokenStore`](crate::TokenStore) wait until the lease
-    /// ends. Afterwards the token is in the store.
+    /// may be lost, and the other processes of a [`TokenStore`](crate::TokenStore) wait until this
+    /// process's [lease](crate::TokenStore::lease), its turn to request a token, has run out. Afterwards
+    /// the token is in the store.
     ///
     /// # Cancel safety
     ///
@@ -376,8 +378,9 @@ impl TokenSourceBuilder {
     /// Adds a field to the form of each token request: a `scope` (RFC 6749, section 3.3), a `resource`
     /// (RFC 8707), or the `audience` that some servers read; none by default.
     ///
-    /// All tokens of a source have these fields. Leave out those of the grant and the client: they are
-    /// sent already, and servers refuse a field that occurs twice.
+    /// For calls that need other fields, such as another scope, build another source. Leave out the
+    /// fields of the grant and the client: they are sent already, and servers refuse a field that occurs
+    /// twice.
     #[must_use]
     pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.parameters.push((name.into(), value.into()));

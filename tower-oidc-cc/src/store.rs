@@ -40,9 +40,10 @@ mod tests;
 /// machines. Pass it to [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store). The store is read before each
 /// token request, and written after a successful one. Calls that find a valid token do not wait for it.
 ///
-/// If your store fails, takes longer than two seconds, or holds no usable token, it is skipped and the
-/// process requests a token itself. Tokens are stored in plain text: restrict the readers, or encrypt the
-/// bytes of [`StoredToken::as_bytes`].
+/// If your store fails or takes longer than two seconds, it is skipped, and the process requests a token itself. If it
+/// holds no usable token, the process that gets the [lease](Self::lease) requests one, and the others wait for it, for
+/// twelve seconds at most. Tokens are stored in plain text: restrict the readers, or encrypt the bytes of
+/// [`StoredToken::as_bytes`].
 ///
 /// Keys contain the address of the endpoint, the client id and all values of
 /// [`TokenSourceBuilder::parameter`](crate::TokenSourceBuilder::parameter), each with its length, but
@@ -116,7 +117,7 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Return any failure: it is logged, and the store is skipped.
+    /// Return any failure: it is logged, and only this process uses the token.
     fn save(
         &self,
         key: &str,
@@ -221,7 +222,7 @@ impl<S: TokenStore> Erased for S {
 impl StoredToken {
     /// Takes bytes that an earlier [`as_bytes`](Self::as_bytes) returned.
     ///
-    /// This does not fail: if the bytes are malformed, the token is skipped when it is used.
+    /// This does not fail: if the bytes are malformed, the source ignores them and requests a token.
     #[must_use]
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();

@@ -52,7 +52,8 @@ enum Redaction {
 /// Classifies a response that you read without [`Classify`](crate::Classify).
 ///
 /// Returns `Ok` for a 304, and for a 2xx, unless that is an HTML page in place of the JSON or XML
-/// that the request accepts, or the head of a gRPC response that refuses the token (16 or 7).
+/// that the request accepts, or the head of a gRPC response that refuses the token (`grpc-status` 16)
+/// or reports a missing role (7).
 ///
 /// If the head of the request was too large (431, or a 400 whose text reports it), the advice names
 /// the size of your token.

@@ -338,8 +338,8 @@ impl Error {
 
     /// Returns the part of the response body that was read, unchanged: at most 16 KiB.
     ///
-    /// Mind what you do with it: the service may echo parts of the request, so no text of this
-    /// error contains it.
+    /// Mind what you do with it: the service may echo parts of the request. The texts of this error
+    /// show only its [message](Self::message), redacted.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.facts().body

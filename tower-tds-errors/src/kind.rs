@@ -5,8 +5,10 @@ use std::time::Duration;
 
 /// Whether a failed request can have reached the service.
 ///
-/// Use it before you repeat a request that is not idempotent, as the retry layer does. Limiters use
-/// it to return unused permits at once.
+/// Use it before you repeat a request that is not idempotent, as the retry layer does. Without a
+/// response, [`Error::outcome`](crate::Error::outcome) passes it on as
+/// [`Unsent`](crate::Outcome::Unsent) or [`Lost`](crate::Outcome::Lost), from which limiters learn
+/// whether to return a permit at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sent {
@@ -114,7 +116,8 @@ kinds! {
     /// The kind of a failure. Failures differ in kind where your program should react differently.
     ///
     /// The status, or the type of a transport error, decides the kind; texts only refine it. For
-    /// the retry rule of each kind, see the table on the [front page](crate).
+    /// the retry rule of each kind, see the table on the [front page](crate). "The token layer" and
+    /// "the limiter" are those of tower-oidc-cc and tower-tds-limits, if your stack has them.
     ///
     /// # Examples
     ///
@@ -166,8 +169,8 @@ kinds! {
         RateExceeded: "rate_exceeded", Silence, Answered,
             "too many requests per second from this IP address",
             "send nothing for a second, then fewer requests; share one limiter";
-        /// Your IP address holds more connections than it may (416 without `Range`). The limiter
-        /// opens fewer for a while.
+        /// Your IP address holds more connections than it may (416 without `Content-Range`, to a
+        /// request without `Range`). The limiter opens fewer for a while.
         ConnectionLimit: "connection_limit", Backoff, Answered,
             "too many connections from this IP address",
             "close connections, or share one client; another key does not help";

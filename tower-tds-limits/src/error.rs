@@ -71,7 +71,8 @@ pub enum WaitCause {
     Response,
     /// [`Share`](crate::share::Share) of the limits, because the last one is empty or has ended.
     Share,
-    /// [`Share`](crate::share::Share), which the store cannot give because of this fault.
+    /// [`Share`](crate::share::Share) of the limits, which was not renewed because of this
+    /// [fault](crate::share::Shares::set_fault).
     Store(&'static str),
 }
 

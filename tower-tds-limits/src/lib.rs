@@ -8,8 +8,8 @@
 //!
 //! Spacing the requests is not enough: requests that you send a second apart may arrive together. A
 //! response *proves* that the service has counted the request. This limiter keeps the request's
-//! permit for one interval after that proof, so no interval holds more requests than the quota, on
-//! any network.
+//! permit for one interval of the quota (with 50 requests in any second, a second) after that proof,
+//! so no interval holds more requests than the quota, on any network.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -93,8 +93,8 @@
 //! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among
 //!   futures that are not polled.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
-//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While yours
-//!   is blocked, waiters of other runtimes on the same limiter may stop as well.
+//! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While one
+//!   runtime is blocked, the waiters of others on the same limiter may stop as well.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "connect"),

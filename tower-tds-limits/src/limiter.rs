@@ -67,8 +67,8 @@ pub struct Snapshot {
     pub paused_for: Option<Duration>,
     /// Largest number of requests that the service can have counted in any interval of the first
     /// quota so far, computed from the times of grants and proofs. Your requests never bring it
-    /// above the quota. Closing an unused socket can, if that has to be recorded without a permit,
-    /// for example because the server closed first.
+    /// above the quota. Closing an [unused socket](crate::ConnectionLimit#unused-sockets) can, if its
+    /// close has to be recorded without a permit, for example because the server closed first.
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,

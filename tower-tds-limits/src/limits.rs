@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 /// Limits that a [`Limiter`](crate::Limiter) enforces.
 ///
-/// The default is the transport data service's limit for each IP address: 50 requests in any second
-/// and 60 parallel connections.
+/// The default is the limit of the public transport data service that this crate was written for: 50
+/// requests in any second and 60 parallel connections for each IP address.
 ///
 /// # Examples
 /// ```

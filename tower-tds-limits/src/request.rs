@@ -76,7 +76,7 @@ use crate::error::{BoxError, Error};
 /// for its connection gives its permit back at once.
 ///
 /// If a woken call is not polled within 5 ms, it loses its turn, and gets a permit at its next poll
-/// if one is free. Any number of such calls delays the others by 10 ms together.
+/// if one is free. Any number of such calls delays the others by 10 ms in total.
 ///
 /// # Clone
 /// Clones share the limiter.

@@ -1,7 +1,7 @@
 //! Shares: the parts of one set of limits that several processes use.
 //!
 //! You rarely need this: tower-tds-fleet divides the limits among processes, and uses it. Set a
-//! share yourself if you have a store of your own:
+//! share yourself if your processes agree on their shares in some other way:
 //!
 //! ```
 //! use std::time::Duration;
@@ -83,8 +83,8 @@ impl Shares {
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }
 
-    /// Sets the fault of the store that gives shares. Calls that wait for a share report it in
-    /// their errors.
+    /// Sets the fault that keeps the share from being renewed, such as a store that is unreachable.
+    /// Calls that wait for a share report it in their errors.
     pub fn set_fault(&self, fault: Option<&'static str>) {
         let account = &self.limiter.credential.account;
         account.read(|account, _| account.reactions.store_fault = fault);

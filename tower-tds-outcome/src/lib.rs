@@ -32,9 +32,10 @@
 //!
 //! # Guarantees
 //!
-//! - **Known values are replaced** wherever they stand, in each form that [`Secrets::redact`] lists.
-//! - **Ordinary words stay.** If a text has none of your values, only strings that don't look like words or names
-//!   change.
+//! - **Known values are replaced** wherever they stand, in each form that [`Secrets::redact`] lists. A value of fewer
+//!   than eight characters is replaced only as a whole word, and not in base64.
+//! - **Ordinary words stay.** If a text has none of your values, only passwords in URLs, and strings that don't look
+//!   like words or names, change.
 //! - **Memory is bounded.** `Secrets` keeps the last four values of each name.
 //!
 //! # Non-goals

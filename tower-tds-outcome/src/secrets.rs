@@ -20,9 +20,9 @@ mod tests;
 
 /// Holds the secrets of your program, and removes them from texts that you show or log.
 ///
-/// If you already have the handle of a token layer, use it for your own logs as well: it knows the client secret, the
-/// tokens, the assertions and the passwords of proxies. An empty `Secrets` still finds strings whose shape shows
-/// that they are secrets.
+/// If you use a token layer, take its `Secrets` for your own logs as well (`TokenSource::secrets` in tower-oidc-cc): it
+/// knows the client secret, the tokens and the assertions. Add the password of a proxy yourself. An empty `Secrets`
+/// still finds strings whose shape shows that they are secrets.
 ///
 /// The last four values of each name are kept, so that a late text about a token that was just replaced is also clean.
 /// Don't add your client id: it is public, and helps to find a fault.
@@ -52,8 +52,8 @@ type Known = (&'static str, Zeroizing<String>);
 impl Secrets {
     /// Adds a value. If there are four of this name already, it replaces the oldest one.
     ///
-    /// A value of less than eight characters is only replaced as a whole word, because it may also be a part of
-    /// ordinary words.
+    /// A value of fewer than eight characters is replaced only as a whole word, and not in base64, because it may also
+    /// be a part of ordinary words.
     pub fn add(&self, name: &'static str, value: &str) {
         let value = value.trim();
         if value.is_empty() {
@@ -83,10 +83,10 @@ impl Secrets {
         }
     }
 
-    /// Replaces secrets by `[redacted]`: known values, and strings that do not look like words:
+    /// Replaces by `[redacted]` known values, passwords in URLs, and strings that do not look like words:
     ///
     /// - known values: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either case,
-    ///   as a list of byte numbers, and in base64, alone or behind a client id;
+    ///   as a list of byte numbers, and in base64, alone or after a client id;
     /// - passwords in URLs, and credentials after `Bearer` or `Basic` of 16 characters or more that have both letters
     ///   and digits;
     /// - values of `client_secret`, `secret`, `token`, `password`, `sig`, `key` and of names that end in one of them,
@@ -187,7 +187,7 @@ fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Returns the base64 letters of a value behind 0, 1 and 2 other bytes, without the letters at its edges, which also
+/// Returns the base64 letters of a value after 0, 1 and 2 other bytes, without the letters at its edges, which also
 /// depend on its neighbours.
 fn inside_base64(value: &str) -> [String; 3] {
     [0, 2, 3].map(|start| {

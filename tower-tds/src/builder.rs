@@ -173,8 +173,8 @@ impl Builder {
     /// Sets the limits: by default 50 requests per second and 60 connections.
     ///
     /// With two or more connections, one is reserved for the token endpoint, so that a token call
-    /// waits only for the quotas. The others bound the data calls in flight: further ones wait
-    /// before they are sent.
+    /// waits only for the quotas. The other connections bound the data calls in flight: each further
+    /// call waits before it is sent.
     ///
     /// Give several clients behind one IP address the same [`SharedLimits`].
     #[must_use]

@@ -35,8 +35,8 @@
 //!   [`tower_tds_limits`].
 //! - If you have a response, it is a success (2xx or 304); any other outcome is an [`Error`]. When
 //!   a body ends early or stalls, you get an error with the bytes received and expected. Only a
-//!   body with neither a length nor chunks nor TLS can be cut off without an error: check
-//!   [`ResponseBody::is_verifiable`].
+//!   body without a length, without chunks and without the client's own TLS can be cut off without
+//!   an error: check [`ResponseBody::is_verifiable`].
 //!
 //! # Features
 //! | feature | default | adds |
@@ -71,7 +71,7 @@ mod stack;
 mod testing;
 
 pub mod layers {
-    //! Parts for a stack of your own: the layers, and the conversion that joins their errors.
+    //! Parts for a stack of your own: the layers, and the conversion of their errors for the retry layer.
     //!
     //! Each layer works alone. In one stack, the token layer and the limits read the
     //! [`Outcome`](outcome::Outcome) that a typed error carries. You only convert their own errors

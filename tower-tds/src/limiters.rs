@@ -7,8 +7,8 @@ use tower_tds_limits::{Limiter, Limits, Quota};
 /// The limits of one IP address: give them to all of your clients behind it.
 ///
 /// Requests and connections are counted per IP address, for all API keys together. But the quota of
-/// a 429 belongs to one key, so each client has its own pause after it, and its own connection
-/// pool.
+/// a 429 belongs to one key, so each client pauses on its own. Each also has a connection pool of
+/// its own.
 ///
 /// # Examples
 /// ```

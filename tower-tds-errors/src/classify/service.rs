@@ -54,7 +54,8 @@ pub struct ClassifyLayer {
 /// Turns every response that is not a success into a typed [`Error`].
 ///
 /// Passes on a 2xx or a 304 unchanged, without polling its body. There are two exceptions: an HTML
-/// page, if the request accepts only JSON or XML, and a gRPC response whose head refuses the token.
+/// page, if the request accepts only JSON or XML, and a gRPC response whose head refuses the token or
+/// reports a missing role.
 ///
 /// The body of every other response is read, up to 16 KiB and for at most a second, so that the
 /// connection can be reused. The read also ends 10 ms before the call's [`DeadlineAt`], so that the

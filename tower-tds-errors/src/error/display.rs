@@ -35,8 +35,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Prints the line, and behind it the kind, the status and the attempts. `main` prints its error
-/// like this.
+/// Prints the line, followed by the kind, the status and the number of attempts. `main` prints its
+/// error like this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();

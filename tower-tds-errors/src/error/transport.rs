@@ -45,7 +45,7 @@ impl From<BoxError> for Error {
     }
 }
 
-/// Lets `?` convert errors of files and sockets beside those of calls.
+/// Lets `?` convert errors of files and sockets as well as those of calls.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         BoxError::from(error).into()

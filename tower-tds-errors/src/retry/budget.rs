@@ -12,8 +12,9 @@ use crate::clock;
 /// its usual load.
 ///
 /// Calls and time pay for retries: one retry for ten calls and three more each second, unless you
-/// choose other figures with [`new`](Self::new). What is not spent is kept for about five seconds.
-/// If the budget is empty, the call fails with [`GiveUp::Budget`](crate::GiveUp::Budget).
+/// choose other figures with [`new`](Self::new). What is not spent is kept, up to the worth of 250
+/// calls and of five seconds. If the budget is empty, the call fails with
+/// [`GiveUp::Budget`](crate::GiveUp::Budget).
 ///
 /// Clones are the same budget, so give one to several layers where they call the same service.
 ///
@@ -127,8 +128,8 @@ fn earned(elapsed: Duration, per_second: u64) -> u64 {
 /// Cost of a retry. The unit is so small that even a short time between two retries earns something.
 const RETRY: u32 = 1_000_000;
 
-/// How long unspent retries are kept: five seconds, in which the service takes 250 calls (contract). If more were kept,
-/// a job whose attempts a limiter spaces would take long to notice an outage.
+/// Most unspent retries that are kept: the worth of five seconds, and of the 250 calls that the service takes in them
+/// (contract). If more were kept, a job whose attempts a limiter spaces would take long to notice an outage.
 const SECONDS: u64 = 5;
 const CALLS: u64 = 250;
 

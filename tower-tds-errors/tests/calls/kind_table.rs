@@ -64,7 +64,7 @@ fn besides(answer: &str) -> (HeaderMap, HeaderMap) {
         _ if answer.ends_with("to a request with `Range`") => (&[("range", "bytes=9-")], &[]),
         _ if answer.contains("416 with `") => (&[], &[("content-range", "bytes */1000")]),
         _ if answer.contains("413 with a hint") => (&[], &[("retry-after", "1")]),
-        "101, 302, other 3xx, 511, 200 `text/html` for JSON" => (
+        "101, 302, other 3xx except Not Modified, 511, 200 `text/html` for JSON" => (
             &[("accept", "application/json")],
             &[("content-type", "text/html")],
         ),

@@ -8,7 +8,7 @@ fn with(value: &str) -> Secrets {
     secrets
 }
 
-/// Forms of a value in JSON, `Debug`, forms, percent-encoding, and base64 alone and behind an id.
+/// Forms of a value in JSON, `Debug`, forms, percent-encoding, and base64 alone and after an id.
 fn forms(value: &str) -> Vec<String> {
     let percent = |upper: bool, all: bool| -> String {
         let each = value.bytes().map(|b| match b {

@@ -11,8 +11,9 @@ use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
 use crate::client::sender::CallTracker;
 
-/// The condition of a client at one instant: print it in a log, or serve it from your health
-/// endpoint.
+/// The condition of a client: print it in a log, or serve it from your health endpoint.
+///
+/// Its parts are read one after the other, so they may differ by an instant.
 ///
 /// `Display` prints one line. [`Client::status`](crate::Client::status) takes some locks: call it
 /// once a second, and not for each call.
@@ -112,10 +113,10 @@ impl Status {
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | permits live, and the quota |
     /// | `tds_in_flight` | gauge | | requests in flight, from their permit to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open sockets, and the limit |
-    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`, `connection`, `response` |
+    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`; in a fleet also `share`, `store` |
     /// | `tds_granted_total` | counter | | requests that got a permit |
     /// | `tds_certificate` | gauge | | the most requests that can have been counted in any interval of the first quota |
-    /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |
+    /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: a lower quota |
     /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause (429) or a silence (423, 416), or 0 |
     /// | `tds_token_life_seconds` | gauge | | the rest of the token's life; 0: no token |
     /// | `tds_token_refused_seconds` | gauge | | how long the service has refused the token, or 0 |
@@ -161,7 +162,8 @@ impl Status {
         counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 
-    /// Returns the cause of the current waits, if any call waits, with the rest of a pause or a silence.
+    /// Returns what calls wait for, with the rest of a pause or a silence. In a pause or a silence it
+    /// returns that even if no call waits.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let limits = &self.limits;

@@ -135,7 +135,7 @@ impl<P> TdsLayer<P> {
         Stack::new(self, IntoResponseLayer::new())
     }
 
-    /// Declares that hyper's HTTP/1 client is below, and that nothing between keeps a request's
+    /// Declares that hyper's HTTP/1 client is below, and that no layer in between keeps a request's
     /// extensions: then a call that was cancelled while it waited for its connection costs nothing.
     ///
     /// See [`RequestLimitLayer::over_hyper_http1`] for when this is right.

@@ -120,7 +120,7 @@ fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
     error.with_waited_for(format!("a token from {}{failed}", health.endpoint))
 }
 
-/// Converts the errors of the limits and the token layer, and leaves one of the service as it is.
+/// Converts the errors of the limits and of the token layer. An error of the service keeps its kind.
 ///
 /// A call that the limits reject in the pause after a 429 has the kind of that 429. A call that
 /// gets no permit for its socket in time has [`Kind::LimitTimeout`]. Retries after a 416, 423 or
