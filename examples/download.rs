@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprint!("\r{received} of {length} bytes");
     }
     eprintln!();
-    // Without a length, chunks or TLS, the end of a body looks like a broken connection.
+    // Without a length, chunks or TLS, a broken connection looks like the end of the body.
     if !timetable.body().is_verifiable() {
         return Err("the file may be incomplete".into());
     }

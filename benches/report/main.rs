@@ -191,8 +191,8 @@ fn overload_table(rows: &[overload::Row]) -> String {
 const HEAD: &str = "\
 # Benchmarks
 
-`cargo run --release -p tds-benches --bin report` writes this page on two shared cores, except for the last part, whose commands print its figures.
-Compare figures only within one run.
+`cargo run --release -p tds-benches --bin report` writes this page, except for the last part, whose commands print its figures. This one is from a
+machine with two shared cores. Compare figures only within one run.
 ";
 
 const LAYERS: &str = "
@@ -230,7 +230,7 @@ const LIMITERS: &str = "
 
 A hundred tasks call the simulated service, which counts by a sliding counter. Arrivals are delayed by 5 ms (median) to 100 ms (p99). All
 limiters are set to 50 a second and 60 connections; governor keeps its default burst of 50. A call is lost if its caller did not get the data;
-the other limiters have no retry. No limiter can take less than 30 s.
+the other limiters have no retry. A limiter that loses no call takes at least 30.5 s.
 
 ![](benches/plots/limiters.svg)
 

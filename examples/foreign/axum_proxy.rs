@@ -1,6 +1,6 @@
 //! A proxy for your team: an axum server that passes requests on, with the token and within the limits.
 //!
-//! Its users need no credentials, and none of them can use up the limits of another service.
+//! Its users need no credentials, and all of them together stay within the limits.
 
 use std::{error::Error, time::Duration};
 

@@ -43,8 +43,8 @@ async fn main() -> Result<(), BoxError> {
         .http2_only(true)
         .build(sockets);
 
-    // A stream can be sent only once, so it is not kept for another attempt. Requests that were
-    // refused unsent are still retried.
+    // A stream can be sent only once, so it is not kept for another attempt: a call that fails is
+    // not retried.
     let once = RetryLayer::new().replay(|_: &Body| None);
     // Statuses stay responses, because tonic reads them itself.
     let service = tds.layer().retry(once).errors_as_responses().layer(http);

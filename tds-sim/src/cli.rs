@@ -12,7 +12,7 @@ use tds_sim::{
     TokenFault, parse_duration,
 };
 
-/// The transport data service, simulated from its contract and audited.
+/// The transport data service, simulated from its contract, with a ledger of all calls.
 #[derive(Debug, Parser)]
 #[command(
     name = "tds-sim",

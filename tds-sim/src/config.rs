@@ -72,8 +72,8 @@ pub struct Config {
     pub admin: SocketAddrV4,
     /// How many arrivals the ledger lists; the newest are kept.
     pub arrivals_kept: usize,
-    /// Whether the ledger has each call's headers, with secrets masked, and the length of its body. If
-    /// so, the body is read before the answer.
+    /// Whether the ledger has each call's headers, with secrets masked, and the length of its body
+    /// as received instead of its `Content-Length`. If so, the body is read before the answer.
     pub record_headers: bool,
 }
 

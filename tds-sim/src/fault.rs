@@ -78,8 +78,8 @@ pub enum When {
 /// Faults of the answer to a data call.
 ///
 /// Faults of the head strike after the call has been counted. They replace the answer, unless it is
-/// a 416 or 423. Faults of the body strike any answer's body, halfway if its length is known,
-/// otherwise after its first byte.
+/// a 416 or 423. Faults of the body strike any answer's body. A drip or an endless body begins with
+/// the first byte; the others come halfway if the length is known, otherwise after the first byte.
 ///
 /// Without a socket, you get a reset or garbage as an [`Error`](crate::Error): from the service if no
 /// head was sent, otherwise from the body.

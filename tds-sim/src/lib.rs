@@ -8,7 +8,7 @@
 //! ```text
 //!              Sim: a plain service                              Ledger
 //! request ---> 416 -> 423 -> fault -> 401 -> 429 -> stub, file --> time, peer, target, headers,
-//!              per address            per token     or resource   token, status, end; totals;
+//!              per address            per key       or resource   token, status, end; totals;
 //!              (Rule, Meter)                        body, paced   sockets
 //! ```
 //!

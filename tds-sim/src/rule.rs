@@ -48,9 +48,10 @@ pub enum Rule {
     /// If your client sends too fast, it is refused until it slows down. An arrival leaves the
     /// window when it is exactly `per` old.
     SlidingLogAll,
-    /// Refuses an arrival if the estimate `previous * (1 - x) + current` exceeds `limit`: the
-    /// arrivals of two adjoining windows, this one and refused ones included, where `x` is the part
-    /// of the current window that has passed.
+    /// Refuses an arrival if the estimate `previous * (1 - x) + current` exceeds `limit`.
+    ///
+    /// `previous` and `current` are the arrivals in two adjoining windows, this arrival and refused
+    /// ones included, and `x` is the part of the current window that has passed.
     ///
     /// Windows are `[start, start + per)`. The first arrival starts one, the next follows at its
     /// end, and an arrival `2 * per` or more after the last start begins anew, with nothing before
@@ -294,8 +295,8 @@ impl Meter {
 
     /// Records that the accepted request that arrived at `arrived` ended at `at`.
     ///
-    /// Call it once for each accepted request, whichever the rule: only [`Rule::InFlight`] uses
-    /// it. If `at` is before `arrived`, `arrived` counts.
+    /// Call it once for each accepted request, whatever the rule, though only [`Rule::InFlight`]
+    /// counts the ends. If `at` is before `arrived`, `arrived` counts.
     pub fn end(&mut self, arrived: Duration, at: Duration) {
         self.now = self.now.max(at).max(arrived);
         // An end without an arrival changes nothing.

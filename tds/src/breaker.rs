@@ -1,5 +1,5 @@
-//! Circuit breaker of a bulk download: while the service fails, one file probes and the others
-//! wait.
+//! Circuit breaker of a bulk download: while the service fails, one file at a time probes, and no
+//! other attempt begins.
 
 use std::{
     collections::BTreeSet,
@@ -150,8 +150,8 @@ impl State {
         Some(format!("outage over after {}", rough(lasted)))
     }
 
-    /// Returns whether an outage begins, which takes three failed attempts in a row. Once any file
-    /// has succeeded, they must be of three files, because a single path may be broken.
+    /// Returns whether an outage begins, which takes three failed attempts in a row. Once the
+    /// service has answered, they must be of three files, because a single path may be broken.
     pub(crate) fn failed(&mut self, file: &str, is_probe: bool, line: &str, now: Instant) -> bool {
         if let Some(open) = &mut self.open {
             line.clone_into(&mut open.line);

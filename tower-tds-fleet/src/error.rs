@@ -83,7 +83,7 @@ impl FleetError {
     pub(crate) fn unanswered() -> Self {
         Self {
             kind: StoreFault::Unreachable,
-            detail: "no answer within 2 s".to_owned(),
+            detail: "no answer in time".to_owned(),
         }
     }
 

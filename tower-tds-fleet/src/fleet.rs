@@ -30,8 +30,8 @@ use crate::{
 /// Member of a fleet: one of several processes behind one address that share one set of limits.
 ///
 /// Give your limiter the limits of the whole fleet; all members need the same intervals. Once it
-/// joins, it keeps within a share of them, which a task on the current runtime renews one to four
-/// times a second, so that no call of a busy member waits for the store.
+/// joins, it keeps within a share of these limits. A task on the current runtime renews the share,
+/// usually one to four times a second, so that no call of a busy member waits for the store.
 ///
 /// Until there is a share, your calls wait. With the default limits that takes 17 s if the store is
 /// new or was restarted, because it has no memory of the fleet, and five seconds while permits of

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! [`Fleet`] divides the limits of a [`Limiter`](tower_tds_limits::Limiter) among its members. Each
-//! keeps within a share, which a task renews by a *question* to the store, one to four times a
-//! second. Give [`RedisTokens`], a [`TokenStore`](tower_oidc_cc::TokenStore), to your token source,
-//! and the members make one token request together.
+//! keeps within a share, which a task renews by a *question* to the store, usually one to four
+//! times a second. Give [`RedisTokens`], a [`TokenStore`](tower_oidc_cc::TokenStore), to your token
+//! source, and the members make one token request together.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
@@ -18,8 +18,8 @@
 //! | `metrics` | no | gauges of the share, and a count of questions |
 //!
 //! # Guarantees
-//! - What all members use, or may still have in use, is at most the limit of requests, of a
-//!   bucket's places, and of sockets.
+//! - What all members together use, or may still have in use, is within the limits of requests and
+//!   of sockets, and within the [places](tower_tds_limits::share::Share::places) of a leaky bucket.
 //! - Busy members never wait for the store. If it is unreachable, a member sends until its share
 //!   ends, five seconds after its last answered question.
 //! - If the token store is unreachable, that costs each process a token request, and no call fails.

@@ -39,7 +39,7 @@ pub struct FleetStatus {
     pub share: Share,
     /// Smallest share that covers this member's requests that still count, and its open sockets.
     pub held: Share,
-    /// Calls of this member that wait.
+    /// Calls of this member that wait for the token, a permit or the end of a pause.
     pub waiting: u32,
     /// Members that asked the store within the last five seconds, this one included.
     pub members: u32,
@@ -56,8 +56,9 @@ pub struct FleetStatus {
     pub requests_free_in: Duration,
     /// How long until the sockets of silent members are free.
     pub sockets_free_in: Duration,
-    /// How long until shares can grow. Until then they cannot, because the store has no record of
-    /// the fleet.
+    /// How long until shares can grow; zero if they can. They cannot while the store's record of
+    /// the fleet may be incomplete: when it is new or all its members were silent, after a restart
+    /// or a failover, and after a forward step of the store's clock.
     pub grows_in: Duration,
     /// How much longer nothing is sent, because a member was refused.
     pub silent_for: Duration,
@@ -78,8 +79,8 @@ pub(crate) struct Reply {
 
 /// Sends questions to the store. Tests have a model of it.
 pub(crate) trait Ask: Send + Sized + 'static {
-    /// Sends a question, and returns the link with the reply. If none comes, it fails after
-    /// [`GIVE_UP`].
+    /// Sends a question, and returns the link with the reply. If there is no connection within
+    /// [`CONNECT`], or then no reply within [`GIVE_UP`], it fails.
     fn ask(
         self,
         question: Question,

@@ -109,7 +109,7 @@ impl Status {
     /// | `tds_call_seconds` | histogram | | time from the start of a call to its response head or error |
     /// | `tds_attempts_total` | counter | `kind` | ended attempts, by outcome; `cancelled` includes those that a deadline ended |
     /// | `tds_calls_under_way` | gauge | | calls that wait for a head |
-    /// | `tds_waiting` | gauge | | calls that wait for a permit |
+    /// | `tds_waiting` | gauge | | calls that wait for the token, a permit or the end of a pause |
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | permits live, and the quota |
     /// | `tds_in_flight` | gauge | | requests in flight, from their permit to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open sockets, and the limit |

@@ -1,4 +1,4 @@
-//! Outages of the service: one file probes, the others wait, and no file is lost.
+//! Outages of the service: one file at a time probes, the others wait, and no file is lost.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One token for all starts, and a turn for each.
+//! One token for all runs, and a turn for each.
 
 use std::{
     fs,
