@@ -3,9 +3,11 @@
 use http::HeaderMap;
 use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 
-/// Removes the headers that belong to the connection instead of the message (RFC 9110, section
-/// 7.6.1): `Connection` and what it lists, `Transfer-Encoding`, `TE`, `Upgrade`, and three that some
-/// senders still add: `Keep-Alive`, `Proxy-Connection` and `HTTP2-Settings`.
+/// Removes the headers that belong to the connection instead of the message.
+///
+/// These are `Connection` and what it lists, `Transfer-Encoding`, `TE`, `Upgrade` (RFC 9110, section
+/// 7.6.1), and three that some senders still add: `Keep-Alive`, `Proxy-Connection` and
+/// `HTTP2-Settings`.
 ///
 /// Call it before you pass a message on, because the next sender sets these headers for its own
 /// connection. `Content-Length` stays: in a response to HEAD it is part of the message.

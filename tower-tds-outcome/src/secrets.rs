@@ -83,7 +83,7 @@ impl Secrets {
         }
     }
 
-    /// Replaces by `[redacted]` known values, passwords in URLs, and strings that do not look like words:
+    /// Replaces with `[redacted]` known values, passwords in URLs, and strings that do not look like words:
     ///
     /// - known values: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either case,
     ///   as a list of byte numbers, and in base64, alone or after a client id;
