@@ -96,6 +96,10 @@ pub struct ConnectionLimitLayer {
 /// shutdown nor the `close_notify` of TLS, which it could take for the end. A server that expects a
 /// `close_notify` on such connections gets only this side's FIN.
 ///
+/// Use this layer for HTTP. TLS 1.3 shows an alert only by its length, so a protocol whose first
+/// record has two bytes would lose it, and a TLS stack that pads its alerts sends its
+/// `close_notify` without waiting.
+///
 /// A connect whose request got another socket may be left waiting for its permit. Therefore each
 /// connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait). With
 /// one host and the default of [`Limits::in_flight`](crate::Limits::in_flight), a request waits that

@@ -79,8 +79,8 @@ impl Status {
 
     /// Whether a call could be sent now: there is a token, no pause after a 429, and no silence after a 423 or 416.
     ///
-    /// It is false without a token and after a shutdown. A client without traffic does not request
-    /// its first token, nor one in place of a token that has expired, so let a health check await
+    /// It is false without a token and after a shutdown. Without traffic, a client requests neither
+    /// its first token nor one in place of a token that has expired. So let a health check await
     /// `client.tokens().ready()` first, within a timeout.
     #[must_use]
     pub fn is_ready(&self) -> bool {

@@ -59,17 +59,13 @@ impl Gateway {
     async fn start(kind: Kind, service: &Server) -> Option<Self> {
         let behind = service.base_url().trim_start_matches("http://");
         let behind: SocketAddr = behind.parse().expect("an address");
-        let name = match kind {
-            Kind::Nginx { .. } => "nginx",
-            Kind::Haproxy | Kind::HaproxyFromConnection => "haproxy",
+        let (name, file, read): (_, _, fn(&str) -> _) = match kind {
+            Kind::Nginx { .. } => ("nginx", "access.log", nginx::read),
+            Kind::Haproxy | Kind::HaproxyFromConnection => ("haproxy", "stdout", haproxy::read),
         };
         let Some(path) = find(name) else {
             say(&format!("SKIPPED: there is no {name}"));
             return None;
-        };
-        let (file, read): (_, fn(&str) -> _) = match kind {
-            Kind::Nginx { .. } => ("access.log", nginx::read),
-            _ => ("stdout", haproxy::read),
         };
         let program = Program::start(|folder, address| match kind {
             Kind::Nginx { burst } => nginx::command(&path, folder, address, behind, burst),

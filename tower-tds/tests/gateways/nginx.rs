@@ -73,7 +73,8 @@ http {{
     fs::write(&file, config).expect("the folder is there");
     let mut command = Command::new(program);
     command.args(["-c", &file, "-e", &format!("{folder}/error.log")]);
-    // As at an upgrade of nginx: the sockets that it inherits. 1.22 crashes without a master process.
+    // Names the sockets that nginx inherits, as at an upgrade of its program. With this, nginx 1.22
+    // crashes unless it has a master process.
     command.env("NGINX", "0;");
     command
 }

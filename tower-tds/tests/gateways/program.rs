@@ -31,9 +31,8 @@ struct Folder(PathBuf);
 impl Program {
     /// Starts what `command` makes of a folder and an address, and waits until it serves.
     ///
-    /// The program listens on its standard input, which is a socket that this process has bound. A
-    /// program that binds a port itself can lose it to any socket that the kernel gives one to in
-    /// the meantime, and then somebody else answers here.
+    /// The program listens on its standard input, which is a socket that this process has bound. If
+    /// it were told a free port instead, another test could get that port first, and answer here.
     pub(crate) async fn start(command: impl FnOnce(&Path, SocketAddr) -> Command) -> Self {
         let folder = Folder::new();
         let socket = TcpSocket::new_v4().expect("a socket");
