@@ -104,9 +104,10 @@ impl Fate {
 
 /// The most permits that were held at any grant.
 fn most_held(held: &[Held]) -> usize {
+    // A grant is held when it is made, also one that is withdrawn at the same instant.
     let at = |nth: usize| {
-        let (now, before) = (held[nth].from, &held[..=nth]);
-        before.iter().filter(|held| held.until > now).count().max(1)
+        let (now, others) = (held[nth].from, &held[..nth]);
+        1 + others.iter().filter(|held| held.until > now).count()
     };
     (0..held.len()).map(at).max().unwrap_or_default()
 }
