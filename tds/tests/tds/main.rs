@@ -16,6 +16,7 @@ mod output;
 mod poll;
 mod proxy;
 mod representation;
+mod scenarios;
 mod serving;
 mod settings;
 mod signals;

@@ -174,7 +174,7 @@ fn only_the_clock_module_reads_instant_now() {
             }
         }
     }
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
     let mut found = Vec::new();
     readers(&src, &mut found);
     // Tests stand in `x/tests.rs` and below `tests/`.

@@ -156,7 +156,7 @@ impl Kind {
         let installed = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .parent()?
             .join("servers");
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers");
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("servers");
         let (program, script, last) = match self {
             Self::OidcProvider => {
                 let modules = installed.join("node_modules");

@@ -18,6 +18,7 @@ mod rate;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 mod tls;
+mod token;
 
 use std::{net::TcpListener, time::Duration};
 

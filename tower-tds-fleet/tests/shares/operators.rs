@@ -298,7 +298,9 @@ fn the_compose_file_has_two_clients_and_a_store() {
     // Each build finds its file and its stage, from the folder of this file.
     let build = &services["buses"]["build"];
     let text = |name: &str| build[name].as_str().unwrap_or_default();
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(text("context"));
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(text("context"));
     let file = folder.join(text("dockerfile"));
     let file = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("{file:?} of {build:?}"));
     let stage = format!(" AS {}", text("target"));

@@ -88,7 +88,7 @@ impl<F, M> RequestLimitLayer<F, M> {
     /// the response is read in the background and the connection stays open.
     ///
     /// If half of your callers cancel after sending, that is 37 requests a second instead of 8
-    /// (`cargo test -p tower-tds-limits --test requests half_of`).
+    /// (`cargo test -p tower-tds-limits-tests --test requests half_of`).
     ///
     /// The inner service's future is boxed, because a task may take it over, and has to be
     /// `Send + 'static`.

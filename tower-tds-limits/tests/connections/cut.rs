@@ -2,7 +2,7 @@
 //!
 //! Each test runs one of the ignored tests in such a namespace. The short cuts run by default, and
 //! those of 20 s by
-//! `cargo test -p tower-tds-limits --test connections cut_of_twenty -- --ignored --nocapture`
+//! `cargo test -p tower-tds-limits-tests --test connections cut_of_twenty -- --ignored --nocapture`
 
 use std::{
     env,

@@ -27,7 +27,6 @@ mod memory;
 mod one_layer;
 mod order;
 mod overload;
-mod refused_tokens;
 mod request_bodies;
 mod secrets;
 mod server;

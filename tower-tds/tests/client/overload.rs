@@ -2,7 +2,7 @@
 //!
 //! The gate runs a few loads for some seconds, side by side, on a machine that may be busy. The bars
 //! are asserted where you ask for a minute of each, which the table of BENCHMARKS.md has:
-//! `OVERLOAD_SECONDS=60 cargo test --release -p tower-tds --test client overload -- --nocapture`.
+//! `OVERLOAD_SECONDS=60 cargo test --release -p tower-tds-tests --test client overload -- --nocapture`.
 
 use std::{env, time::Duration};
 

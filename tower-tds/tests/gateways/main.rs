@@ -10,7 +10,7 @@
 //! calls did not stall.
 //!
 //! The whole set takes about 35 minutes:
-//! `cargo test --release -p tower-tds --test gateways the_whole -- --ignored --nocapture --test-threads 1`
+//! `cargo test --release -p tower-tds-tests --test gateways the_whole -- --ignored --nocapture --test-threads 1`
 
 #![expect(
     clippy::expect_used,
@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-#[path = "../mixes/audit.rs"]
 mod audit;
 mod gateway;
 mod haproxy;
 mod load;
 mod log;
+mod mixes;
 mod nginx;
 mod program;
 mod scenario;

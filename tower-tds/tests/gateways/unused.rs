@@ -5,7 +5,7 @@
 //! of the connect stays unused until the pool's idle timeout, which closes all of them together.
 //!
 //! The long runs take two minutes:
-//! `cargo test --release -p tower-tds --test gateways unused -- --ignored --nocapture`
+//! `cargo test --release -p tower-tds-tests --test gateways unused -- --ignored --nocapture`
 
 use std::{net::SocketAddr, time::Duration};
 

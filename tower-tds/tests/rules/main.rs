@@ -16,7 +16,7 @@ use std::time::Duration;
 use tds_sim::Rule;
 use tower_tds::{Limits, Proof, layers::limits::Rules};
 
-#[path = "../mixes/audit.rs"]
+#[path = "../gateways/audit.rs"]
 mod audit;
 mod clocks;
 mod judge;

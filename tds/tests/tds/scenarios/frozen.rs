@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use tds_sim::{Config, Faults};
 use tokio::task::JoinSet;
 
-use crate::{World, ended};
+use super::{World, ended};
 
 /// Where a service freezes.
 #[derive(Debug, Clone, Copy)]

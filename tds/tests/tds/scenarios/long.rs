@@ -9,7 +9,7 @@ use tower_tds::{
     layers::limits::{Quota as Limit, RequestLimitLayer},
 };
 
-use crate::{World, ended};
+use super::{World, assert_all_served, ended};
 
 #[tokio::test]
 async fn a_quota_of_a_minute_is_kept_on_a_socket() {
@@ -27,7 +27,7 @@ async fn a_quota_of_a_minute_is_kept_on_a_socket() {
         seen.token_posts,
         seen.by_status
     );
-    crate::assert_all_served(&seen, 6);
+    assert_all_served(&seen, 6);
 }
 
 /// Makes `calls` as soon as the limit allows them.

@@ -32,7 +32,7 @@ use tower_tds::{
     layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
 };
 
-use crate::{
+use super::{
     mix::{Mix, Stack, Trouble},
     network::Network,
 };

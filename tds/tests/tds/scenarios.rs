@@ -1,15 +1,11 @@
 //! Whole jobs against the simulated service, with answers of 50 ms. Each prints its figures, which come from the ledger:
-//! `cargo test -p tds --test scenarios -- --nocapture`.
+//! `cargo test -p tds --test tds scenarios -- --nocapture`.
 
-#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 mod frozen;
 mod long;
 mod nginx;
-#[expect(dead_code, reason = "the other tests use all of it")]
-#[path = "../tds/serving.rs"]
-mod serving;
 
 use std::{
     fs,
@@ -24,7 +20,7 @@ use tokio::{
     time::{Duration, sleep, timeout},
 };
 
-use self::serving::Serving;
+use crate::serving::Serving;
 
 /// A service, and a folder of the scenario's own.
 struct World {

@@ -8,10 +8,8 @@ use tokio::time;
 use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
-use crate::{
-    redis_server::RedisServer,
-    world::{World, entry, everything, renewed, token, tokens},
-};
+use super::world::{World, entry, everything, renewed, token, tokens};
+use crate::redis_server::RedisServer;
 
 #[tokio::test]
 async fn members_without_store_request_their_own_tokens() {

@@ -9,15 +9,10 @@
 //!
 //! | run | command |
 //! |---|---|
-//! | sixteen seeds, as the gate runs them | `cargo test -p tower-tds --test mixes` |
-//! | any number, for any time | `MIXES_SEEDS=64 MIXES_SECONDS=60 cargo test -p tower-tds --test mixes -- --nocapture` |
-//! | some seeds | `MIXES_FROM=7 MIXES_SEEDS=1 cargo test -p tower-tds --test mixes -- --nocapture` |
-//! | cuts of 20 and 60 s (5 min) | `cargo test -p tower-tds --test mixes long_cuts -- --ignored --nocapture` |
-
-#![expect(
-    clippy::expect_used,
-    reason = "a surprise in a test is a failed test, and so should an overflow be"
-)]
+//! | sixteen seeds, as the gate runs them | `cargo test -p tower-tds-tests --test gateways mixes` |
+//! | any number, for any time | `MIXES_SEEDS=64 MIXES_SECONDS=60 cargo test -p tower-tds-tests --test gateways mixes -- --nocapture` |
+//! | some seeds | `MIXES_FROM=7 MIXES_SEEDS=1 cargo test -p tower-tds-tests --test gateways mixes -- --nocapture` |
+//! | cuts of 20 and 60 s (5 min) | `cargo test -p tower-tds-tests --test gateways mixes::random_mixes_with -- --ignored --nocapture` |
 
 use std::{
     io::{self, Write},
@@ -32,7 +27,6 @@ use tokio::{
 };
 use tower_tds::Limiter;
 
-mod audit;
 mod callers;
 mod mix;
 mod network;

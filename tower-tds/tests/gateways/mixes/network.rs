@@ -34,7 +34,7 @@ use tokio::{
 };
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
-use crate::mix::Mix;
+use super::mix::Mix;
 
 pub(crate) struct Network {
     delay: Duration,

@@ -11,10 +11,8 @@ use sha2::{Digest as _, Sha256, Sha512};
 use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
-use crate::{
-    redis_server::RedisServer,
-    world::{DAY, World, entry, everything, leases, name, put, token, until},
-};
+use super::world::{DAY, World, entry, everything, leases, name, put, token, until};
+use crate::redis_server::RedisServer;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

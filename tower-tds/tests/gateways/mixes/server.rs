@@ -22,10 +22,8 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use crate::{
-    audit::Span,
-    mix::{Counts, Mix, Trouble},
-};
+use super::mix::{Counts, Mix, Trouble};
+use crate::audit::Span;
 
 pub(crate) struct Server {
     mix: Mix,

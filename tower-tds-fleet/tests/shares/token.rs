@@ -1,20 +1,16 @@
 //! One token for fifty members, with a redis-server: the requests to the token endpoint, and the
 //! content of the store.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
-
-#[path = "../support/redis_server.rs"]
-mod redis_server;
-
 mod entry;
 mod lease;
 mod outage;
 mod tls;
 mod world;
 
-use redis_server::RedisServer;
 use tokio::{runtime, task::JoinSet};
-use world::{World, leases, successor, tokens};
+
+use self::world::{World, leases, successor, tokens};
+use crate::redis_server::RedisServer;
 
 #[test]
 fn fifty_cold_members_on_five_runtimes_make_one_request() {

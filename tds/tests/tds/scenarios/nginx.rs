@@ -15,7 +15,8 @@ use tokio::{
     time::{Duration, Instant, sleep},
 };
 
-use crate::{World, serving::Serving};
+use super::World;
+use crate::serving::Serving;
 
 /// nginx, which caches what it gets with a token of this world.
 struct Nginx {

@@ -2,10 +2,8 @@
 
 use redis::{Client, TlsCertificates};
 
-use crate::{
-    redis_server::RedisServer,
-    world::{World, everything, token},
-};
+use super::world::{World, everything, token};
+use crate::redis_server::RedisServer;
 
 #[tokio::test]
 async fn member_uses_a_tls_store_only_with_a_trusted_certificate() {

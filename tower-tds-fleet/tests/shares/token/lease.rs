@@ -8,10 +8,8 @@ use tokio::runtime;
 use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
-use crate::{
-    redis_server::RedisServer,
-    world::{World, current, entry, leases, tokens, until},
-};
+use super::world::{World, current, entry, leases, tokens, until};
+use crate::redis_server::RedisServer;
 
 #[tokio::test]
 async fn only_the_lease_holder_can_release_the_lease() {
