@@ -8,7 +8,7 @@ use std::{env, time::Duration};
 
 use fastrand::Rng;
 use http_body_util::BodyExt;
-use tds_sim::{Config, Server, Sim};
+use tds_sim::{Config, Sim};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
