@@ -7,9 +7,12 @@ use std::{collections::BTreeMap, fs, path::Component, time::Duration};
 
 use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
+use tokio::time::Instant;
 use tower_tds::{Error, Kind};
 
-use crate::{breaker, cache, download, exit, fleet, list, manifest, save, settings, status};
+use crate::{
+    breaker, cache, download, ending, exit, fleet, list, manifest, save, settings, status,
+};
 
 /// Generator of pseudorandom numbers, with Knuth's constants.
 struct Random(u64);
@@ -273,7 +276,7 @@ fn an_open_that_is_cancelled_at_any_step_leaves_the_folder_as_it_was() {
 
 #[test]
 fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     let seconds = |count| begun + Duration::from_secs(count);
     let mut state = breaker::State::default();
     for open in [false, false, true, false] {
@@ -330,5 +333,21 @@ fn a_job_that_waits_for_the_quota_tries_each_minute_whatever_the_hint() {
             let seconds = hint.unwrap_or(60).min(60);
             assert_eq!(wait, Duration::from_secs(seconds), "{hint:?}");
         }
+    }
+}
+
+#[test]
+fn a_pause_ends_a_job_after_eight_seconds_or_two_seconds_after_its_end() {
+    let seconds = Duration::from_secs;
+    for (pause, ends) in [(1, 8), (5, 8), (6, 8), (7, 9), (60, 62)] {
+        let (mut ending, begun) = (ending::Ending::new(None, false), Instant::now());
+        for second in 0..=ends {
+            let exit = ending.paused(Some(seconds(pause)), begun + seconds(second));
+            assert_eq!(exit.is_some(), second == ends, "{pause} s, {second} s");
+        }
+        // A received byte begins the time anew.
+        ending.progressed();
+        let exit = ending.paused(Some(seconds(pause)), begun + seconds(ends));
+        assert!(exit.is_none(), "{pause} s");
     }
 }

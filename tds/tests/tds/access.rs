@@ -3,22 +3,50 @@
 use std::{
     fs,
     process::{Command, Stdio},
+    sync::{Mutex, mpsc},
 };
 
 use serde_json::Value;
 use tds_sim::{Config, Faults};
 use tokio::time::{Duration, sleep, timeout};
 
-use crate::{Bench, HANGS, err, out, output, serving::Serving, signal, skipped, text};
+use crate::{
+    Bench, HANGS, err, out, output,
+    serving::Serving,
+    signal, skipped, text,
+    upstream::{Upstream, answer},
+};
 
 /// A backend whose standard output is a file.
 fn serving(bench: &Bench, more: &[&str]) -> Serving {
+    served(bench, backend(bench, more))
+}
+
+/// The same, with the data of another service.
+fn served_by(bench: &Bench, upstream: &Upstream, more: &[&str]) -> Serving {
+    let mut run = backend(bench, more);
+    run.env("TDS_BASE_URL", &upstream.url);
+    served(bench, run)
+}
+
+fn backend(bench: &Bench, more: &[&str]) -> Command {
     let list = bench.path("resources");
     fs::write(&list, "/v1/live/bus?$top=5\n/v1/live/metro\n/nothing\n").expect("a file");
     let arguments = ["backend", "--list", text(&list), "--listen", "127.0.0.1:0"];
-    let run = bench.tds(&[&arguments[..], more].concat());
+    bench.tds(&[&arguments[..], more].concat())
+}
+
+fn served(bench: &Bench, run: Command) -> Serving {
     let log = fs::File::create(bench.path("access.log")).expect("a file");
     Serving::to(run, Stdio::from(log))
+}
+
+/// The lines of an access log.
+fn lines(log: &str) -> Vec<Value> {
+    let lines = log.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 /// Ends it, and returns its access log.
@@ -75,46 +103,75 @@ async fn outage_of_the_service_and_of_a_resource_is_a_line_each_and_another_at_i
 
 #[tokio::test]
 async fn access_log_has_a_line_of_json_for_each_request_and_no_query() {
-    let mut config = Config::default();
-    config.faults.before_head = "300ms".parse().expect("a delay");
-    let bench = Bench::new("access-json", config).await;
-    let backend = serving(
-        &bench,
-        &["--access-log", "json", "--fresh", "3s", "--stale", "1h"],
-    );
+    let bench = Bench::new("access-json", Config::default()).await;
+    let (release, held) = mpsc::channel();
+    let held = Mutex::new(held);
+    let upstream = Upstream::start(move |_, nth| match nth {
+        0 => {
+            held.lock().expect("no panic").recv().expect("a release");
+            answer("200 OK", "content-length: 4\r\n", b"data")
+        }
+        1 => answer("200 OK", "content-length: 4\r\n", b"data"),
+        _ => answer("503 Service Unavailable", "content-length: 0\r\n", b""),
+    });
+    let backend = |fresh| {
+        let more = ["--access-log", "json", "--stale", "1h", "--fresh", fresh];
+        served_by(&bench, &upstream, &more)
+    };
     let bus = "/v1/live/bus?$top=5";
-    let first = backend
-        .send(&format!("GET {bus} HTTP/1.1\r\nhost: a"))
-        .await;
-    bench.seen(|seen| seen.data_calls == 1).await;
-    assert_eq!(backend.get(bus).await.status, 200);
-    assert_eq!(Serving::read(first).await.status, 200);
-    assert_eq!(backend.get(bus).await.status, 200);
-    bench.server.sim().set_faults(failing("503"));
-    sleep(Duration::from_millis(3_100)).await;
-    assert_eq!(backend.get(bus).await.status, 200);
-    assert_eq!(backend.get("/v1/live/rail?key=s3cr3t").await.status, 404);
-    let metrics = backend.get("/metrics").await.text();
-    let log = access(&bench, backend).await;
-    let lines = log
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let lines: Vec<_> = lines.collect();
-    let mut seen: Vec<_> = lines
-        .iter()
-        .map(|line| line["cache"].as_str().expect("text"))
-        .collect();
-    seen[..2].sort_unstable();
-    assert_eq!(
-        seen,
-        ["join", "miss", "hit", "stale", "none", "none"],
-        "{log}"
-    );
-    for line in &lines[..4] {
+    let head = format!("GET {bus} HTTP/1.1\r\nhost: a");
+    let calls = async |calls| {
+        let there = async {
+            while upstream.heads().len() < calls {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(HANGS, there).await.expect("it calls");
+    };
+
+    let first = backend("1h");
+    let missed = first.send(&head).await;
+    calls(1).await;
+    let joined = first.send(&head).await;
+    let both = async {
+        // The page counts itself.
+        let waiting = "tds_users_waiting 3\n";
+        while !first.get("/metrics").await.text().contains(waiting) {}
+    };
+    timeout(HANGS, both).await.expect("both wait");
+    sleep(Duration::from_millis(300)).await;
+    release.send(()).expect("it is held");
+    for waiting in [missed, joined] {
+        assert_eq!(Serving::read(waiting).await.status, 200);
+    }
+    assert_eq!(first.get(bus).await.status, 200);
+    assert_eq!(first.get("/v1/live/rail?key=s3cr3t").await.status, 404);
+    let metrics = first.get("/metrics").await.text();
+    for series in [
+        "tds_users_requests_total{status=\"200\",cache=\"join\"} 1",
+        "tds_users_requests_total{status=\"200\",cache=\"hit\"} 1",
+        "tds_users_requests_total{status=\"404\",cache=\"none\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|line| line == series),
+            "{series}: {metrics}"
+        );
+    }
+    let log = access(&bench, first).await;
+    let logged = lines(&log);
+    let of = |cache: &str| {
+        logged
+            .iter()
+            .filter(|line| line["cache"] == cache)
+            .collect::<Vec<_>>()
+    };
+    let (miss, join, hit) = (of("miss"), of("join"), of("hit"));
+    assert_eq!((miss.len(), join.len(), hit.len()), (1, 1, 1), "{log}");
+    for line in [miss[0], join[0], hit[0]] {
         assert_eq!(line["target"], "/v1/live/bus");
         assert_eq!(
             (&line["status"], &line["bytes"]),
-            (&200.into(), &128.into()),
+            (&200.into(), &4.into()),
             "{line}"
         );
         assert_eq!(
@@ -127,27 +184,33 @@ async fn access_log_has_a_line_of_json_for_each_request_and_no_query() {
             "{line}"
         );
     }
-    let slow = lines
-        .iter()
-        .find(|line| line["cache"] == "miss")
-        .expect("one");
+    let slow = miss[0];
     assert!(
         slow["ms"].as_u64() >= slow["upstream_ms"].as_u64()
             && slow["upstream_ms"].as_u64() >= Some(300)
     );
-    assert_eq!(lines[4]["status"], 404);
+    assert!(of("none").iter().any(|line| line["status"] == 404), "{log}");
     assert!(!log.contains("s3cr3t"), "{log}");
-    for series in [
-        "tds_users_requests_total{status=\"200\",cache=\"hit\"} 1",
-        "tds_users_requests_total{status=\"200\",cache=\"stale\"} 1",
-        "tds_users_requests_total{status=\"404\",cache=\"none\"} 1",
-        "tds_users_seconds_count 5",
-    ] {
+
+    // From here on the service fails.
+    let second = backend("1ms");
+    assert_eq!(second.get(bus).await.status, 200);
+    sleep(Duration::from_millis(20)).await;
+    assert_eq!(second.get(bus).await.status, 200);
+    let metrics = second.get("/metrics").await.text();
+    let stale = "tds_users_requests_total{status=\"200\",cache=\"stale\"} 1";
+    for series in [stale, "tds_users_seconds_count 2"] {
         assert!(
             metrics.lines().any(|line| line == series),
             "{series}: {metrics}"
         );
     }
+    let log = access(&bench, second).await;
+    let seen: Vec<_> = lines(&log)
+        .iter()
+        .map(|line| line["cache"].clone())
+        .collect();
+    assert_eq!(seen, ["miss", "stale", "none"], "{log}");
 }
 
 #[tokio::test]

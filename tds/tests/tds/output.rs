@@ -168,8 +168,9 @@ async fn too_few_file_descriptors_are_named_and_end_the_job() {
             .get_args()
             .map(|word| word.to_str().expect("text"))
             .collect();
+        // Descriptors that these tests were started with would count as well.
         let line = format!(
-            "ulimit -n {limit}; exec {} {}",
+            "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n {limit}; exec {} {}",
             env!("CARGO_BIN_EXE_tds"),
             words.join(" ")
         );

@@ -149,9 +149,8 @@ async fn rerun_after_a_kill_downloads_no_file_twice() {
     );
     assert_eq!(world.files("files"), 200);
     assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
-    // A file that got its name in the last moment may not be in the manifest.
-    let missing = 200 - u64::try_from(whole).expect("few");
-    assert!((missing..=missing + 40).contains(&(seen.data_calls - before)));
+    // Each of the forty calls in flight at the kill may be made again, whenever the first of them arrives.
+    assert!((200..=240).contains(&seen.data_calls), "{seen:?}");
     assert_eq!(seen.token_posts, 1);
 }
 

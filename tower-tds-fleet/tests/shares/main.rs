@@ -25,7 +25,10 @@ use std::{net::TcpListener, time::Duration};
 use redis::cmd;
 use redis_server::RedisServer;
 use tds_sim::{Config, Delay, Rule, Server};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
 use tower_tds::{Client, Credentials, Limits};
 use tower_tds_fleet::{Fleet, Store};
 
@@ -125,6 +128,29 @@ pub(crate) fn on_a_port() -> Option<(RedisServer, String)> {
     });
     Some((store?, format!("127.0.0.1:{port}")))
 }
+
+/// Waits until the service has had `rate` requests a second for so long, from now on. Returns the time that took.
+pub(crate) async fn reaches(server: &Server, rate: usize, seconds: usize) -> Duration {
+    let (begun, earlier) = (Instant::now(), server.ledger().arrivals().len());
+    let (enough, lasts) = (rate * seconds, Duration::from_secs(seconds as u64));
+    let reached = async {
+        loop {
+            assert_clean(server);
+            let arrivals = server.ledger().arrivals();
+            let mut since = arrivals[earlier..].windows(enough);
+            if since.any(|some| some[enough - 1].at - some[0].at <= lasts) {
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let reached = timeout(HANGS, reached).await;
+    reached.unwrap_or_else(|_| panic!("never {rate} a second"));
+    begun.elapsed()
+}
+
+/// Many times as long as anything takes on a busy machine.
+pub(crate) const HANGS: Duration = Duration::from_secs(90);
 
 /// Asserts by the ledger that nothing was refused. Returns the number of successful calls.
 pub(crate) fn assert_clean(server: &Server) -> u64 {

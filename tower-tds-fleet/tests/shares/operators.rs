@@ -12,12 +12,12 @@ use tower_tds::{Limits, Quota};
 use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
 
-use crate::{Member, RedisServer, assert_clean, on_a_port, remember, service};
+use crate::{HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service};
 
 pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
     let limiter = Limiter::new(Limits::default());
     let fleet = Fleet::join(store, "test", &limiter).unwrap();
-    let ready = timeout(Duration::from_secs(11), fleet.ready()).await;
+    let ready = timeout(HANGS, fleet.ready()).await;
     let error = ready.unwrap().unwrap_err();
     println!("{error}");
     error.kind()
@@ -25,7 +25,7 @@ pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
 
 /// Reproducer for F1 and F5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ready_names_the_fault_within_ten_seconds() {
+async fn ready_names_the_fault() {
     let (Some((store, address)), Some(plain)) = (on_a_port(), RedisServer::start()) else {
         return;
     };
@@ -245,18 +245,27 @@ async fn lower_limits_of_a_new_member_apply_to_all() {
         Limits::new(Quota::per_second(twenty)),
     );
     new.call(8, &mut running);
+    // A question takes seconds at most, and a share of before ends with it.
     sleep(Duration::from_secs(4)).await;
-    let before = assert_clean(&server);
-    sleep(Duration::from_secs(4)).await;
-    let rate = (assert_clean(&server) - before) as f64 / 4.0;
+    let known = async {
+        while old.fleet.status().total.requests != 20 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, known).await.unwrap();
+    let earlier = server.ledger().arrivals().len();
+    reaches(&server, 10, 4).await;
     running.shutdown().await;
-    assert_eq!(old.fleet.status().total.requests, 20);
-    assert!((10.0..=20.0).contains(&rate), "{rate}");
+    let arrivals = server.ledger().arrivals();
+    let seconds = Duration::from_secs(4);
+    let most = arrivals[earlier..].windows(81);
+    let most = most.map(|some| some[80].at - some[0].at).min();
+    assert!(most.is_none_or(|most| most >= seconds), "81 in {most:?}");
 }
 
-/// An orderly departure: the other member has the whole limits within five seconds.
+/// An orderly departure: the other member has most of the limits soon. How soon is shown under paused time, in `src/member/tests.rs`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_leaves_frees_its_share_within_seconds() {
+async fn a_member_that_leaves_frees_its_share() {
     let Some(store) = RedisServer::start() else {
         return;
     };
@@ -268,13 +277,16 @@ async fn a_member_that_leaves_frees_its_share_within_seconds() {
     members[1].call(10, &mut goes);
     sleep(Duration::from_secs(4)).await;
     let left = members[1].fleet.leave();
-    timeout(Duration::from_secs(6), left).await.unwrap();
-    sleep(Duration::from_secs(2)).await;
-    let share = members[0].fleet.status().share;
+    timeout(HANGS, left).await.unwrap();
+    let grown = async {
+        while members[0].fleet.status().share.requests < 40 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, grown).await.unwrap();
     stays.shutdown().await;
     goes.shutdown().await;
     assert_clean(&server);
-    assert!(share.requests >= 40, "{share:?}");
 }
 
 #[test]

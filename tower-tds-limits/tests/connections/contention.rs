@@ -1,6 +1,6 @@
 //! Another client behind the same address, at gateways that count connections in two ways.
 
-use std::{sync::Arc, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
@@ -86,7 +86,7 @@ impl Run {
 
 #[tokio::test(start_paused = true)]
 async fn second_client_for_six_seconds_causes_at_most_twelve_refusals() {
-    for allows in [Allows::Open, Allows::InProcess] {
+    for (seed, allows) in seeds() {
         let run = Arc::new(Run::new(allows));
         let server = run.net.server("a");
         warm(&run.client, server, 59).await;
@@ -99,21 +99,45 @@ async fn second_client_for_six_seconds_causes_at_most_twelve_refusals() {
         let gap = Duration::from_millis(200);
         let calls = run.drive(10, "/slow", gap, Duration::from_secs(12));
         let (lost, ()) = tokio::join!(calls, visit);
-        assert!(server.refused() <= 12, "{allows:?}: {}", server.refused());
-        assert_eq!(lost, 0, "{allows:?}");
+        let refused = server.refused();
+        assert!(refused <= 12, "{allows:?}, seed {seed}: {refused}");
+        assert_eq!(lost, 0, "{allows:?}, seed {seed}");
+    }
+}
+
+/// Random are the begin of each caller, the time that each response takes, and the wait after each refusal. A refusal frees a
+/// socket, and the next call that has its permit but no socket yet is refused on it at once. So each step down refuses the
+/// calls in flight beyond the thirty that the gateway lets through: 3 where the limit is 34, 10 where it is 41, and 19 where
+/// it is 50. How many of these steps a run takes is chance. Of a thousand seeds, none has more than these; counted by requests
+/// in process, 35 have more than 36, and 911 at most 27.
+const fn most_refusals(allows: Allows) -> u32 {
+    match allows {
+        Allows::Open => 33,
+        Allows::InProcess => 39,
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn second_client_with_half_the_sockets_causes_few_refusals() {
-    for allows in [Allows::Open, Allows::InProcess] {
+    for (seed, allows) in seeds() {
         let run = Run::new(allows);
         let server = run.net.server("a");
         warm(&run.client, server, 59).await;
         server.visit(30);
         let minutes = Duration::from_secs(10 * 60);
         let lost = run.drive(60, "/second", Duration::ZERO, minutes).await;
-        assert!(server.refused() <= 32, "{allows:?}: {}", server.refused());
-        assert_eq!(lost, 0, "{allows:?}");
+        let (refused, most) = (server.refused(), most_refusals(allows));
+        assert!(refused <= most, "{allows:?}, seed {seed}: {refused}");
+        assert_eq!(lost, 0, "{allows:?}, seed {seed}");
     }
+}
+
+/// Both ways of counting, for each seed. Set `CONTENTION_SEEDS` for more seeds than one.
+fn seeds() -> impl Iterator<Item = (u64, Allows)> {
+    let seeds = env::var("CONTENTION_SEEDS").ok();
+    let seeds = seeds.map_or(1, |seeds| seeds.parse().expect("a number"));
+    let ways = |seed| [(seed, Allows::Open), (seed, Allows::InProcess)];
+    // All of a test is random on its own thread.
+    let seeded = |case: &(u64, Allows)| fastrand::seed(case.0);
+    (0..seeds).flat_map(ways).inspect(seeded)
 }

@@ -129,11 +129,12 @@ async fn connect(limiter: &Limiter, address: SocketAddr) -> TokioIo<LimitedIo<To
 #[tokio::test]
 async fn crossing_ends_stay_within_the_limit() {
     let ends = Duration::from_millis(20);
+    let mut rng = fastrand::Rng::with_seed(7);
     let (address, counts) = start(Ends::After(ends), LATE).await;
     let limiter = limiter(4);
     let mut lanes = JoinSet::new();
     for _ in 0..8 {
-        let limiter = limiter.clone();
+        let (limiter, mut rng) = (limiter.clone(), rng.fork());
         lanes.spawn(async move {
             for _ in 0..2 {
                 let mut socket = connect(&limiter, address).await;
@@ -142,7 +143,7 @@ async fn crossing_ends_stay_within_the_limit() {
                     .write_all(&[b'x'; 100])
                     .await
                     .expect("an open socket");
-                sleep(ends.mul_f64(0.5 + fastrand::f64())).await;
+                sleep(ends.mul_f64(0.5 + rng.f64())).await;
                 drop(socket);
             }
         });

@@ -5,6 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::Body;
 use http_body_util::Full;
 use tds_sim::{Config, Scripted, Sim, TokenFault, When};
 use tokio::{
@@ -25,13 +26,14 @@ use crate::sim;
 
 const TWO: Duration = Duration::from_secs(2);
 
-/// The whole layer over the simulator, under paused time.
-fn stack(
+/// The whole layer over the simulator, under paused time, within these limits.
+pub(crate) fn stack_within(
     sim: &Sim,
     retry: RetryLayer,
+    limits: Limits,
 ) -> impl Service<
     Request<Full<Bytes>>,
-    Response = Response<impl Send + 'static>,
+    Response = Response<impl Body<Data: Send, Error: Send> + Send + 'static>,
     Error = Error,
     Future: Send,
 > + Clone
@@ -43,15 +45,28 @@ fn stack(
     let tokens = tokens.build::<_, Full<Bytes>, _>(sim.clone());
     let origin = "https://data.example.org".parse().expect("a URL");
     let origin = Origin::from_uri(&origin).expect("an origin");
-    // The number in flight does not matter, because no body is read.
-    let limits = Limits::default().in_flight(NonZeroU32::MAX);
     ServiceBuilder::new()
         .layer(TdsLayer::new(tokens, [origin], Limiter::new(limits)).retry(retry))
         .map_future(Box::pin)
         .service(sim.clone())
 }
 
-fn get(path: &str) -> Request<Full<Bytes>> {
+/// The same for calls whose bodies are not read, so that the number in flight does not matter.
+fn stack(
+    sim: &Sim,
+    retry: RetryLayer,
+) -> impl Service<
+    Request<Full<Bytes>>,
+    Response = Response<impl Send + 'static>,
+    Error = Error,
+    Future: Send,
+> + Clone
++ Send
++ 'static {
+    stack_within(sim, retry, Limits::default().in_flight(NonZeroU32::MAX))
+}
+
+pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
     let uri = format!("https://data.example.org{path}");
     Request::get(uri).body(Full::default()).expect("a request")
 }

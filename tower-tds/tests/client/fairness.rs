@@ -1,54 +1,69 @@
-//! Other callers beside slow or lost calls, over sockets, as the service saw them.
+//! Other callers beside slow or lost calls, as the service saw them: their rate under paused time, and that they are served over
+//! sockets.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use http::Request;
 use http_body_util::BodyExt;
-use tds_sim::{Config, DataFault, Faults, Scripted, Server, When};
-use tokio::{task::JoinSet, time::sleep};
+use tds_sim::{Config, DataFault, Faults, Scripted, Sim, When};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tower::ServiceExt;
-use tower_tds::{Client, RequestBody};
+use tower_tds::layers::{errors::RetryLayer, limits::Limits};
 
-use crate::sim;
+use crate::{
+    deadline::{get, stack_within},
+    sim,
+};
+
+/// Makes a call, and ignores its result: the ledger has the counts.
+type Call = Arc<dyn Fn(&str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// A simulated service and its callers.
 struct Called {
-    server: Arc<Server>,
-    client: Client,
+    sim: Sim,
+    call: Call,
     calls: JoinSet<()>,
 }
 
 // === impl Called ===
 
 impl Called {
-    /// Starts the service with `faults`, and `callers` tasks that call it without a pause.
-    async fn by(callers: usize, faults: Faults) -> Self {
-        let server = Arc::new(sim::start(Config::default()).await);
-        server.sim().set_faults(faults);
-        let client = sim::client(&server);
-        let mut called = Self {
-            server,
-            client,
-            calls: JoinSet::new(),
-        };
+    /// Starts `callers` tasks that call the service without a pause.
+    fn by(callers: usize, sim: Sim, call: Call) -> Self {
+        let mut calls = JoinSet::new();
         for _ in 0..callers {
-            let (client, url) = (called.client.clone(), called.url("quick"));
-            called.calls.spawn(async move {
+            let call = Arc::clone(&call);
+            calls.spawn(async move {
                 loop {
-                    get(client.clone(), url.clone()).await;
+                    call(&path("quick")).await;
                 }
             });
         }
-        called
+        Self { sim, call, calls }
     }
 
-    fn url(&self, who: &str) -> String {
-        format!("{}/v1/live/bus?by={who}", self.server.base_url())
+    /// The same through the whole layer, under paused time.
+    fn paused(callers: usize, faults: Faults) -> Self {
+        let sim = Sim::new(Config::default());
+        sim.set_faults(faults);
+        let stack = stack_within(&sim, RetryLayer::new(), Limits::default());
+        let call = move |path: &str| {
+            let call = stack.clone().oneshot(get(path));
+            let read = async move {
+                if let Ok(response) = call.await {
+                    drop(response.into_body().collect().await);
+                }
+            };
+            Box::pin(read) as Pin<Box<dyn Future<Output = ()> + Send>>
+        };
+        Self::by(callers, sim, Arc::new(call))
     }
 
-    /// The arrivals of calls with `by={who}`, since the server's start.
+    /// The arrivals of calls with `by={who}`, since the service's start.
     fn arrivals(&self, who: &str) -> Vec<Duration> {
-        let all = self.server.ledger().arrivals().into_iter();
+        let all = self.sim.ledger().arrivals().into_iter();
         let like = all.filter(|arrival| arrival.target.ends_with(who));
         like.map(|arrival| arrival.at).collect()
     }
@@ -70,8 +85,8 @@ impl Called {
     /// Makes ten slow calls. Returns the arrival of the last.
     async fn ten_slow(&mut self) -> Duration {
         for _ in 0..10 {
-            let call = get(self.client.clone(), self.url("slow"));
-            self.calls.spawn(call);
+            let call = Arc::clone(&self.call);
+            self.calls.spawn(async move { call(&path("slow")).await });
         }
         while self.arrivals("slow").len() < 10 {
             sleep(Duration::from_millis(10)).await;
@@ -81,75 +96,85 @@ impl Called {
     }
 }
 
+fn path(who: &str) -> String {
+    format!("/v1/live/bus?by={who}")
+}
+
 fn slow(answered_after: &str) -> Faults {
     let mut faults = Faults::default();
     faults.before_head = answered_after.parse().expect("a fixed delay");
     faults
 }
 
-/// Ignores the result: the ledger has the counts.
-async fn get(client: Client, url: String) {
-    let request = Request::get(url).body(RequestBody::default());
-    let response = client.oneshot(request.expect("a request")).await;
-    if let Ok(response) = response {
-        drop(response.into_body().collect().await);
-    }
-}
-
-/// Whether one of three runs passes. On a machine that stalls for a second, no caller is served.
-async fn one_of_three<F>(run: impl Fn() -> F, least: usize)
-where
-    F: Future<Output = Vec<usize>>,
-{
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
-        let seconds = run().await;
-        if seconds.iter().all(|n| *n >= least) {
-            return;
-        }
-        seen.push(seconds);
-    }
-    panic!("{seen:?}");
-}
-
-/// Ten response heads that arrive after `after`. The other callers have half of the rate from the
-/// second second on, also when the heads arrive.
-async fn beside_ten_heads(after: &str) -> Vec<usize> {
+/// Quick responses, and those of slow calls `after` so long.
+fn slow_ones(after: &str) -> Faults {
     let mut faults = slow("80ms");
     faults.before_head_of = Some((String::from("slow"), after.parse().expect("a fixed delay")));
-    let mut called = Called::by(10, faults).await;
-    sleep(Duration::from_secs(2)).await;
-    let begin = called.ten_slow().await;
-    sleep(Duration::from_secs(15)).await;
-    let seconds = called.by_second(begin, 14);
-    let ledger = called.server.ledger().summary();
-    assert_eq!(ledger.by_status.get(&423), None);
-    seconds.into_iter().skip(1).collect()
+    faults
 }
 
-async fn after_resets() -> Vec<usize> {
-    let called = Called::by(30, slow("50ms")).await;
+/// The other callers have half of the rate from the second second on, also when the heads arrive.
+#[tokio::test(start_paused = true)]
+async fn ten_slow_heads_leave_others_half_of_their_rate() {
+    for after in ["12s", "3600s"] {
+        let mut called = Called::paused(10, slow_ones(after));
+        sleep(Duration::from_secs(2)).await;
+        let begin = called.ten_slow().await;
+        sleep(Duration::from_secs(15)).await;
+        let seconds = called.by_second(begin, 14);
+        assert!(
+            seconds[1..].iter().all(|n| *n >= 25),
+            "{after}: {seconds:?}"
+        );
+        assert_eq!(called.sim.ledger().summary().by_status.get(&423), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_calls_leave_others_half_of_their_rate() {
+    let called = Called::paused(30, slow("50ms"));
     sleep(Duration::from_secs(2)).await;
     let mut faults = slow("50ms");
-    faults
-        .data
-        .push(Scripted::new(DataFault::ResetHead, When::Always));
-    called.server.sim().set_faults(faults);
+    let reset = Scripted::new(DataFault::ResetHead, When::Always);
+    faults.data.push(reset);
+    called.sim.set_faults(faults);
     sleep(Duration::from_millis(400)).await;
-    called.server.sim().set_faults(slow("50ms"));
+    called.sim.set_faults(slow("50ms"));
     let last = called.arrivals("quick").into_iter().max();
     let begin = last.expect("there were some") + Duration::from_secs(2);
     sleep(Duration::from_secs(13)).await;
     // Each call during the resets is lost, and holds its own permit for eleven seconds.
-    called.by_second(begin, 10)
+    let seconds = called.by_second(begin, 10);
+    assert!(seconds.iter().all(|n| *n >= 25), "{seconds:?}");
 }
 
-/// All three at once, because each mostly waits.
 #[tokio::test]
-async fn slow_lost_or_reset_calls_leave_others_their_rate() {
-    tokio::join!(
-        one_of_three(|| beside_ten_heads("12s"), 25),
-        one_of_three(|| beside_ten_heads("3600s"), 25),
-        one_of_three(after_resets, 25),
-    );
+async fn callers_over_sockets_are_served_while_ten_calls_get_no_answer() {
+    let server = sim::start(Config::default()).await;
+    server.sim().set_faults(slow_ones("3600s"));
+    let client = sim::client(&server);
+    let call = move |path: &str| {
+        let call = client.get(path);
+        let read = async move {
+            if let Ok(response) = call.await {
+                drop(response.bytes().await);
+            }
+        };
+        Box::pin(read) as Pin<Box<dyn Future<Output = ()> + Send>>
+    };
+    let mut called = Called::by(10, server.sim().clone(), Arc::new(call));
+    called.ten_slow().await;
+    let enough = called.arrivals("quick").len() + 200;
+    let served = async {
+        while called.arrivals("quick").len() < enough {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(HANGS, served).await.expect("they are served");
+    let seen = called.sim.ledger().summary();
+    assert!(seen.in_progress >= 10, "{seen:?}");
+    assert_eq!(seen.by_status.get(&423), None, "{seen:?}");
 }
+
+/// Many times as long as they take on a busy machine.
+const HANGS: Duration = Duration::from_secs(90);

@@ -41,7 +41,8 @@ use self::{
 };
 
 /// The part that runs by default: a fifth of the calls, all cells at once, because each mostly
-/// waits.
+/// waits. How quick they are is asserted where each cell has the machine for itself, and under
+/// paused time in `tests/rules/throughput.rs`.
 async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
     let mut runs = JoinSet::new();
     for (load, way) in cells {
@@ -55,8 +56,6 @@ async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
     }
     for seen in runs.join_all().await.into_iter().flatten() {
         seen.assert_nothing_refused();
-        // A busy machine may be slow. A third shows that the calls did not stall.
-        assert!(seen.utilisation() > 0.33, "{seen}");
     }
 }
 

@@ -1,7 +1,6 @@
-//! Failures that end `tds bulk` early, and failures that do not.
+//! Failures that end `tds bulk` early, and failures that do not. How early is shown in `src/tests.rs`.
 
 use std::{
-    process::Output,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -15,15 +14,13 @@ use crate::{
     upstream::{Upstream, answer, late},
 };
 
-/// Asserts that the run took ten seconds by its own report, with room for a busy machine.
-fn assert_soon(bench: &Bench, run: &Output) {
-    let seconds = bench.report(run)["seconds"].as_u64().expect("a number");
-    assert!(seconds < 20, "{seconds} s");
+/// The most requests of five jobs after the end of a quota. Which of them are on their way at a refusal is chance.
+///
+/// If a refusal tells for how long, each job has sent one request by then, and waits. Otherwise the pauses take 1, 2 and 4 s: five
+/// calls make their three attempts, and each job begins one more call before its patience of eight seconds is over.
+const fn most(is_told: bool) -> u64 {
+    if is_told { 5 } else { 5 * 3 + 5 }
 }
-
-/// Five calls make three attempts each. When the last of these end, the patience of the job is nearly
-/// over, so each of the five jobs begins at most one more call.
-const FIVE_GIVE_UP: u64 = 5 * 3 + 5;
 
 #[tokio::test]
 async fn bulk_ends_when_every_token_is_refused() {
@@ -36,7 +33,6 @@ async fn bulk_ends_when_every_token_is_refused() {
     run.env("TDS_BASE_URL", other.base_url());
     let run = output(run).await;
     ended(&run, 4);
-    assert_soon(&bench, &run);
     assert!(bench.files().is_empty(), "{:?}", bench.files());
     let seen = other.ledger().summary();
     assert!(seen.data_calls < 200, "{seen:?}");
@@ -55,7 +51,6 @@ async fn bulk_ends_at_a_wrong_secret() {
     run.env("TDS_CLIENT_SECRET", "wrong");
     let run = output(run).await;
     ended(&run, 4);
-    assert_soon(&bench, &run);
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
     let told = err(&run).matches("refused the credentials").count();
@@ -92,13 +87,12 @@ async fn bulk_ends_when_the_quota_is_used_up() {
         let bench = Bench::new(&format!("bulk-quota-{told:?}"), config).await;
         let run = output(bench.bulk(&lives(400), &["--jobs", "5"])).await;
         ended(&run, 3);
-        assert_soon(&bench, &run);
         let report = bench.report(&run);
         // A response that arrives after the end of the job is not written.
         let ok = report["ok"].as_u64();
         assert!(ok.is_some_and(|ok| (1..=5).contains(&ok)), "{report}");
         let seen = bench.server.ledger().summary();
-        assert!(seen.data_calls <= 5 + FIVE_GIVE_UP, "{seen:?}");
+        assert!(seen.data_calls <= 5 + most(told), "{seen:?}");
     })
     .await;
 }
@@ -120,9 +114,9 @@ async fn bulk_ends_at_each_form_of_a_long_quota_hint() {
         run.env("TDS_BASE_URL", &upstream.url);
         let run = output(run).await;
         ended(&run, 3);
-        assert_soon(&bench, &run);
         let sent = upstream.heads().len() as u64;
-        assert!(sent <= FIVE_GIVE_UP, "{told}: {sent}");
+        let most = most(told.contains("86400"));
+        assert!(sent <= most, "{told}: {sent}");
         assert_eq!(bench.report(&run)["ok"], 0);
     })
     .await;
@@ -246,7 +240,6 @@ async fn quota_that_ends_during_the_last_files_has_the_exit_code_of_a_quota() {
         let bench = Bench::new(&format!("bulk-last-{files}"), config).await;
         let run = output(bench.bulk(&lives(files), &[])).await;
         ended(&run, 3);
-        assert_soon(&bench, &run);
     })
     .await;
 }

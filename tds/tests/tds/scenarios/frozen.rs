@@ -33,7 +33,7 @@ async fn frozen(case: Case) {
     // Its connections are made by the system, and never accepted.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", silent.local_addr().expect("its address"));
-    let mut get = world.tds(&["get", "/v1/live/bus", "--deadline", "3s"]);
+    let mut get = world.tds(&["get", "/v1/live/bus", "--deadline", "6s"]);
     match case {
         Case::DataConnection => get.env("TDS_BASE_URL", address),
         Case::TokenConnection => get.env("TDS_AUTH_URL", address),

