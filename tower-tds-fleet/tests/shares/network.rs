@@ -129,12 +129,12 @@ async fn connected_members_take_over_the_shares_of_two_cut_off() {
     sleep(Duration::from_secs(5)).await;
     cable.there.send_replace(true);
     sleep(Duration::from_secs(22)).await;
-    let took = reaches(&server, 34, 5).await;
+    let took = reaches(&server, 34, 3).await;
     cable.there.send_replace(false);
     sleep(Duration::from_secs(5)).await;
     running.shutdown().await;
     assert_clean(&server);
-    println!("two of four cut off: {took:.1?} later the others have had 34 a second for 5 s");
+    println!("two of four cut off: {took:.1?} later the others have had 34 a second for 3 s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -124,9 +124,9 @@ async fn processes_killed_and_started_in_a_loop_cause_no_refusal() {
         sleep(Duration::from_millis(1_500)).await;
         drop(killed);
     }
-    let took = reaches(&server, 30, 5).await;
+    let took = reaches(&server, 30, 3).await;
     drop(stays);
-    println!("{took:.1?} after ten processes were killed, one has had 30 a second for 5 s");
+    println!("{took:.1?} after ten processes were killed, one has had 30 a second for 3 s");
 }
 
 /// A place whose process dies soon after each start, as under a supervisor that does not back off. Prints

@@ -1,9 +1,5 @@
 //! The assembled client and its layers, over sockets and under paused time: by what a server saw.
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a surprise in a test is a failed test"
-)]
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod api;
 mod bodies;

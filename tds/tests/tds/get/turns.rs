@@ -53,6 +53,24 @@ async fn starts_in_a_row_and_forty_at_once_request_one_token() {
     assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
 }
 
+/// Where the job stalls, late requests come together, so this compares their turns.
+#[tokio::test]
+async fn starts_of_a_small_quota_take_turns_at_its_rate() {
+    let bench = Bench::new("get-small", Config::default()).await;
+    let get = ["get", "/v1/live/bus", "--rate", "5/2s"];
+    assert!(bench.run(&get).await.status.success());
+    let before = turn(&stamp(&bench));
+    let mut runs = JoinSet::new();
+    for _ in 0..8 {
+        runs.spawn(output(bench.tds(&get)));
+    }
+    for run in runs.join_all().await {
+        assert!(run.status.success(), "{}", err(&run));
+    }
+    assert!(turn(&stamp(&bench)) >= before + Duration::from_secs(2) * 8 / 5);
+    assert_eq!(bench.server.ledger().summary().data_calls, 9);
+}
+
 // Reproducer for starts that each waited a second, the interval of the limits, before their call.
 #[tokio::test]
 async fn start_does_not_wait_for_an_interval_of_the_limits() {
