@@ -1,4 +1,4 @@
-//! Quotas of a minute on a socket, and of an hour and a day under paused time.
+//! Quotas of twenty seconds on a socket, and of a minute, an hour and a day under paused time.
 
 use http::Request;
 use tds_sim::{Config, Quota, Sim};
@@ -12,17 +12,17 @@ use tower_tds::{
 use super::{World, assert_all_served, ended};
 
 #[tokio::test]
-async fn a_quota_of_a_minute_is_kept_on_a_socket() {
+async fn a_quota_of_twenty_seconds_is_kept_on_a_socket() {
     let mut config = Config::default();
-    (config.rate, config.per) = (5, Duration::from_secs(60));
-    config.quota = Some(Quota::new(5, Duration::from_secs(60)));
-    let world = World::new("minute", config).await;
-    // A job begins with a wait for one interval, unless that is longer than a minute.
-    let run = world.bulk("files", "/v1/live/bus-{1..6}\n", &["--rate", "5/61s"]);
+    (config.rate, config.per) = (5, Duration::from_secs(20));
+    config.quota = Some(Quota::new(5, Duration::from_secs(20)));
+    let world = World::new("long-quota", config).await;
+    // The job begins with a wait for one interval.
+    let run = world.bulk("files", "/v1/live/bus-{1..6}\n", &["--rate", "5/21s"]);
     ended(run, 0).await;
     let seen = world.summary();
     println!(
-        "5 a minute: 6 files in {:.1} s, {} token request, statuses {:?}",
+        "5 in 20 s: 6 files in {:.1} s, {} token request, statuses {:?}",
         world.seconds(|_| true),
         seen.token_posts,
         seen.by_status
@@ -61,16 +61,17 @@ async fn kept(requests: u32, per: Duration, calls: u32) {
     running.join_all().await;
     let seen = sim.ledger().summary();
     println!(
-        "{requests} in {} h: {calls} calls in {:.1} h of paused time, statuses {:?}",
-        per.as_secs() / 3_600,
-        begun.elapsed().as_secs_f64() / 3_600.0,
+        "{requests} in {} min: {calls} calls in {} min of paused time, statuses {:?}",
+        per.as_secs() / 60,
+        begun.elapsed().as_secs() / 60,
         seen.by_status
     );
     assert_eq!(seen.by_status, [(200, calls.into())].into());
 }
 
 #[tokio::test(start_paused = true)]
-async fn quotas_of_an_hour_and_of_a_day_are_kept_under_paused_time() {
+async fn quotas_of_a_minute_an_hour_and_a_day_are_kept_under_paused_time() {
+    kept(5, Duration::from_secs(60), 30).await;
     kept(1_000, Duration::from_secs(3_600), 2_500).await;
     kept(2_000, Duration::from_secs(86_400), 5_000).await;
 }
