@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use http::request::Parts;
+use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower_service::Service;
@@ -75,6 +76,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<Error>,
     {
+        self.check_length()?;
         let mut timer = Timer::default();
         loop {
             let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
@@ -127,6 +129,31 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 return Err(self.give_up(GiveUp::NotReady, None));
             }
         }
+    }
+
+    /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
+    /// the body as the next request on its connection, or wait for it. The length of a body of
+    /// unknown size is checked by its client as it sends it.
+    fn check_length(&self) -> Result<(), Error> {
+        let mut lengths = self.head.headers.get_all(CONTENT_LENGTH).iter();
+        let Some(length) = lengths.next() else {
+            return Ok(());
+        };
+        // RFC 9110, section 8.6: digits alone.
+        let digits = length.to_str().ok().filter(|text| !text.starts_with('+'));
+        let announced: Option<u64> = digits.and_then(|text| text.parse().ok());
+        let fits = match (announced, self.size) {
+            (Some(announced), Some(size)) => announced == size,
+            (announced, None) => announced.is_some(),
+            (None, Some(_)) => false,
+        };
+        if fits && lengths.next().is_none() {
+            return Ok(());
+        }
+        let size = self.size.map(|size| format!(", which has {size} bytes"));
+        let text = format!("its Content-Length is not that of its body{}", size.unwrap_or_default());
+        let error = Error::new(Kind::InvalidRequest, text);
+        Err(self.note_request(error.with_advice(LENGTH)))
     }
 
     /// Begins the next attempt, unless its request cannot be sent again.
@@ -346,6 +373,8 @@ fn within<F: Future>(
         }
     })
 }
+
+const LENGTH: &str = "leave Content-Length out, or send the body with it";
 
 /// Named as the cause of the wait after a request was handed on, if no layer below has recorded
 /// another one.

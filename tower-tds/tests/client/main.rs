@@ -27,6 +27,7 @@ mod memory;
 mod one_layer;
 mod order;
 mod overload;
+mod pool;
 mod refused_tokens;
 mod request_bodies;
 mod secrets;
