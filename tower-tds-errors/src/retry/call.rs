@@ -6,8 +6,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use http::request::Parts;
 use http::header::CONTENT_LENGTH;
+use http::request::Parts;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower_service::Service;
@@ -93,16 +93,19 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             }
             // In a block, so that the wait for the next attempt holds nothing of this one.
             let error = {
-                let Some((attempt, record)) = self.attempt() else {
+                let Some(request) = self.request() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
+                let record = Record::attempt(&request, &self.shared.name);
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
                 let is_kept_below = self.shared.policy.is_kept_below;
                 let deadline = self.deadline.filter(|_| !is_kept_below);
                 let ended = if record.span.is_disabled() {
-                    within(pin!(attempt), deadline, &mut timer).await
+                    let attempt = pin!(self.service.call(request));
+                    within(attempt, deadline, &mut timer).await
                 } else {
+                    let attempt = record.span.in_scope(|| self.service.call(request));
                     let attempt = attempt.instrument(record.span.clone());
                     within(pin!(attempt), deadline, &mut timer).await
                 };
@@ -151,20 +154,12 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             return Ok(());
         }
         let size = self.size.map(|size| format!(", which has {size} bytes"));
-        let text = format!("its Content-Length is not that of its body{}", size.unwrap_or_default());
+        let text = format!(
+            "its Content-Length is not that of its body{}",
+            size.unwrap_or_default()
+        );
         let error = Error::new(Kind::InvalidRequest, text);
         Err(self.note_request(error.with_advice(LENGTH)))
-    }
-
-    /// Begins the next attempt, unless its request cannot be sent again.
-    fn attempt(&mut self) -> Option<(S::Future, Record)>
-    where
-        S: Service<Request<B>>,
-    {
-        let request = self.request()?;
-        let record = Record::attempt(&request, &self.shared.name);
-        let attempt = record.span.in_scope(|| self.service.call(request));
-        Some((attempt, record))
     }
 
     /// Makes the request of the next attempt, and a copy of its body for one more.

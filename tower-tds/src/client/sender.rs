@@ -298,7 +298,8 @@ where
 }
 
 /// Default `User-Agent` (RFC 9110, section 10.1.5).
-pub(crate) const DEFAULT_USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+pub(crate) const DEFAULT_USER_AGENT: &str =
+    concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// A century: within the range of the clock, so that it still replaces the retry layer's default.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);

@@ -8,18 +8,18 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http::{
-    HeaderValue, Method, Request, Response, Uri,
+    HeaderValue, Request, Response, Uri,
     header::{CONTENT_LENGTH, HOST},
-    uri::{Parts, PathAndQuery, Scheme},
+    uri::{PathAndQuery, Scheme},
 };
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use http_body_util::{BodyExt as _, combinators::BoxBody};
 use hyper::{
     body::Incoming,
@@ -45,6 +45,20 @@ pub(crate) struct Http<B>(pub(crate) Arc<dyn Fn(Request<B>) -> HttpFuture + Send
 /// A call until its response head.
 pub(crate) type HttpFuture =
     Pin<Box<dyn Future<Output = Result<Response<AnyBody>, BoxError>> + Send>>;
+
+/// Makes connections. Its readiness is the permit of a socket.
+pub(crate) trait Connector:
+    Service<
+        Uri,
+        Response: Read + Write + Connection + Send + Unpin + 'static,
+        Error: Into<BoxError>,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
 
 /// Idle connections of one host.
 pub(crate) struct Pool<B> {
@@ -91,13 +105,6 @@ struct Caller<B, C> {
 struct Wait<'a, B> {
     pool: &'a Pool<B>,
     sent_at: Instant,
-    has_ended: bool,
-}
-
-/// Response body, with its connection until the end.
-struct PooledBody<B> {
-    inner: Incoming,
-    connection: Option<InUse<B>>,
 }
 
 // === impl Http ===
@@ -106,16 +113,7 @@ impl<B> Http<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    /// Creates a client over connections of `connector`, whose readiness is the permit of a socket.
-    pub(crate) fn new<C>(pool: Arc<Pool<B>>, connector: C) -> Self
-    where
-        C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        C::Response: Read + Write + Connection + Send + Unpin + 'static,
-    {
+    pub(crate) fn new(pool: Arc<Pool<B>>, connector: impl Connector) -> Self {
         let caller = Arc::new(Caller { pool, connector });
         Self(Arc::new(move |request| {
             Box::pin(Arc::clone(&caller).call(request))
@@ -143,35 +141,39 @@ impl<B> Service<Request<B>> for Http<B> {
     }
 }
 
+// === impl C ===
+
+impl<C> Connector for C
+where
+    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Connection + Send + Unpin + 'static,
+{
+}
+
 // === impl Caller ===
 
 impl<B, C> Caller<B, C>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
-    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync,
-    C::Response: Read + Write + Connection + Send + Unpin + 'static,
+    C: Connector,
 {
     /// Sends a request on a connection. One that was not written, because its connection was
     /// closed while it was idle, goes on with another.
-    async fn call(
-        self: Arc<Self>,
-        mut request: Request<B>,
-    ) -> Result<Response<AnyBody>, BoxError> {
+    async fn call(self: Arc<Self>, mut request: Request<B>) -> Result<Response<AnyBody>, BoxError> {
         let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
-        let host = take_host(&mut request)?;
+        let target = take_target(&mut request)?;
         loop {
             let mut connection = match self.pool.take() {
                 Some(idle) => idle,
-                None => self.wait(&host).await?,
+                None => self.wait(&target).await?,
             };
             let is_reused = connection.is_reused;
             let Some(sender) = &mut connection.sender else {
                 return Err(not_sent(ENDED));
             };
-            let mut wait = Wait {
+            let wait = Wait {
                 pool: &self.pool,
                 sent_at: Instant::now(),
-                has_ended: false,
             };
             let mut head = pin!(sender.try_send_request(request));
             let mut first = None;
@@ -190,11 +192,11 @@ where
             match head {
                 Ok(response) => {
                     wait.end();
-                    return Ok(response.map(|body| connection.boxed(body)));
+                    return Ok(response.map(|body| boxed(body, connection)));
                 }
                 Err(mut error) => match error.take_message() {
                     Some(unsent) if is_reused => {
-                        wait.has_ended = true;
+                        mem::forget(wait);
                         request = unsent;
                     }
                     Some(_) => return Err(not_sent(error.into_error())),
@@ -205,8 +207,8 @@ where
     }
 
     /// Waits for a connection that comes back, or for a new one.
-    async fn wait(&self, host: &Uri) -> Result<InUse<B>, BoxError> {
-        let mut connect = pin!(self.connect(host));
+    async fn wait(&self, target: &Uri) -> Result<InUse<B>, BoxError> {
+        let mut connect = pin!(self.connect(target));
         loop {
             let mut returned = pin!(self.pool.returned.notified());
             // Registered before the list is read, so that no notification is missed.
@@ -223,10 +225,12 @@ where
 
     /// Connects. Until the socket has its permit, this ends with its call; from then on a task
     /// goes on for others.
-    async fn connect(&self, host: &Uri) -> Result<InUse<B>, BoxError> {
+    async fn connect(&self, target: &Uri) -> Result<InUse<B>, BoxError> {
+        let mut host = target.clone().into_parts();
+        host.path_and_query = Some(PathAndQuery::from_static("/"));
+        let host = Uri::from_parts(host)?;
         let mut connector = self.connector.clone();
-        let connecting = connector.ready().await.map_err(Into::into)?;
-        let connecting = connecting.call(host.clone());
+        let connecting = connector.ready().await.map_err(Into::into)?.call(host);
         let (caller, connected) = oneshot::channel();
         drop(tokio::spawn(connection(
             async move { connecting.await.map_err(Into::into) },
@@ -321,35 +325,24 @@ impl<B> Pool<B> {
 
 impl<B> Wait<'_, B> {
     /// Ends the wait with a response, whose time becomes an eighth of the average.
-    fn end(&mut self) {
-        self.has_ended = true;
+    fn end(self) {
         let took = u64::try_from(self.sent_at.elapsed().as_micros()).unwrap_or(u64::MAX);
         let usual = match self.pool.usual_wait.load(Relaxed) {
             0 => took,
             usual => usual - usual / 8 + took / 8,
         };
         self.pool.usual_wait.store(usual, Relaxed);
+        mem::forget(self);
     }
 }
 
 impl<B> Drop for Wait<'_, B> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.pool.close_idle(self.sent_at);
-        }
+        self.pool.close_idle(self.sent_at);
     }
 }
 
 // === impl InUse ===
-
-impl<B: Send + 'static> InUse<B> {
-    /// Keeps the connection in use until the end of the body.
-    fn boxed(self, inner: Incoming) -> AnyBody {
-        let is_over = inner.is_end_stream();
-        let connection = (!is_over).then_some(self);
-        PooledBody { inner, connection }.boxed()
-    }
-}
 
 impl<B> Drop for InUse<B> {
     fn drop(&mut self) {
@@ -357,32 +350,6 @@ impl<B> Drop for InUse<B> {
             // Without its task the connection has ended.
             drop(self.home.send(sender));
         }
-    }
-}
-
-// === impl PooledBody ===
-
-impl<B: Send + 'static> Body for PooledBody<B> {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if !matches!(frame, Some(Ok(_))) || self.inner.is_end_stream() {
-            self.connection = None;
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
     }
 }
 
@@ -456,7 +423,11 @@ async fn connection<B, T>(
             if let (Some(pool), Some(then)) = (pool.upgrade(), then) {
                 pool.close_idle(then);
             }
-            let begins = if since + IDLE_TIMEOUT > now { since } else { now };
+            let begins = if since + IDLE_TIMEOUT > now {
+                since
+            } else {
+                now
+            };
             closes.as_mut().reset(begins + IDLE_TIMEOUT);
         }
         Poll::Pending
@@ -485,40 +456,39 @@ where
     Ok(http.handshake(socket).await?)
 }
 
-/// Takes scheme and host out of a request, which sends only its path, and its host as a header
-/// (RFC 9112, section 3.2).
-fn take_host<B: Body>(request: &mut Request<B>) -> Result<Uri, BoxError> {
+/// Takes the address out of a request, which sends only its path, and its host as a header (RFC
+/// 9112, section 3.2).
+fn take_target<B: Body>(request: &mut Request<B>) -> Result<Uri, BoxError> {
     if request.body().size_hint().exact().is_some() {
         // The retry layer has compared it with the body, by which hyper frames the request.
         request.headers_mut().remove(CONTENT_LENGTH);
     }
-    let mut target = mem::take(request.uri_mut()).into_parts();
-    let path = target.path_and_query.take();
-    let mut host = Parts::default();
-    host.scheme = target.scheme.take();
-    host.authority = target.authority.take();
-    host.path_and_query = Some(PathAndQuery::from_static("/"));
-    let host = Uri::from_parts(host)?;
-    let mut parts = Parts::default();
-    match *request.method() {
-        // RFC 9112, section 3.2.3.
-        Method::CONNECT => parts.authority = host.authority().cloned(),
-        _ => parts.path_and_query = path,
-    }
-    *request.uri_mut() = Uri::from_parts(parts)?;
+    let target = mem::take(request.uri_mut());
+    let path = target.path_and_query().cloned();
+    *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
     if !request.headers().contains_key(HOST) {
-        let usual = match host.scheme() {
+        let usual = match target.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => 80,
             _ => 443,
         };
-        let name = host.host().unwrap_or_default();
-        let value = match host.port_u16().filter(|port| *port != usual) {
+        let name = target.host().unwrap_or_default();
+        let value = match target.port_u16().filter(|port| *port != usual) {
             Some(port) => HeaderValue::try_from(format!("{name}:{port}"))?,
             None => HeaderValue::from_str(name)?,
         };
         request.headers_mut().insert(HOST, value);
     }
-    Ok(host)
+    Ok(target)
+}
+
+/// Boxes a body, whose connection is in use until the body is dropped.
+fn boxed<B: Send + 'static>(body: Incoming, connection: InUse<B>) -> AnyBody {
+    let connection = (!body.is_end_stream()).then_some(connection);
+    let of_connection = move |error: hyper::Error| {
+        let _in_use = &connection;
+        error.into()
+    };
+    body.map_err(of_connection).boxed()
 }
 
 /// Marks the error of a request that was not written to a connection.
@@ -538,4 +508,5 @@ const SHORT_WAIT: Duration = Duration::from_millis(500);
 /// Message for a panic of the connector, or the end of its runtime.
 const ENDED: &str = "the task that connects has ended without a result";
 
-const NO_H2: &str = "leave h2 out of its ALPN protocols, or put TdsLayer over a client that speaks HTTP/2";
+const NO_H2: &str =
+    "leave h2 out of its ALPN protocols, or put TdsLayer over a client that speaks HTTP/2";

@@ -172,7 +172,10 @@ fn named(error: BoxError, proxy: &Intercept, what: &str, next: &'static str) -> 
     }
     let proxy = proxy.uri().authority().map_or("", Authority::as_str);
     let cause = chain(&*error).last().map(ToString::to_string);
-    let text = format!("the proxy http://{proxy} {what}: {}", cause.unwrap_or_default());
+    let text = format!(
+        "the proxy http://{proxy} {what}: {}",
+        cause.unwrap_or_default()
+    );
     let error = Error::new(Kind::Connect, text).with_sent(Sent::Never);
     error.with_advice(next).into()
 }

@@ -3,15 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::Uri;
 use http_body::Body;
 use http_body_util::Full;
-use hyper::rt::{Read, Write};
 use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::{
-    client::legacy::connect::{Connection, HttpConnector},
-    rt::TokioIo,
-};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower::{BoxError, Layer, ServiceExt as _, service_fn, timeout::Timeout};
@@ -20,7 +15,7 @@ use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::http::{
     addresses::{Addresses, Target},
-    pool::{Http, Pool},
+    pool::{Connector, Http, Pool},
     proxy::{Proxied, Proxies},
 };
 
@@ -43,11 +38,9 @@ pub(crate) struct Clients<B> {
 pub(crate) type MakeClients<B> = Box<dyn FnOnce(&Limiter) -> Clients<B> + Send>;
 
 /// Defers the build of the clients until the limits are known.
-pub(crate) fn make_clients<B, C>(connector: C) -> MakeClients<B>
+pub(crate) fn make_clients<B>(connector: impl Connector) -> MakeClients<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
-    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Connection + Send + Unpin + 'static,
 {
     Box::new(move |limiter| {
         clients(limiter, |limiter| {
@@ -60,11 +53,12 @@ where
 ///
 /// Because there is about one token request a day, the token client keeps no idle socket. With a single connection the
 /// data client keeps none either, because a token call would wait for the idle timeout.
-pub(crate) fn clients<B, C>(limiter: &Limiter, connector: impl Fn(Limiter) -> C) -> Clients<B>
+pub(crate) fn clients<B, C: Connector>(
+    limiter: &Limiter,
+    connector: impl Fn(Limiter) -> C,
+) -> Clients<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
-    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Connection + Send + Unpin + 'static,
 {
     let pool = Pool::new(limiter.limits().most_connections().get() > 1);
     let tokens = bounded(connector(limiter.first_in_line()));
@@ -83,15 +77,7 @@ pub(crate) fn connector(
     schemes: Schemes,
     tls: ClientConfig,
     proxies: Proxies,
-) -> impl Service<
-    Uri,
-    Response: Read + Write + Connection + Send + Unpin + 'static,
-    Error = BoxError,
-    Future: Send + 'static,
-> + Clone
-+ Send
-+ Sync
-+ 'static {
+) -> impl Connector {
     let tcp = tcp(&limiter);
     let tls = HttpsConnectorBuilder::new().with_tls_config(tls);
     let tls = match schemes {

@@ -135,7 +135,10 @@ async fn inside_a_pool_that_died() {
 #[ignore = "it runs in a network namespace"]
 async fn inside_forty_connections_that_died() {
     let server = Server::start(ANSWER).await;
-    let wide = Quota::new(NonZeroU32::new(1_000).expect("many"), Duration::from_secs(1));
+    let wide = Quota::new(
+        NonZeroU32::new(1_000).expect("many"),
+        Duration::from_secs(1),
+    );
     let limits = Limits::new(wide.expect("a second")).rules(Rules::window());
     let client = builder(&server.url()).limits(limits).build();
     let client = client.expect("loopback is let through");

@@ -39,7 +39,10 @@ use tower_tds::{
 };
 
 /// A connection in this process.
-pub(crate) struct Pipe(pub(crate) TokioIo<DuplexStream>, pub(crate) fn() -> Connected);
+pub(crate) struct Pipe(
+    pub(crate) TokioIo<DuplexStream>,
+    pub(crate) fn() -> Connected,
+);
 
 impl Connection for Pipe {
     fn connected(&self) -> Connected {

@@ -195,7 +195,8 @@ async fn token_requests_and_discovery_carry_the_user_agent_of_data_requests() {
             tokio::spawn(async move {
                 while let Some(head) = server::read(&mut stream).await {
                     let text = if head.starts_with("POST") {
-                        r#"{"access_token":"t","expires_in":86400,"token_type":"Bearer"}"#.to_owned()
+                        r#"{"access_token":"t","expires_in":86400,"token_type":"Bearer"}"#
+                            .to_owned()
                     } else {
                         format!(r#"{{"issuer":"{issuer}","token_endpoint":"{issuer}/token"}}"#)
                     };

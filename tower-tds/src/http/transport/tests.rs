@@ -3,6 +3,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
+use http::Uri;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
