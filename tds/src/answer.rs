@@ -154,9 +154,6 @@ fn usable(response: &Response, target: &str) -> Result<(), Error> {
     if is_coded(response.headers()) {
         return Err(refused(Kind::Malformed, CODED, target));
     }
-    if !response.body().is_verifiable() {
-        return Err(refused(Kind::Truncated, OPEN, target));
-    }
     Ok(())
 }
 
@@ -236,9 +233,6 @@ pub(crate) fn named(error: Error, target: &str) -> Error {
 }
 
 pub(crate) const CODED: &str = "the response has a content coding that was not requested";
-
-pub(crate) const OPEN: &str =
-    "the response has neither a length nor chunks, so it may be incomplete";
 
 const PAGES: [&str; 2] = ["text/html", "application/xhtml+xml"];
 

@@ -94,6 +94,8 @@
 //! - Tokens that are revoked more often than every five minutes.
 //! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. For any other grant, add
 //!   [fields](Credentials::field) to the form.
+//! - Checking the `Content-Length` of a request: with one that is not its body's, a server may read
+//!   one request as two.
 //! - Reading the content of tokens: they are opaque to a client (RFC 9068, section 6).
 //! - Compressed token replies, secrets from a pipe, and runtimes other than tokio.
 #![cfg_attr(docsrs, feature(doc_cfg))]

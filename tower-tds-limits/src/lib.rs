@@ -88,6 +88,8 @@
 //! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
 //!   process its part of each quota, of the requests in flight, of the sockets, and of the ten
 //!   requests that a bucket takes at once: for `n` of these ten, set `Burst::Of(n - 1)`.
+//! - Checking the `Content-Length` of a request, as the Retry of tower-tds-errors does: with one that
+//!   is not its body's, a server may read one request as two.
 //! - Services that count a request after their gateway has answered 502, or later than a second
 //!   after a 504.
 //! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Uri, uri::Scheme};
+use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
 use tower::{BoxError, ServiceBuilder};
@@ -25,14 +25,15 @@ use crate::{
     client::{
         base::Base,
         body::READ_TIMEOUT,
-        request::{Deadline, ReplayBytes},
-        sender::{CallTracker, Sender, stack},
+        request::{Deadline, ReplayBytes, RequestBody},
+        sender::{CallTracker, DEFAULT_USER_AGENT, Sender, stack},
     },
     error::BuildError,
     http::{
+        pool::Http,
         proxy::Proxies,
         tls::Tls,
-        transport::{Http, MakeClients, Schemes, clients, connector, make_clients},
+        transport::{MakeClients, Schemes, clients, connector, make_clients},
     },
     limiters::{SharedLimits, longest_turn},
     stack::layer::{ANSWER_TIMEOUT, TdsLayer},
@@ -65,10 +66,10 @@ pub struct Builder {
     read_timeout: Duration,
     schemes: Schemes,
     /// Puts the decoder around the http client.
-    decode: fn(Http) -> Http,
+    decode: fn(Http<RequestBody>) -> Http<RequestBody>,
     tls: Tls,
     proxies: Proxies,
-    connector: Option<MakeClients>,
+    connector: Option<MakeClients<RequestBody>>,
     name: Option<Arc<str>>,
 }
 
@@ -320,10 +321,15 @@ impl Builder {
 
     /// Sets the connector: for a Unix socket, another TLS library, a tunnel, or a pipe in a test.
     ///
-    /// hyper-util calls the connector with an address of the service or of the token endpoint. TLS
-    /// and proxies are up to the connector, so `build` rejects settings for them. Its connections
-    /// must speak HTTP/1.1. Open one socket in each call, within 20 s, because the connection limit
-    /// counts calls of the connector. Its `poll_ready` has no timeout.
+    /// The client calls the connector with an address of the service or of the token endpoint. TLS
+    /// and proxies are up to the connector, so `build` rejects settings for them. Open one socket in
+    /// each call, within 20 s, because the connection limit counts calls of the connector. Its
+    /// `poll_ready` has no timeout.
+    ///
+    /// Its connections must speak HTTP/1.1: one that has negotiated h2 is an error. The client sends
+    /// only the path of a URI even if the connection is marked as
+    /// [proxied](hyper_util::client::legacy::connect::Connected::proxy), and extensions of a
+    /// connection, such as `HttpInfo`, are not passed on to its responses.
     ///
     /// On TCP set `TCP_USER_TIMEOUT` to [`Limits::lost_after`] at most, as the client's own
     /// connector does. Otherwise the kernel resends abandoned requests once the network is back,
@@ -404,7 +410,7 @@ impl Builder {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(&data, true, |limiter| {
+                clients(&data, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
@@ -416,6 +422,12 @@ impl Builder {
             .over_hyper_http1();
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
+            // Some firewalls refuse requests without one.
+            .map_request(|mut request: Request<_>| {
+                let agent = HeaderValue::from_static(DEFAULT_USER_AGENT);
+                request.headers_mut().insert(USER_AGENT, agent);
+                request
+            })
             .layer(limit)
             .service(clients.tokens);
         let tokens = TokenSource::builder(endpoint, self.credentials)
@@ -431,6 +443,7 @@ impl Builder {
             .over_hyper_http1();
         Ok(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
+            pool: Some(clients.pool),
             name: self.name,
             base,
             deadline: self.deadline,

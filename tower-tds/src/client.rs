@@ -54,6 +54,13 @@ pub(crate) mod status;
 /// # Clone
 /// Clones share the token, the limits and the sockets.
 ///
+/// # Connections
+/// It speaks HTTP/1.1 over a pool of its own. For HTTP/2, put a [`TdsLayer`](crate::TdsLayer) over a
+/// client of yours. Idle connections close after 30 s, with the last clone, and after
+/// [`shutdown`](Self::shutdown). If a call on a connection that was idle waits too long for its head,
+/// the network may have gone silent, so those that were idle for longer are closed as well. Too long
+/// is four times what heads take on average, and at least half a second.
+///
 /// # Runtimes
 /// Connections belong to the runtime of the call that opened them. If that runtime has ended, a
 /// call on such a connection is retried. But a current-thread runtime runs its connections only
@@ -196,7 +203,8 @@ impl Client {
     }
 
     /// Closes the client and all its clones, and waits for calls and token requests in flight.
-    /// Returns whether all of them ended in time.
+    /// Returns whether all of them ended in time. Then it closes the connections that are idle; one
+    /// in use closes at the end of its body.
     ///
     /// Cancelled calls that run in the background are in flight as well. Responses are in flight
     /// until you have read or dropped their bodies. If several clients share
@@ -214,7 +222,11 @@ impl Client {
             // Saving a token may also be in progress.
             self.sender.tokens.idle().await;
         };
-        timeout(within, ended).await.is_ok()
+        let have_ended = timeout(within, ended).await.is_ok();
+        if let Some(pool) = &self.sender.pool {
+            pool.close();
+        }
+        have_ended
     }
 
     /// Returns a [`TdsLayer`] with this client's token and limits, for another HTTP client.

@@ -1,7 +1,7 @@
 //! A client for a public transport data service, over hyper and rustls.
 //!
 //! ```text
-//! request -> Retry -> RequestLimit -> BearerAuth -> Classify -> hyper client -> TLS -> ConnectionLimit -> TCP
+//! request -> Retry -> RequestLimit -> BearerAuth -> Classify -> pool -> TLS -> ConnectionLimit -> TCP
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`]. It keeps a valid token and stays within the service's limits on any
@@ -34,9 +34,7 @@
 //!   token calls and all clients of the same [`SharedLimits`]. For the proof, see the front page of
 //!   [`tower_tds_limits`].
 //! - If you have a response, it is a success (2xx or 304); any other outcome is an [`Error`]. When
-//!   a body ends early or stalls, you get an error with the bytes received and expected. Only a
-//!   body without a length, without chunks and without the client's own TLS can be cut off without
-//!   an error: check [`ResponseBody::is_verifiable`].
+//!   a body ends early or stalls, you get an error with the bytes received and expected.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -58,6 +56,8 @@
 //! - Proxies of the environment by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
 //! - HTTP/2 and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each. To put the layers around reqwest, see
 //!   the example `reqwest_below` of the repository.
+//! - The length of a body that ends with its connection over plain HTTP, where it may be cut unseen. Over TLS
+//!   the end has to be announced by a `close_notify`.
 //! - A new connection after a 421: the pool may give the retry the same one.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

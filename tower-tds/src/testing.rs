@@ -15,7 +15,7 @@ use tower_tds_limits::{Limiter, Limits, Quota};
 use crate::{
     client::{
         base::Base,
-        body::{READ_TIMEOUT, boxed, marked},
+        body::{READ_TIMEOUT, boxed},
         request::{ReplayBytes, RequestBody},
         sender::{CallTracker, Sender, stack},
     },
@@ -40,7 +40,7 @@ where
         let service = service.clone();
         async move {
             let response = service.oneshot(request).await.map_err(Into::into)?;
-            Ok::<_, BoxError>(boxed(marked(response, false)))
+            Ok::<_, BoxError>(boxed(response))
         }
     });
     let url = Uri::from_static("https://localhost");
@@ -58,6 +58,7 @@ where
     let layer = TdsLayer::new(tokens.clone(), [origin.clone()], limiter.clone()).retry(once);
     Ok(Sender {
         stack: stack(&layer, called),
+        pool: None,
         name: None,
         base: Base::new(url)?,
         deadline: None,

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io::ErrorKind;
 
 use tower::BoxError;
-use tower_tds_outcome::chain;
+use tower_tds_outcome::{Cause, Outcome, chain};
 
 use super::{Error, Facts, find};
 use crate::kind::{Kind, Sent};
@@ -54,7 +54,9 @@ impl From<std::io::Error> for Error {
 
 /// Classifies an error by the first known link of its chain.
 pub(crate) fn kind(error: &(dyn StdError + 'static)) -> KindAndSent {
-    let mut stage = None;
+    // A client that is not hyper-util's marks a request without a connection by its outcome.
+    let cause = error.downcast_ref().map(Cause::outcome);
+    let mut stage = (cause == Some(Outcome::Unsent)).then_some(Stage::Connecting);
     for link in chain(error) {
         if let Some(known) = classify_link(link, &mut stage) {
             return known;

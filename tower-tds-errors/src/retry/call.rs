@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Request, Response};
 use tokio::time::Instant;
@@ -75,6 +76,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<Error>,
     {
+        self.check_length()?;
         let mut timer = Timer::default();
         loop {
             let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
@@ -91,16 +93,19 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             }
             // In a block, so that the wait for the next attempt holds nothing of this one.
             let error = {
-                let Some((attempt, record)) = self.attempt() else {
+                let Some(request) = self.request() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
+                let record = Record::attempt(&request, &self.shared.name);
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
                 let is_kept_below = self.shared.policy.is_kept_below;
                 let deadline = self.deadline.filter(|_| !is_kept_below);
                 let ended = if record.span.is_disabled() {
-                    within(pin!(attempt), deadline, &mut timer).await
+                    let attempt = pin!(self.service.call(request));
+                    within(attempt, deadline, &mut timer).await
                 } else {
+                    let attempt = record.span.in_scope(|| self.service.call(request));
                     let attempt = attempt.instrument(record.span.clone());
                     within(pin!(attempt), deadline, &mut timer).await
                 };
@@ -129,15 +134,32 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         }
     }
 
-    /// Begins the next attempt, unless its request cannot be sent again.
-    fn attempt(&mut self) -> Option<(S::Future, Record)>
-    where
-        S: Service<Request<B>>,
-    {
-        let request = self.request()?;
-        let record = Record::attempt(&request, &self.shared.name);
-        let attempt = record.span.in_scope(|| self.service.call(request));
-        Some((attempt, record))
+    /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
+    /// the body as the next request on its connection, or wait for it. The length of a body of
+    /// unknown size is checked by its client as it sends it.
+    fn check_length(&self) -> Result<(), Error> {
+        let mut lengths = self.head.headers.get_all(CONTENT_LENGTH).iter();
+        let Some(length) = lengths.next() else {
+            return Ok(());
+        };
+        // RFC 9110, section 8.6: digits alone.
+        let digits = length.to_str().ok().filter(|text| !text.starts_with('+'));
+        let announced: Option<u64> = digits.and_then(|text| text.parse().ok());
+        let fits = match (announced, self.size) {
+            (Some(announced), Some(size)) => announced == size,
+            (announced, None) => announced.is_some(),
+            (None, Some(_)) => false,
+        };
+        if fits && lengths.next().is_none() {
+            return Ok(());
+        }
+        let size = self.size.map(|size| format!(", which has {size} bytes"));
+        let text = format!(
+            "its Content-Length is not that of its body{}",
+            size.unwrap_or_default()
+        );
+        let error = Error::new(Kind::InvalidRequest, text);
+        Err(self.note_request(error.with_advice(LENGTH)))
     }
 
     /// Makes the request of the next attempt, and a copy of its body for one more.
@@ -346,6 +368,8 @@ fn within<F: Future>(
         }
     })
 }
+
+const LENGTH: &str = "leave Content-Length out, or send the body with it";
 
 /// Named as the cause of the wait after a request was handed on, if no layer below has recorded
 /// another one.

@@ -433,3 +433,35 @@ proptest! {
         });
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn request_whose_content_length_is_not_that_of_its_body_is_never_sent() {
+    for (lengths, body, is_sent) in [
+        (&["3"][..], "abc", true),
+        (&[], "abc", true),
+        (&["0"], "", true),
+        (&["2"], "abc", false),
+        (&["4"], "abc", false),
+        (&["0"], "GET /admin HTTP/1.1\r\n\r\n", false),
+        (&["3", "3"], "abc", false),
+        (&["3, 3"], "abc", false),
+        (&["+3"], "abc", false),
+        (&["-1"], "", false),
+        (&["three"], "abc", false),
+    ] {
+        let probe = Probe::always(200);
+        let mut request = Request::put("https://api.example/v2");
+        for length in lengths {
+            request = request.header("content-length", *length);
+        }
+        let request = request.body(Full::from(body)).unwrap();
+        let sent = send(attempts(3), &probe, request).await;
+        assert_eq!(probe.seen().len(), usize::from(is_sent), "{lengths:?}");
+        if !is_sent {
+            let error = sent.unwrap_err();
+            assert_eq!(error.kind(), Kind::InvalidRequest);
+            assert_eq!((error.sent(), error.is_retryable()), (Sent::Never, false));
+            assert!(error.to_string().contains("Content-Length"), "{error}");
+        }
+    }
+}

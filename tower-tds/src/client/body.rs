@@ -10,9 +10,9 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, Method, Response, Uri, Version, header::TRANSFER_ENCODING};
+use http::{Method, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, combinators::BoxBody};
+use http_body_util::BodyExt;
 use tokio::{
     runtime::Handle,
     time::{Instant, Sleep, sleep_until},
@@ -20,11 +20,8 @@ use tokio::{
 use tower::BoxError;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::PermitBody;
-#[cfg(feature = "compression")]
-use {futures_util::stream::once, http_body_util::StreamBody, std::future::ready as at_once};
 
-/// Body of any http client. Boxed, because each layer above moves the response.
-pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
+use crate::http::pool::AnyBody;
 
 /// The decoded body of a response.
 ///
@@ -48,7 +45,6 @@ pub struct ResponseBody {
     is_waiting: bool,
     received: u64,
     expected: Option<u64>,
-    is_verifiable: bool,
     request: Option<(Method, Uri)>,
 }
 
@@ -61,10 +57,6 @@ pub(crate) struct Bounds {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Marks a response whose body has no announced end: it ends with the connection.
-#[derive(Clone, Copy)]
-struct UntilClose;
-
 // === impl ResponseBody ===
 
 impl ResponseBody {
@@ -74,7 +66,6 @@ impl ResponseBody {
         bounds: Bounds,
         request: Option<(Method, Uri)>,
     ) -> Response<Self> {
-        let is_verifiable = response.extensions().get::<UntilClose>().is_none();
         response.map(|body| Self {
             expected: body.size_hint().exact(),
             inner: Some(body),
@@ -82,18 +73,8 @@ impl ResponseBody {
             timer: None,
             is_waiting: false,
             received: 0,
-            is_verifiable,
             request,
         })
-    }
-
-    /// Whether the end of the body shows that it is complete.
-    ///
-    /// A body without an announced length and without chunks ends with its connection, so it looks
-    /// complete even if it was cut, unless the client's own TLS shows the cut.
-    #[must_use]
-    pub const fn is_verifiable(&self) -> bool {
-        self.is_verifiable
     }
 
     fn is_late(&self) -> bool {
@@ -204,7 +185,6 @@ impl Default for ResponseBody {
             is_waiting: false,
             received: 0,
             expected: Some(0),
-            is_verifiable: true,
             request: None,
         }
     }
@@ -214,7 +194,6 @@ impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody")
             .field("received", &self.received)
-            .field("verifiable", &self.is_verifiable)
             .finish_non_exhaustive()
     }
 }
@@ -225,41 +204,6 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
 {
     response.map(|body| AnyBody::new(body.map_err(Into::into)))
-}
-
-/// Returns a body that fails, in place of one that the client cannot decode.
-#[cfg(feature = "compression")]
-pub(crate) fn coded(coding: &str) -> AnyBody {
-    let coded = format!("the body is coded with {coding:?}, which was not requested");
-    let error = Error::new(Kind::Malformed, coded).with_advice(
-        "have the server send br, gzip or no coding, or set Accept-Encoding and decode it",
-    );
-    AnyBody::new(StreamBody::new(once(at_once(Err(error.into())))))
-}
-
-/// Marks a response whose body ends with its connection (RFC 9112, section 6.3). Its end is known
-/// with HTTP/2, with an announced length, with chunks, and over rustls, which returns an error if
-/// the connection ends without a `close_notify` (section 9.8).
-pub(crate) fn marked<B: Body>(mut response: Response<B>, is_over_rustls: bool) -> Response<B> {
-    let body = response.body();
-    let is_known = is_over_rustls
-        || body.is_end_stream()
-        || body.size_hint().exact().is_some()
-        || response.version() >= Version::HTTP_2
-        || is_chunked(response.headers());
-    if !is_known {
-        response.extensions_mut().insert(UntilClose);
-    }
-    response
-}
-
-/// Whether the last coding is chunked. With another one the body ends with its connection (RFC
-/// 9112, section 6.3).
-fn is_chunked(headers: &HeaderMap) -> bool {
-    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
-    let codings = last.and_then(|codings| codings.to_str().ok());
-    let last = codings.and_then(|codings| codings.rsplit(',').next());
-    last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
 }
 
 /// Converts an error of the connection or of the decoder.

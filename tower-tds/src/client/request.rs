@@ -204,6 +204,10 @@ impl Replay<RequestBody> for ReplayBytes {
             Some(Either::Right(_)) => None,
         }
     }
+
+    fn size(&self, body: &RequestBody) -> Option<u64> {
+        body.size_hint().exact()
+    }
 }
 
 // === impl Deadline ===

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
 use http_body::Body as _;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use tower_tds_errors::{Error, Kind, Sent};
 
 use crate::client::body::ResponseBody;
@@ -37,18 +37,32 @@ impl Response {
     ///
     /// # Cancel safety
     /// The data read so far is lost.
-    pub async fn bytes(self) -> Result<Bytes, Error> {
-        let body = self.0.into_body();
+    pub async fn bytes(mut self) -> Result<Bytes, Error> {
         // If the announced length is larger, nothing is read at all.
-        if body.size_hint().lower() > MOST {
+        let announced = self.0.body().size_hint().lower();
+        let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+        if announced > MOST {
             return Err(too_large());
         }
-        let most = usize::try_from(MOST).unwrap_or(usize::MAX);
-        match Limited::new(body, most).collect().await {
-            Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            Err(error) => Err(Error::from(error)),
+        let first = self.chunk().await?.unwrap_or_default();
+        if first.len() > MOST {
+            return Err(too_large());
         }
+        let mut next = self.chunk().await?;
+        // Most bodies are one chunk, which is not copied.
+        if next.is_none() {
+            return Ok(first);
+        }
+        let mut whole = BytesMut::with_capacity(announced);
+        whole.extend_from_slice(&first);
+        while let Some(chunk) = next {
+            if whole.len() + chunk.len() > MOST {
+                return Err(too_large());
+            }
+            whole.extend_from_slice(&chunk);
+            next = self.chunk().await?;
+        }
+        Ok(whole.freeze())
     }
 
     /// Reads the whole body as text, up to 64 MiB, without its byte-order mark. Invalid bytes are
@@ -121,7 +135,7 @@ impl Response {
         self.0.extensions()
     }
 
-    /// Returns the unread body, for example to check [`ResponseBody::is_verifiable`].
+    /// Returns the unread body.
     #[must_use]
     pub fn body(&self) -> &ResponseBody {
         self.0.body()
@@ -202,4 +216,4 @@ fn too_large() -> Error {
 
 /// Most memory of a body that is read as a whole: more than any live response needs, and less than
 /// a small container has.
-const MOST: u64 = 64 << 20;
+const MOST: usize = 64 << 20;

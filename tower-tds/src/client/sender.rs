@@ -16,9 +16,8 @@ use std::{
 
 use http::{
     HeaderValue, Method, Request, Response, Uri, Version,
-    header::{CONTENT_LENGTH, HOST, USER_AGENT},
+    header::{HOST, USER_AGENT},
 };
-use http_body::Body as _;
 use tokio::{sync::Notify, time::Instant};
 use tower::{BoxError, Layer as _};
 use tower_oidc_cc::{Origin, TokenSource};
@@ -30,15 +29,18 @@ use tower_tds_outcome::{DeadlineAt, remove_connection_headers};
 use crate::{
     client::{
         base::Base,
-        body::{AnyBody, Bounds, ResponseBody},
+        body::{Bounds, ResponseBody},
         request::{Deadline, ReplayBytes, RequestBody},
     },
+    http::pool::{AnyBody, Pool},
     stack::layer::TdsLayer,
 };
 
 /// The parts that the clones of a client share.
 pub(crate) struct Sender {
     pub(crate) stack: Stack,
+    /// Idle connections, or `None` over a service in place of the network.
+    pub(crate) pool: Option<Arc<Pool<RequestBody>>>,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) base: Base,
     pub(crate) deadline: Option<Deadline>,
@@ -90,7 +92,7 @@ impl Sender {
     /// Begins a call.
     pub(crate) fn send<R>(
         self: &Arc<Self>,
-        request: Result<Request<RequestBody>, Error>,
+        mut request: Result<Request<RequestBody>, Error>,
     ) -> ResponseFuture<R> {
         let call = TrackedCall(Arc::clone(self));
         let is_open = self.calls.begin();
@@ -99,14 +101,16 @@ impl Sender {
             deadline: None,
         };
         let mut asked = None;
-        let inner = match request.and_then(|request| self.whole(request, is_open)) {
-            Ok(mut request) => {
-                bounds.deadline = self.bound(&mut request);
-                asked = Some((request.method().clone(), request.uri().clone()));
-                Ok((self.stack)(request))
+        if let Ok(whole) = &mut request {
+            match self.complete(whole, is_open) {
+                Ok(()) => {
+                    bounds.deadline = self.bound(whole);
+                    asked = Some((whole.method().clone(), whole.uri().clone()));
+                }
+                Err(error) => request = Err(error),
             }
-            Err(error) => Err(Some(error)),
-        };
+        }
+        let inner = request.map(&self.stack).map_err(Some);
         ResponseFuture {
             inner,
             call: Some(call),
@@ -117,11 +121,7 @@ impl Sender {
     }
 
     /// Completes a request: its URI, its version and its default headers.
-    fn whole(
-        &self,
-        mut request: Request<RequestBody>,
-        is_open: bool,
-    ) -> Result<Request<RequestBody>, Error> {
+    fn complete(&self, request: &mut Request<RequestBody>, is_open: bool) -> Result<(), Error> {
         let target = mem::take(request.uri_mut());
         let is_path = target.scheme().is_none();
         *request.uri_mut() = self.base.resolve(target)?;
@@ -132,8 +132,8 @@ impl Sender {
         }
         // Reverse proxies over this client may pass on a request of another version.
         *request.version_mut() = Version::default();
-        frame(&mut request)?;
         let headers = request.headers_mut();
+        remove_connection_headers(headers);
         headers
             .entry(USER_AGENT)
             .or_insert(HeaderValue::from_static(DEFAULT_USER_AGENT));
@@ -142,7 +142,7 @@ impl Sender {
             let host = || self.base.host().clone();
             headers.entry(HOST).or_insert_with(host);
         }
-        Ok(request)
+        Ok(())
     }
 
     /// Puts the deadline of the response head on a request. Returns the deadline of the response
@@ -280,35 +280,6 @@ impl<R> fmt::Debug for ResponseFuture<R> {
     }
 }
 
-/// Removes what frames a request, because hyper frames it by its body. With a length that is not
-/// the body's, the server would read the next request on the connection as a part of this one.
-fn frame(request: &mut Request<RequestBody>) -> Result<(), Error> {
-    remove_connection_headers(request.headers_mut());
-    let Some(announced) = request.headers().get(CONTENT_LENGTH) else {
-        return Ok(());
-    };
-    let several = request.headers().get_all(CONTENT_LENGTH).iter().count() > 1;
-    let announced = announced.to_str().ok();
-    let announced = announced.and_then(|text| text.parse::<u64>().ok());
-    match (announced, request.body().size_hint().exact()) {
-        // hyper refuses to send more or less of a stream than this.
-        (Some(_), None) if !several => {}
-        (Some(announced), Some(length)) if announced == length && !several => {
-            request.headers_mut().remove(CONTENT_LENGTH);
-        }
-        (_, length) => {
-            let length =
-                length.map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string());
-            let text =
-                format!("its Content-Length is not that of its body, which has {length} bytes");
-            let error = Error::new(Kind::InvalidRequest, text);
-            let error = error.with_request(request.method().clone(), request.uri());
-            return Err(error.with_advice("leave Content-Length out, or send the body with it"));
-        }
-    }
-    Ok(())
-}
-
 /// Puts the layers around an http client.
 pub(crate) fn stack<S>(layer: &TdsLayer<ReplayBytes>, http: S) -> Stack
 where
@@ -327,7 +298,8 @@ where
 }
 
 /// Default `User-Agent` (RFC 9110, section 10.1.5).
-const DEFAULT_USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+pub(crate) const DEFAULT_USER_AGENT: &str =
+    concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// A century: within the range of the clock, so that it still replaces the retry layer's default.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);

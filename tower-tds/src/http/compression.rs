@@ -5,7 +5,11 @@ use std::{io, pin::Pin, sync::Arc};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 use bytes::BytesMut;
-use futures_util::{TryStreamExt as _, stream::try_unfold};
+use futures_util::{
+    TryFutureExt as _, TryStreamExt as _,
+    future::ready,
+    stream::{once, try_unfold},
+};
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE},
@@ -15,31 +19,22 @@ use http_body_util::{BodyExt as _, StreamBody};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 use tower::BoxError;
+use tower_tds_errors::{Error, Kind};
 
-use crate::{
-    client::{
-        body::{AnyBody, coded},
-        request::RequestBody,
-    },
-    http::transport::Http,
-};
+use crate::http::pool::{AnyBody, Http};
 
 /// Requests compressed bodies of an http client, and decodes them.
-pub(crate) fn around(http: Http) -> Http {
+pub(crate) fn around<B: 'static>(http: Http<B>) -> Http<B> {
     Http(Arc::new(move |mut request| {
         let is_named = request_coded(&mut request);
-        let mut response = (http.0)(request);
-        response.decode = Some(match is_named {
-            true => |response| decoded(response, true),
-            false => |response| decoded(response, false),
-        });
-        response
+        let response = (http.0)(request);
+        Box::pin(response.map_ok(move |response| decoded(response, is_named)))
     }))
 }
 
 /// Adds the standard request header, and the one that the service defines. Returns whether the
 /// request names its coding itself: then none is added.
-fn request_coded(request: &mut Request<RequestBody>) -> bool {
+fn request_coded<B>(request: &mut Request<B>) -> bool {
     // On other methods the header names the coding of the request's own body.
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let headers = request.headers_mut();
@@ -88,6 +83,15 @@ fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody>
                 _ => members(body, GzipDecoder::new, GzipDecoder::into_inner),
             })
     })
+}
+
+/// Returns a body that fails, in place of one that the client cannot decode.
+fn coded(coding: &str) -> AnyBody {
+    let coded = format!("the body is coded with {coding:?}, which was not requested");
+    let error = Error::new(Kind::Malformed, coded).with_advice(
+        "have the server send br, gzip or no coding, or set Accept-Encoding and decode it",
+    );
+    AnyBody::new(StreamBody::new(once(ready(Err(error.into())))))
 }
 
 /// Returns the codings of a body, in the order in which they were applied.

@@ -26,6 +26,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tower::BoxError;
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, Sent};
+use tower_tds_outcome::chain;
 
 /// Proxies of a client.
 #[derive(Clone, Default)]
@@ -79,6 +80,14 @@ impl Proxies {
                 .no(direct)
                 .build()
         }))
+    }
+
+    /// Returns what to check if the proxy does not work.
+    const fn advice(&self) -> &'static str {
+        match self {
+            Self::Named(_) => "check HTTPS_PROXY and ALL_PROXY, and that the proxy runs",
+            Self::None | Self::One(_) => "check Builder::proxy, and that the proxy runs",
+        }
     }
 
     /// Returns the proxy for `target`, if there is one.
@@ -140,15 +149,35 @@ where
         // The readied service makes this connection, and its clone the next one.
         let another = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, another);
-        let proxy = self.proxies.of(&target);
+        let (proxy, next) = (self.proxies.of(&target), self.proxies.advice());
         Box::pin(async move {
             let Some(proxy) = proxy? else {
                 return ready.call(target).await.map_err(Into::into);
             };
-            let connected = ready.call(proxy.uri().clone()).await.map_err(Into::into)?;
-            tunnel(connected, &proxy, &target).await
+            let connected = ready.call(proxy.uri().clone()).await.map_err(Into::into);
+            let connected = connected.map_err(|error| named(error, &proxy, UNREACHED, next))?;
+            let tunnel = tunnel(connected, &proxy, &target).await;
+            tunnel.map_err(|error| named(error, &proxy, NO_PROXY, next))
         })
     }
+}
+
+/// Names the proxy in an error that does not. One of the limits keeps its kind.
+fn named(error: BoxError, proxy: &Intercept, what: &str, next: &'static str) -> BoxError {
+    let is_own = |link: &(dyn std::error::Error + 'static)| {
+        link.is::<Error>() || link.is::<tower_tds_limits::Error>()
+    };
+    if chain(&*error).any(is_own) {
+        return error;
+    }
+    let proxy = proxy.uri().authority().map_or("", Authority::as_str);
+    let cause = chain(&*error).last().map(ToString::to_string);
+    let text = format!(
+        "the proxy http://{proxy} {what}: {}",
+        cause.unwrap_or_default()
+    );
+    let error = Error::new(Kind::Connect, text).with_sent(Sent::Never);
+    error.with_advice(next).into()
 }
 
 /// Requests a tunnel to the target, and returns the connection for it.
@@ -184,6 +213,10 @@ where
     let error = Error::new(kind, refused).with_sent(Sent::Never);
     Err(error.with_advice(next).into())
 }
+
+const UNREACHED: &str = "cannot be reached";
+
+const NO_PROXY: &str = "is no HTTP proxy";
 
 const PASSWORD: &str = "check user and password of the proxy";
 

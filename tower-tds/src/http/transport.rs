@@ -1,64 +1,23 @@
-//! Clients of hyper: over rustls or your connector, with a permit for each socket.
+//! Connectors over rustls or of yours, with a permit for each socket, and the clients over them.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response, Uri, uri::Scheme};
 use http_body::Body;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{
-    body::Incoming,
-    rt::{Read, Write},
-};
+use http_body_util::Full;
 use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::{
-    client::legacy::{
-        self, Client,
-        connect::{Connect, Connection, HttpConnector},
-    },
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use rustls::ClientConfig;
-use tokio::{net::TcpStream, time::Instant};
+use tokio::net::TcpStream;
 use tower::{BoxError, Layer, ServiceExt as _, service_fn, timeout::Timeout};
 use tower_service::Service;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
-use tower_tds_outcome::DeadlineAt;
 
-use crate::{
-    client::{
-        body::{AnyBody, marked},
-        request::RequestBody,
-    },
-    http::{
-        addresses::{Addresses, Target},
-        pool::{Call, Calls, ConnectionState, Pooled},
-        proxy::{Proxied, Proxies},
-    },
+use crate::http::{
+    addresses::{Addresses, Target},
+    pool::{Connector, Http, Pool},
+    proxy::{Proxied, Proxies},
 };
-
-/// Client of hyper with any connector, behind one pointer, because each call clones it.
-pub(crate) struct Http<B = RequestBody>(
-    pub(crate) Arc<dyn Fn(Request<B>) -> HttpFuture + Send + Sync>,
-);
-
-/// A call until its response head. hyper-util has boxed its own future, so this one is not boxed again.
-pub(crate) struct HttpFuture {
-    response: legacy::ResponseFuture,
-    /// `None` after the end.
-    call: Option<Call>,
-    is_over_rustls: bool,
-    /// Decodes the response.
-    pub(crate) decode: Option<Decode>,
-}
-
-type Decode = fn(Response<AnyBody>) -> Response<AnyBody>;
 
 /// Whether plain http is allowed, to hosts that the builder has checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,101 +26,24 @@ pub(crate) enum Schemes {
     LoopbackHttp,
 }
 
-/// Clients of tokens and of data.
-pub(crate) struct Clients {
+/// Clients of tokens and of data, whose requests have bodies of type `B`.
+pub(crate) struct Clients<B> {
     pub(crate) tokens: Http<Full<Bytes>>,
-    pub(crate) data: Http,
+    pub(crate) data: Http<B>,
+    /// Idle connections of the data client.
+    pub(crate) pool: Arc<Pool<B>>,
 }
 
 /// Clients of the user's connector, not yet built.
-pub(crate) type MakeClients = Box<dyn FnOnce(&Limiter) -> Clients + Send>;
+pub(crate) type MakeClients<B> = Box<dyn FnOnce(&Limiter) -> Clients<B> + Send>;
 
-// === impl Http ===
-
-impl<B> Http<B>
+/// Defers the build of the clients until the limits are known.
+pub(crate) fn make_clients<B>(connector: impl Connector) -> MakeClients<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    fn new<C>(connector: C, is_rustls: bool, idle: usize) -> Self
-    where
-        C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
-        C::Response: Read + Write + Connection + Send + Unpin + 'static,
-    {
-        let calls = Arc::<Calls>::default();
-        let client = Client::builder(TokioExecutor::new())
-            // RFC 9112, section 5.2: a fold in a head is read as a space.
-            .http1_allow_obsolete_multiline_headers_in_responses(true)
-            // Without a timer the pool never closes an idle socket, and idle ones count.
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(idle)
-            .build(bounded(connector, Arc::clone(&calls)));
-        Self(Arc::new(move |request| {
-            let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
-            HttpFuture {
-                call: Some(calls.begin(deadline)),
-                is_over_rustls: is_rustls && request.uri().scheme() == Some(&Scheme::HTTPS),
-                response: client.request(request),
-                decode: None,
-            }
-        }))
-    }
-}
-
-impl<B> Clone for Http<B> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<B> Service<Request<B>> for Http<B> {
-    type Response = Response<AnyBody>;
-    type Error = legacy::Error;
-    type Future = HttpFuture;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> HttpFuture {
-        (self.0)(request)
-    }
-}
-
-// === impl HttpFuture ===
-
-impl Future for HttpFuture {
-    type Output = Result<Response<AnyBody>, legacy::Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let mut response = ready!(Pin::new(&mut this.response).poll(cx))?;
-        this.call.take().into_iter().for_each(Call::answered);
-        let connection = response.extensions_mut().remove::<ConnectionState>();
-        let in_use = connection.map(ConnectionState::in_use);
-        let boxed = |body: Incoming| {
-            let body = body.map_err(move |error| {
-                let _in_use = &in_use;
-                error.into()
-            });
-            AnyBody::new(body)
-        };
-        let response = marked(response, this.is_over_rustls).map(boxed);
-        Poll::Ready(Ok(match this.decode {
-            Some(decode) => decode(response),
-            None => response,
-        }))
-    }
-}
-
-/// Defers the build of the clients until the limits are known.
-pub(crate) fn make_clients<C>(connector: C) -> MakeClients
-where
-    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Connection + Send + Unpin + 'static,
-{
     Box::new(move |limiter| {
-        clients(limiter, false, |limiter| {
+        clients(limiter, |limiter| {
             ConnectionLimitLayer::new(limiter).layer(connector.clone())
         })
     })
@@ -171,22 +53,19 @@ where
 ///
 /// Because there is about one token request a day, the token client keeps no idle socket. With a single connection the
 /// data client keeps none either, because a token call would wait for the idle timeout.
-pub(crate) fn clients<C>(
+pub(crate) fn clients<B, C: Connector>(
     limiter: &Limiter,
-    is_rustls: bool,
     connector: impl Fn(Limiter) -> C,
-) -> Clients
+) -> Clients<B>
 where
-    C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Connection + Send + Unpin + 'static,
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    let idle = match limiter.limits().most_connections().get() {
-        1 => 0,
-        _ => usize::MAX,
-    };
+    let pool = Pool::new(limiter.limits().most_connections().get() > 1);
+    let tokens = bounded(connector(limiter.first_in_line()));
     Clients {
-        tokens: Http::new(connector(limiter.first_in_line()), is_rustls, 0),
-        data: Http::new(connector(limiter.clone()), is_rustls, idle),
+        tokens: Http::new(Pool::new(false), tokens),
+        data: Http::new(Arc::clone(&pool), bounded(connector(limiter.clone()))),
+        pool,
     }
 }
 
@@ -198,15 +77,7 @@ pub(crate) fn connector(
     schemes: Schemes,
     tls: ClientConfig,
     proxies: Proxies,
-) -> impl Service<
-    Uri,
-    Response: Read + Write + Connection + Send + Unpin + 'static,
-    Error = BoxError,
-    Future: Send,
-> + Clone
-+ Send
-+ Sync
-+ 'static {
+) -> impl Connector {
     let tcp = tcp(&limiter);
     let tls = HttpsConnectorBuilder::new().with_tls_config(tls);
     let tls = match schemes {
@@ -243,33 +114,10 @@ fn tcp(
     })
 }
 
-/// Bounds the time of a handshake, from the readiness of the connector. Without the bound, it might never end: if the
-/// request gets another socket meanwhile, the handshake continues in a task of the pool.
-///
-/// hyper clones the connector for each request, so the inner connector is behind an `Arc`.
-fn bounded<C>(
-    connector: C,
-    calls: Arc<Calls>,
-) -> impl Connect
-+ Service<Uri, Response: Send, Error = BoxError, Future: Send>
-+ Clone
-+ Send
-+ Sync
-+ 'static
-where
-    C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Connection + Send + Unpin + 'static,
-{
-    let shared = Arc::new((Timeout::new(connector, HANDSHAKE_TIMEOUT), calls));
-    // Boxed, because hyper requires an `Unpin` future.
-    service_fn(move |to: Uri| {
-        let shared = Arc::clone(&shared);
-        Box::pin(async move {
-            let (connector, calls) = &*shared;
-            let connected = connector.clone().oneshot(to).await?;
-            Ok::<_, BoxError>(Pooled::new(connected, calls))
-        })
-    })
+/// Bounds the time of a handshake, from the readiness of the connector: a task goes on with it when
+/// its call got another connection.
+fn bounded<C>(connector: C) -> Timeout<C> {
+    Timeout::new(connector, HANDSHAKE_TIMEOUT)
 }
 
 /// Longer than the retransmissions of a lost first segment (1 + 2 + 4 s on Linux).
@@ -280,10 +128,6 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Connect timeout, and as long again for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent
-/// on a closing socket.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests;

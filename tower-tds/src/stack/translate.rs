@@ -15,7 +15,7 @@ use tower_oidc_cc::{Origin, Rejection, TokenError, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::WaitCause;
-use tower_tds_outcome::{Outcome, chain};
+use tower_tds_outcome::{Cause, Outcome, chain};
 
 /// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
 ///
@@ -227,8 +227,14 @@ fn from_limits(error: &tower_tds_limits::Error) -> impl FnOnce(BoxError) -> Erro
 }
 
 fn from_token(error: TokenError) -> Error {
-    // The kind of the token request's own failure decides.
-    let met = Error::from(BoxError::from(error.clone())).kind();
+    // The kind of the token request's own failure decides. Below the error's own cause, that of a
+    // client shows that the request had no connection.
+    let is_cause = |link: &&(dyn std::error::Error + 'static)| link.is::<Cause>();
+    let met = match chain(&error).filter(is_cause).nth(1) {
+        Some(_) => Cause::new(Outcome::Unsent, Some(error.clone().into())).into(),
+        None => BoxError::from(error.clone()),
+    };
+    let met = Error::from(met).kind();
     let kind = if error.is_foreign_origin() {
         Kind::InvalidRequest
     } else if met == Kind::Tls {

@@ -4,12 +4,13 @@
 use std::{
     env,
     io::{self, Write as _},
+    num::NonZeroU32,
     process::Command,
     time::Duration,
 };
 
-use tokio::task::JoinSet;
-use tower_tds::{Builder, Client, Credentials, Limits, layers::limits::Rules};
+use tokio::{task::JoinSet, time::sleep};
+use tower_tds::{Builder, Client, Credentials, Limits, Quota, layers::limits::Rules};
 
 use crate::server::Server;
 
@@ -129,6 +130,55 @@ async fn inside_a_pool_that_died() {
         failed += u32::from(call.await.is_err());
     }
     assert_eq!(failed, 1);
+}
+
+/// Forty connections of the pool die. The callers that meet them get their data once the kernel gives those
+/// connections up; later ones meet none.
+#[tokio::test]
+#[ignore = "it runs in a network namespace"]
+async fn inside_forty_connections_that_died() {
+    let server = Server::start(ANSWER).await;
+    let wide = Quota::new(
+        NonZeroU32::new(1_000).expect("many"),
+        Duration::from_secs(1),
+    );
+    let limits = Limits::new(wide.expect("a second")).rules(Rules::window());
+    let client = builder(&server.url()).limits(limits).build();
+    let client = client.expect("loopback is let through");
+    let mut heads = JoinSet::new();
+    for _ in 0..40 {
+        let call = client.get("/");
+        heads.spawn(async move { call.await.expect("it is answered") });
+    }
+    for head in heads.join_all().await {
+        head.bytes().await.expect("all");
+    }
+    let ports = ports_to(&server);
+    assert_eq!(ports.len(), 40);
+    for some in ports.chunks(15) {
+        drop_packets(&["-m", "multiport", "--ports", &some.join(",")]);
+    }
+    let mut callers = JoinSet::new();
+    for (begins, deadline) in [(0, 40), (2, 5), (4, 5), (8, 5)] {
+        let [begins, deadline] = [begins, deadline].map(Duration::from_secs);
+        for _ in 0..10 {
+            let client = client.clone();
+            callers.spawn(async move {
+                sleep(begins).await;
+                let call = client.get("/").deadline(deadline).await;
+                (begins, call.map(drop).map_err(|error| error.to_string()))
+            });
+        }
+    }
+    for (begins, called) in callers.join_all().await {
+        assert_eq!(called, Ok(()), "after {begins:?}");
+    }
+}
+
+#[test]
+fn forty_dead_connections_fail_no_caller_whose_deadline_is_longer_than_the_kernels() {
+    let hosts = "127.0.0.1 localhost\\n";
+    in_a_namespace("inside_forty_connections_that_died", hosts);
 }
 
 /// Long enough for a machine that stalls, and shorter than the 11 s after which a call on a dead connection uses a new one.

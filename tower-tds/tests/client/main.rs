@@ -23,6 +23,7 @@ mod memory;
 mod one_layer;
 mod order;
 mod overload;
+mod pool;
 mod request_bodies;
 mod secrets;
 mod server;

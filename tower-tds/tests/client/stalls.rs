@@ -39,11 +39,14 @@ use tower_tds::{
 };
 
 /// A connection in this process.
-struct Pipe(TokioIo<DuplexStream>);
+pub(crate) struct Pipe(
+    pub(crate) TokioIo<DuplexStream>,
+    pub(crate) fn() -> Connected,
+);
 
 impl Connection for Pipe {
     fn connected(&self) -> Connected {
-        Connected::new()
+        (self.1)()
     }
 }
 
@@ -103,7 +106,7 @@ fn client(sim: &Sim, limits: Limits, no_socket: bool) -> Client {
                 let there = TokioIo::new(there);
                 drop(http1::Builder::new().serve_connection(there, answer).await);
             });
-            Ok::<_, io::Error>(Pipe(TokioIo::new(here)))
+            Ok::<_, io::Error>(Pipe(TokioIo::new(here), Connected::new))
         }
     });
     let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
@@ -225,7 +228,7 @@ async fn cut_costs_all_sockets_for_30_seconds_after_the_answer_timeout_at_most()
             let there = TokioIo::new(there);
             drop(http1::Builder::new().serve_connection(there, answer).await);
         });
-        std::future::ready(Ok::<_, io::Error>(Pipe(TokioIo::new(here))))
+        std::future::ready(Ok::<_, io::Error>(Pipe(TokioIo::new(here), Connected::new)))
     });
     let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
     let (auth, data) = ("https://auth.example.org", "https://data.example.org");

@@ -181,3 +181,46 @@ async fn token_request_waits_most_of_a_minute_for_its_permit() {
     assert!(start.elapsed() > Duration::from_secs(50));
     assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "t1", "POST"]);
 }
+
+/// A firewall in front of an identity server may refuse requests without one.
+#[tokio::test]
+async fn token_requests_and_discovery_carry_the_user_agent_of_data_requests() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let heads = Arc::<Mutex<Vec<String>>>::default();
+    let (log, issuer) = (Arc::clone(&heads), url.clone());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (log, issuer) = (Arc::clone(&log), issuer.clone());
+            tokio::spawn(async move {
+                while let Some(head) = server::read(&mut stream).await {
+                    let text = if head.starts_with("POST") {
+                        r#"{"access_token":"t","expires_in":86400,"token_type":"Bearer"}"#
+                            .to_owned()
+                    } else {
+                        format!(r#"{{"issuer":"{issuer}","token_endpoint":"{issuer}/token"}}"#)
+                    };
+                    log.lock().expect("no panic under it").push(head);
+                    let head = "HTTP/1.1 200 OK\r\ncontent-length:";
+                    let answer = format!("{head} {}\r\n\r\n{text}", text.len());
+                    stream.write_all(answer.as_bytes()).await.expect("it reads");
+                }
+            });
+        }
+    });
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    let issuer = TokenEndpoint::discover(&url).expect("loopback");
+    let client = built(Client::builder(issuer, &url, credentials).loopback_http());
+    client.get("/v1/live/bus").await.expect("an answer");
+    let heads = heads.lock().expect("no panic under it");
+    let agents: Vec<_> = heads
+        .iter()
+        .filter_map(|head| {
+            let lines = head.lines().filter_map(|line| line.split_once(": "));
+            let mut named = lines.filter(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
+            named.next().map(|(_, agent)| agent.to_owned())
+        })
+        .collect();
+    assert_eq!(agents.len(), 3, "discovery, token and data: {heads:?}");
+    assert!(agents.iter().all(|agent| *agent == agents[0]), "{agents:?}");
+}

@@ -18,7 +18,11 @@ use http::{Request, Uri};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use tds_sim::{Config, Sim};
-use tokio::{io::AsyncWriteExt as _, net::UnixStream, task::JoinSet};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, UnixStream},
+    task::JoinSet,
+};
 use tower::{ServiceExt, service_fn as connector};
 use tower_tds::{BuildError, Builder, Client, Credentials, Limits, layers::errors::RetryLayer};
 
@@ -281,7 +285,7 @@ async fn refusal_of_a_proxy_names_it_its_status_and_the_remedy() {
         ("407 Proxy Authentication Required", "password of the proxy"),
         ("502 Bad Gateway", "check that the proxy reaches this host"),
     ] {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port");
         let proxy = format!("http://{}", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
@@ -305,6 +309,38 @@ async fn refusal_of_a_proxy_names_it_its_status_and_the_remedy() {
             assert!(said.contains(part), "{part}: {said}");
         }
     }
+}
+
+#[tokio::test]
+async fn proxy_that_is_none_or_is_not_there_is_named_with_its_setting() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let no_proxy = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            crate::server::read(&mut socket).await.expect("a CONNECT");
+            let greets = socket.write_all(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").await;
+            greets.expect("it reads");
+        }
+    });
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let refuses = format!("http://{}", closed.local_addr().expect("an address"));
+    drop(closed);
+    for (proxy, says) in [
+        (&*no_proxy, "no HTTP proxy"),
+        (&*refuses, "cannot be reached: Connection refused"),
+        ("http://proxy.invalid:3128", "cannot be reached: "),
+    ] {
+        let sim = Sim::new(Config::default());
+        let client = https(&sim).proxy(proxy).build().expect("a proxy");
+        let error = client.get("/").deadline(Duration::from_secs(5)).await;
+        let error = error.expect_err("there is no tunnel").to_string();
+        for part in [proxy, says, "Builder::proxy"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(!error.contains("certificate"), "{error}");
+    }
+    let said = built_with("proxies", &[("HTTPS_PROXY", &refuses)]);
+    assert!(said.contains("HTTPS_PROXY"), "{said}");
 }
 
 /// Files that hold a private key and a certificate, all of them broken.

@@ -1,6 +1,7 @@
 use http::HeaderMap;
 
 use super::*;
+use crate::RequestBody;
 
 fn asked(request: http::request::Builder) -> HeaderMap {
     let mut request = request.body(RequestBody::default()).expect("a request");

@@ -3,6 +3,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
+use http::Uri;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -19,7 +20,7 @@ fn secure(
 ) -> impl Service<Uri, Response: Send, Error = BoxError, Future: Send> + Clone + Send {
     let tls = Tls::default().config(true).expect("roots");
     let connector = connector(limiter, Schemes::HttpsOnly, tls, Proxies::default());
-    bounded(connector, Arc::default())
+    bounded(connector)
 }
 
 #[tokio::test]
