@@ -125,9 +125,9 @@ impl Downloads {
             }
             drop(pass);
             if let Trouble::Pending(hint) = trouble {
-                let until = *preparing.get_or_insert(begun) + self.wait_outage;
+                let lasted = preparing.get_or_insert(begun).elapsed();
                 let pause = answer::pending(hint, tries - 1);
-                if Instant::now() + pause > until {
+                if lasted.saturating_add(pause) > self.wait_outage {
                     return Err(trouble);
                 }
                 // Other files take the place of this one meanwhile.
