@@ -114,7 +114,10 @@ async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> R
     let path = head.uri.path();
     let stub = {
         let stubs = lock(&state.stubs);
-        let stub = stubs.iter().rev().find(|(at, _)| at.matches(path));
+        let stub = stubs
+            .iter()
+            .rev()
+            .find(|(calls, _)| calls.have(&head.method, &head.uri));
         stub.map(|(_, stub)| Arc::clone(stub))
     };
     if let Some(stub) = stub {

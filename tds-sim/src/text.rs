@@ -24,6 +24,7 @@ pub(crate) struct Pattern(Box<str>);
 
 impl Pattern {
     pub(crate) fn matches(&self, path: &str) -> bool {
+        let path = &*normal(path);
         let Some((start, rest)) = self.0.split_once('*') else {
             return *self.0 == *path;
         };
@@ -46,7 +47,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         if text.starts_with('/') && !text.contains(['?', '#']) {
-            Ok(Self(text.into()))
+            Ok(Self(normal(text).into()))
         } else {
             Err(ParseError::new("path", text, PATH))
         }
@@ -57,6 +58,31 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Returns a path in its normal form: encoded characters that need no encoding are decoded, and the
+/// digits of the others are in capitals (RFC 3986, section 6.2.2).
+fn normal(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return path.into();
+    }
+    let mut parts = path.split('%');
+    let mut normal = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part
+            .get(..2)
+            .filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        let (code, rest) = part.split_at(code.map_or(0, str::len));
+        match byte.map(char::from) {
+            Some(plain) if plain.is_ascii_alphanumeric() || "-._~".contains(plain) => {
+                normal.push(plain)
+            }
+            _ => normal = normal + "%" + &code.to_ascii_uppercase(),
+        }
+        normal += rest;
+    }
+    normal.into()
 }
 
 /// Finds the value of a word in the list of all words.

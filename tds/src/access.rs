@@ -24,6 +24,8 @@ use tokio::{
 };
 use tower::{Service, ServiceExt as _};
 
+use crate::backend::OWN;
+
 /// Form of the access log.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Access {
@@ -130,12 +132,16 @@ pub(crate) async fn record<S, B>(
 where
     S: Service<Request<B>, Response = Response, Error = Infallible>,
 {
+    // Health checks and Prometheus are no users.
+    let is_user = !OWN.contains(&request.uri().path());
     let begun = Instant::now();
     let format = log.access.access_log;
     let line = format.map(|format| (format, request.method().clone(), request.uri().clone()));
     // Dropped with this future if the user disconnects.
-    let waits = Waits(log.waiting.clone());
-    waits.0.increment(1.0);
+    let waits = is_user.then(|| {
+        log.waiting.increment(1.0);
+        Waits(log.waiting.clone())
+    });
     let Ok(mut response) = service.oneshot(request).await;
     let sniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, sniff);
@@ -146,14 +152,16 @@ where
         upstream: None,
     });
     let (status, took) = (response.status().as_u16(), begun.elapsed());
-    let requests = log.requests.lock();
-    let mut requests = requests.unwrap_or_else(PoisonError::into_inner);
-    let count = requests.entry((status, cache)).or_insert_with(|| {
-        metrics::counter!("tds_users_requests_total", "status" => status.to_string(), "cache" => cache)
-    });
-    count.increment(1);
-    drop(requests);
-    log.seconds.record(took);
+    if is_user {
+        let requests = log.requests.lock();
+        let mut requests = requests.unwrap_or_else(PoisonError::into_inner);
+        let count = requests.entry((status, cache)).or_insert_with(|| {
+            metrics::counter!("tds_users_requests_total", "status" => status.to_string(), "cache" => cache)
+        });
+        count.increment(1);
+        drop(requests);
+        log.seconds.record(took);
+    }
     let Some((format, method, uri)) = line else {
         return response;
     };

@@ -1,26 +1,69 @@
-//! Whole responses: a 200 with data, without a content coding, with all of its body.
+//! Answers of the service: whether a response is data, and whether it is new.
 
-use std::{io, mem, time::Duration};
+use std::{ffi::OsStr, io, path::Path, pin::Pin, time::Duration};
 
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 use bytes::{Bytes, BytesMut};
+use futures_util::stream::try_unfold;
 use http::{
-    HeaderMap, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, TRANSFER_ENCODING},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    io::{AsyncBufRead, AsyncReadExt as _, BufReader},
+    time::{Instant, sleep},
+};
+use tokio_util::io::StreamReader;
 use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
+use tower_tds_outcome::retry_after;
 
-use crate::ending::Trouble;
+use crate::{download, ending::Trouble, manifest::Version};
 
-/// Media types that a job accepts. HTML pages are accepted only if they are named.
+/// What a job accepts as data. HTML pages are accepted only if they are named.
 #[derive(Debug, Clone)]
-pub(crate) struct Accept(HeaderValue);
+pub(crate) struct Accept {
+    pub(crate) types: HeaderValue,
+    /// Whether empty data may replace other data.
+    pub(crate) empty: bool,
+}
 
-/// Response that is no page, with the part of its body that was read to find that out.
-#[derive(Debug)]
+/// What a request asks for, which decides what answers it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asked<'a> {
+    pub(crate) target: &'a str,
+    /// Condition of the request. Without one a 304 is no answer.
+    pub(crate) condition: Option<(&'a HeaderName, &'a HeaderValue)>,
+    /// First missing byte, and the version of the bytes before it. Without them a 206 is no answer.
+    pub(crate) range: Option<(u64, &'a Version)>,
+    /// Whether the data replaces data that is not empty.
+    pub(crate) replaces: bool,
+    /// File that gets the data.
+    pub(crate) file: Option<&'a Path>,
+    /// Most bytes, if the data is to be kept in memory.
+    pub(crate) most: Option<usize>,
+}
+
+pub(crate) enum Answer {
+    /// The data is as the condition says. The headers may be new.
+    Same(HeaderMap),
+    /// The data, or with a length the missing bytes of a file of that length.
+    New(Data, Option<u64>),
+}
+
+/// Data without its content coding, of which the beginning was read to find out that it is no page.
 pub(crate) struct Data {
     begin: Bytes,
-    response: Response,
+    body: Body,
+    pub(crate) headers: HeaderMap,
+    /// Length of the data, if it was announced.
+    pub(crate) length: Option<u64>,
+    target: String,
+    most: Option<usize>,
+}
+
+enum Body {
+    Plain(Response),
+    Coded(Pin<Box<dyn AsyncBufRead + Send>>),
 }
 
 // === impl Accept ===
@@ -30,148 +73,299 @@ impl Accept {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let value = HeaderValue::from_str(text.trim()).ok();
         let value = value.filter(|value| value.to_str().is_ok_and(|text| text.contains('/')));
-        let value = value.map(Self);
+        let value = value.map(|types| Self {
+            types,
+            empty: false,
+        });
         value.ok_or_else(|| "write media types, as in application/json".to_owned())
     }
 
     pub(crate) const fn any() -> Self {
-        Self(HeaderValue::from_static("*/*"))
+        let types = HeaderValue::from_static("*/*");
+        Self {
+            types,
+            empty: false,
+        }
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        self.0.to_str().unwrap_or_default()
+        self.types.to_str().unwrap_or_default()
     }
 
-    pub(crate) fn on(&self, call: Call) -> Call {
-        call.header(ACCEPT, self.0.clone())
+    /// Requests data, in one of these content codings.
+    pub(crate) fn on(&self, call: Call, codings: &'static str) -> Call {
+        let call = call.header(ACCEPT, self.types.clone());
+        call.header(ACCEPT_ENCODING, HeaderValue::from_static(codings))
     }
 
-    /// Requests data without a content coding. This needs a header, because without one any coding
-    /// is allowed (RFC 9110, section 12.5.3).
-    pub(crate) fn plain(&self, call: Call) -> Call {
-        let identity = HeaderValue::from_static("identity");
-        self.on(call).header(ACCEPT_ENCODING, identity)
-    }
-
-    /// Gets one response of data. If it is a page, requests it again, as the client does after a
-    /// 503.
+    /// Requests data until there is an answer, or until the deadline. A response that is being
+    /// prepared is requested again when the service says so, and a page after these pauses.
     pub(crate) async fn get(
         &self,
         client: &Client,
-        target: &str,
+        asked: Asked<'_>,
         deadline: Duration,
-    ) -> Result<Data, Trouble> {
+        pauses: &[u64],
+    ) -> Result<Answer, Trouble> {
         let begun = Instant::now();
-        let mut pauses = [1, 2].map(Duration::from_secs).into_iter();
+        let (mut pauses, mut tries) = (pauses.iter().copied(), 0);
         loop {
             let left = deadline.saturating_sub(begun.elapsed());
-            let mut response = self.plain(client.get(target)).deadline(left).await?;
-            usable(&response, target)?;
-            let trouble = match self.begin(&mut response, target).await {
-                Ok(begin) => return Ok(Data { begin, response }),
-                Err(trouble @ Trouble::Page(_)) => trouble,
-                Err(trouble) => return Err(trouble),
+            let mut call = self.on(client.get(asked.target), IDENTITY).deadline(left);
+            if let Some((name, value)) = asked.condition {
+                call = call.header(name.clone(), value.clone());
+            }
+            let trouble = match self.answer(call.await?, asked).await {
+                Err(trouble @ (Trouble::Page(_) | Trouble::Pending(_))) => trouble,
+                answer => return answer,
             };
-            match pauses.next().filter(|pause| *pause < left) {
+            let pause = match trouble {
+                Trouble::Pending(hint) => Some(pending(hint, tries)),
+                _ => pauses.next().map(Duration::from_secs),
+            };
+            tries += 1;
+            match pause.filter(|pause| *pause < deadline.saturating_sub(begun.elapsed())) {
                 Some(pause) => sleep(pause).await,
                 None => return Err(trouble),
             }
         }
     }
 
-    /// Reads the whole body of a 200 for `target`.
-    pub(crate) async fn whole(&self, response: Response, target: &str) -> Result<Bytes, Trouble> {
-        usable(&response, target)?;
-        let headers = response.headers().clone();
-        let body = response.bytes().await?;
-        self.check(&headers, &body)?;
-        Ok(body)
+    /// Decides whether a response answers a request. This is the only place that does.
+    pub(crate) async fn answer(
+        &self,
+        response: Response,
+        asked: Asked<'_>,
+    ) -> Result<Answer, Trouble> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let refused = |kind, what: &str| refused(kind, what, asked.target);
+        let mut codings: Vec<_> = named_codings(&headers, &CONTENT_ENCODING).collect();
+        if asked.is_kept(&headers) {
+            codings.clear();
+        }
+        let rest = asked.range.filter(|_| codings.is_empty());
+        let rest = rest.and_then(|(start, known)| download::rest(&headers, start, known));
+        let whole = match status {
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => None,
+            StatusCode::NOT_MODIFIED if asked.condition.is_some() => {
+                return Ok(Answer::Same(headers));
+            }
+            StatusCode::PARTIAL_CONTENT if rest.is_some() => rest,
+            StatusCode::ACCEPTED => {
+                #[expect(clippy::disallowed_methods, reason = "a hint may be a date")]
+                let now = std::time::SystemTime::now();
+                return Err(Trouble::Pending(retry_after(&headers, now)));
+            }
+            _ => {
+                let other = refused(
+                    Kind::UnexpectedAnswer,
+                    &format!("status {status} instead of 200"),
+                );
+                return Err(other
+                    .with_advice("check that the path is a data endpoint")
+                    .into());
+            }
+        };
+        if let Some(coding) = named_codings(&headers, &TRANSFER_ENCODING).find(|it| it != "chunked")
+        {
+            let what =
+                format!("the response has the transfer coding {coding}, which was not requested");
+            return Err(refused(Kind::Malformed, &what).into());
+        }
+        let is_known = |coding: &&String| ["gzip", "x-gzip", "br"].contains(&&***coding);
+        let unknown = codings.iter().find(|it| !is_known(it));
+        if let Some(coding) = unknown.or(codings.get(MOST_CODINGS)) {
+            let what =
+                format!("the response has the content coding {coding}, which was not requested");
+            return Err(refused(Kind::Malformed, &what).into());
+        }
+        let length = response.content_length().filter(|_| codings.is_empty());
+        let is_long = |most: usize| length.is_some_and(|length| length > most as u64);
+        if asked.most.is_some_and(is_long) {
+            return Err(refused(Kind::TooLarge, TOO_LARGE).into());
+        }
+        let mut data = Data {
+            begin: Bytes::new(),
+            body: Body::of(response, &codings),
+            headers,
+            length,
+            target: asked.target.to_owned(),
+            most: asked.most,
+        };
+        let needs_a_byte = asked.replaces && !self.empty;
+        if whole.is_none() {
+            self.begin(&mut data, needs_a_byte).await?;
+        }
+        Ok(Answer::New(data, whole))
     }
 
-    /// Reads a body until it is clear whether it is a page, and returns what was read.
-    pub(crate) async fn begin(
-        &self,
-        response: &mut Response,
-        target: &str,
-    ) -> Result<Bytes, Trouble> {
+    /// Reads data until it is clear that it is no page, and not empty if it must not be.
+    async fn begin(&self, data: &mut Data, needs_a_byte: bool) -> Result<(), Trouble> {
+        let types = self.as_str().to_ascii_lowercase();
+        let has_pages = PAGES.iter().any(|page| types.contains(page));
         let mut begin = BytesMut::new();
         let is_open = |headers: &HeaderMap, begin: &[u8]| match is_page(headers, begin) {
+            _ if needs_a_byte && begin.is_empty() => true,
+            _ if has_pages || begin.len() >= BEGIN => false,
             Some(is_page) => is_page && title(begin).is_none(),
             None => true,
         };
-        while !self.has_pages() && begin.len() < BEGIN && is_open(response.headers(), &begin) {
-            let chunk = response.chunk().await;
-            match chunk.map_err(|error| named(error, target))? {
-                Some(data) => begin.extend_from_slice(&data),
+        while is_open(&data.headers, &begin) {
+            match data.chunk().await? {
+                Some(more) => begin.extend_from_slice(&more),
                 None => break,
             }
         }
-        self.check(response.headers(), &begin)?;
-        Ok(begin.freeze())
-    }
-
-    fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Trouble> {
-        let begin = body.get(..BEGIN).unwrap_or(body);
-        match is_page(headers, begin) {
-            Some(true) if !self.has_pages() => Err(Trouble::Page(title(begin))),
-            _ => Ok(()),
+        if begin.is_empty() && needs_a_byte {
+            return Err(Trouble::Empty);
         }
+        let text = begin.get(..BEGIN).unwrap_or(&begin);
+        if !has_pages && is_page(&data.headers, text) == Some(true) {
+            return Err(Trouble::Page(title(text)));
+        }
+        data.begin = begin.freeze();
+        Ok(())
     }
+}
 
-    fn has_pages(&self) -> bool {
-        let types = self.as_str().to_ascii_lowercase();
-        PAGES.iter().any(|page| types.contains(page))
+// === impl Asked ===
+
+impl Asked<'_> {
+    /// Whether the bytes are kept as they come. A range counts coded bytes, and common servers
+    /// name the coding of a file that is compressed itself.
+    fn is_kept(&self, headers: &HeaderMap) -> bool {
+        let path = Path::new(self.target.split('?').next().unwrap_or_default());
+        let ends = |path: &Path| {
+            let end = path.extension().and_then(OsStr::to_str);
+            end.is_some_and(|end| COMPRESSED.iter().any(|it| end.eq_ignore_ascii_case(it)))
+        };
+        let is_file = |file: &Path| ends(path) || ends(file) || media(headers).ends_with("gzip");
+        self.file.is_some_and(is_file)
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Returns the data of a request without a condition.
+    pub(crate) fn data(self) -> Result<Data, Trouble> {
+        match self {
+            Self::New(data, _) => Ok(data),
+            Self::Same(_) => Err(Trouble::Answer("304 to a request without a condition")),
+        }
     }
 }
 
 // === impl Data ===
 
 impl Data {
-    /// Reads the body to its end, passes it on in pieces, and returns its length.
+    /// Returns the next piece.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        if !self.begin.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.begin)));
+        }
+        let chunk = match &mut self.body {
+            Body::Plain(response) => response.chunk().await,
+            Body::Coded(reader) => {
+                let mut buffer = BytesMut::with_capacity(CHUNK);
+                match reader.read_buf(&mut buffer).await {
+                    Ok(0) => Ok(None),
+                    Ok(_) => Ok(Some(buffer.freeze())),
+                    Err(error) => Err(broken(error)),
+                }
+            }
+        };
+        chunk.map_err(|error| named(error, &self.target))
+    }
+
+    /// Whether the bytes had a content coding, which a range would count.
+    pub(crate) const fn is_decoded(&self) -> bool {
+        matches!(self.body, Body::Coded(_))
+    }
+
+    /// Reads the data to its end, passes it on in pieces, and returns its length.
     pub(crate) async fn copy(
         mut self,
         mut write: impl AsyncFnMut(&[u8]) -> io::Result<()>,
     ) -> Result<u64, Trouble> {
         let mut length = 0;
-        let mut next = Some(mem::take(&mut self.begin));
-        while let Some(data) = next {
+        while let Some(data) = self.chunk().await? {
             write(&data).await?;
             length += data.len() as u64;
-            next = self.response.chunk().await?;
         }
         Ok(length)
     }
+
+    /// Reads the data into memory.
+    pub(crate) async fn whole(mut self) -> Result<Bytes, Trouble> {
+        let mut whole = BytesMut::new();
+        while let Some(data) = self.chunk().await? {
+            whole.extend_from_slice(&data);
+            if self.most.is_some_and(|most| whole.len() > most) {
+                return Err(refused(Kind::TooLarge, TOO_LARGE, &self.target).into());
+            }
+        }
+        Ok(whole.freeze())
+    }
 }
 
-/// Checks that a response is a 200 whose body can be read to a known end.
-fn usable(response: &Response, target: &str) -> Result<(), Error> {
-    let status = response.status();
-    if status != StatusCode::OK {
-        let other = format!("status {status} instead of 200");
-        let other = refused(Kind::UnexpectedAnswer, &other, target);
-        return Err(other.with_advice("check that the path is a data endpoint"));
+// === impl Body ===
+
+impl Body {
+    /// Decodes the last of the codings first, because it was applied last.
+    fn of(response: Response, codings: &[String]) -> Self {
+        if codings.is_empty() {
+            return Self::Plain(response);
+        }
+        let chunks = try_unfold(response, |mut response: Response| async move {
+            let chunk = response.chunk().await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>(chunk.map(|chunk| (chunk, response)))
+        });
+        let mut coded: Pin<Box<dyn AsyncBufRead + Send>> =
+            Box::pin(StreamReader::new(Box::pin(chunks)));
+        for coding in codings.iter().rev() {
+            coded = match &**coding {
+                "br" => Box::pin(BufReader::new(BrotliDecoder::new(coded))),
+                _ => {
+                    let mut decoder = GzipDecoder::new(coded);
+                    decoder.multiple_members(true);
+                    Box::pin(BufReader::new(decoder))
+                }
+            };
+        }
+        Self::Coded(coded)
     }
-    if is_coded(response.headers()) {
-        return Err(refused(Kind::Malformed, CODED, target));
-    }
-    Ok(())
 }
 
-/// Whether a response is an HTML page, such as a login, a captcha or a maintenance notice. `None`
-/// if the header leaves that open and more of the body is needed.
-pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
+/// Returns how long to wait for a response that is being prepared, after so many tries.
+pub(crate) fn pending(hint: Option<Duration>, tries: u32) -> Duration {
+    let wait = SECOND.saturating_mul(1 << tries.min(6)).min(60 * SECOND);
+    hint.map_or(wait, |hint| hint.max(SECOND))
+}
+
+/// Returns the codings that a header names, in the order in which they were applied.
+fn named_codings(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> {
+    let values = headers.get_all(name).iter();
+    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
+    let codings = values.flat_map(|value| {
+        let codings = value.split(',').map(|coding| coding.trim().to_owned());
+        codings.collect::<Vec<_>>()
+    });
+    codings.filter(|coding| !["", "identity"].contains(&&**coding))
+}
+
+/// Returns the media type, without its parameters.
+fn media(headers: &HeaderMap) -> String {
     let media = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let media = media.unwrap_or_default().split(|byte| *byte == b';').next();
-    let media = media.unwrap_or_default().trim_ascii();
-    let is = |name: &str| media.eq_ignore_ascii_case(name.as_bytes());
-    if PAGES.into_iter().any(is) {
+    String::from_utf8_lossy(media.unwrap_or_default().trim_ascii()).to_ascii_lowercase()
+}
+
+/// Whether a response is an HTML page, such as a login, a captcha or a maintenance notice, whatever
+/// its label. `None` if more of the body is needed.
+pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
+    if PAGES.contains(&&*media(headers)) {
         return Some(true);
-    }
-    if !["", "text/plain", "application/octet-stream"]
-        .into_iter()
-        .any(is)
-    {
-        return Some(false);
     }
     // In UTF-16 every other byte of an ASCII letter is zero.
     let begin: Vec<u8> = match begin {
@@ -192,8 +386,9 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
     };
     let tags = [&b"<!doctype html"[..], b"<html"];
     let mut agreeing = tags.into_iter().filter(|tag| agrees(tag));
-    if agreeing.any(|tag| rest.len() >= tag.len()) {
-        return Some(true);
+    if let Some(next) = agreeing.find_map(|tag| rest.get(tag.len())) {
+        // Longer names are other elements.
+        return Some(next.is_ascii_whitespace() || b"/>".contains(next));
     }
     let mut starts = tags.into_iter().chain(SKIPPED.map(|(start, _)| start));
     (!starts.any(agrees)).then_some(false)
@@ -217,11 +412,13 @@ pub(crate) fn refused(kind: Kind, what: &str, target: &str) -> Error {
     named(Error::new(kind, what).with_sent(Sent::Answered), target)
 }
 
-/// Whether the body still has a content coding, because the service ignored the request's header or
-/// used two codings.
-pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+/// Returns the error of a body that cannot be decoded, or could not be read.
+fn broken(error: io::Error) -> Error {
+    let mut error = Error::from(error).with_sent(Sent::Answered);
+    if error.kind() == Kind::Unrecognized {
+        error.set_kind(Kind::Malformed);
+    }
+    error
 }
 
 /// Adds the request to an error that does not name it.
@@ -232,7 +429,26 @@ pub(crate) fn named(error: Error, target: &str) -> Error {
     }
 }
 
-pub(crate) const CODED: &str = "the response has a content coding that was not requested";
+/// Seconds before a page is requested again, as the client does after a 503.
+pub(crate) const PAUSES: [u64; 2] = [1, 2];
+
+/// Any coding may be used for a request without this header (RFC 9110, section 12.5.3).
+pub(crate) const IDENTITY: &str = "identity";
+
+/// Most memory for one response.
+pub(crate) const MOST: usize = 64 << 20;
+
+const TOO_LARGE: &str = "it has more than 64 MiB";
+
+/// The decoder of each coding takes memory.
+const MOST_CODINGS: usize = 4;
+
+/// Ends of the names of compressed files.
+const COMPRESSED: [&str; 4] = ["gz", "tgz", "br", "zst"];
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const CHUNK: usize = 16 * 1024;
 
 const PAGES: [&str; 2] = ["text/html", "application/xhtml+xml"];
 

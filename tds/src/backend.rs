@@ -8,14 +8,13 @@ use axum::{
 };
 use clap::Args;
 use http::{
-    HeaderValue, Method, Request, StatusCode, Uri,
+    HeaderValue, Method, Request, StatusCode, Uri, Version,
     header::{
-        ACCEPT, AGE, ALLOW, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LINK, RANGE,
-        RETRY_AFTER,
+        ACCEPT, AGE, ALLOW, CONTENT_TYPE, ETAG, HOST, IF_MODIFIED_SINCE, IF_NONE_MATCH, LINK,
+        RANGE, RETRY_AFTER,
     },
     uri::Authority,
 };
-use sd_notify::NotifyState;
 use serde_json::json;
 use tokio::{
     net::TcpListener,
@@ -23,6 +22,7 @@ use tokio::{
 };
 use tower::{ServiceBuilder, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_tds::Client;
 
 use crate::{
     accept,
@@ -30,11 +30,12 @@ use crate::{
     cache::{Cache, Terms},
     exit::{Exit, Failure, causes},
     list,
-    output::note,
+    output::{note, warn},
     refusal::Refusal,
     settings::{Settings, address, duration_or_zero},
     status::{self, Condition, is_local},
     stop::Stop,
+    system,
 };
 
 /// Serve many users, with one call to the service for each resource
@@ -132,9 +133,6 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let cross = cross_origin(&shared.origins);
     // Fetches the token ahead, so that the first user does not wait for it, and the first health
     // check shows a wrong secret.
-    let tokens = client.tokens().clone();
-    tokio::spawn(async move { tokens.ready().await.map(drop) });
-
     if let Some(board) = board {
         note(&format!("status at http://{}", listens(&board)?));
         let pages = axum::serve(board, status::router(shared.condition.clone()));
@@ -152,11 +150,10 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         move |user, request| access::record(Arc::clone(&log), user, request, service.clone());
     note(&format!("listening on http://{}", listens(&users)?));
     let stop = Arc::clone(&settings.stop);
-    // Does nothing unless systemd set `NOTIFY_SOCKET`.
-    drop(sd_notify::notify(&[NotifyState::Ready]));
+    tokio::spawn(started(client.clone()));
     let stopped = async move {
         stop.requested().await;
-        drop(sd_notify::notify(&[NotifyState::Stopping]));
+        system::notify(&["STOPPING=1"]);
         sleep(job.drain).await;
     };
     let grace = async {
@@ -175,6 +172,9 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
 
 async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Result<Response, Infallible> {
     Ok(match (request.method(), request.uri().path()) {
+        _ if !has_its_host(&request) => {
+            Refusal::new(StatusCode::BAD_REQUEST, "host").into_response()
+        }
         (&Method::GET | &Method::HEAD, "/healthz" | "/readyz") => health(&shared),
         (&Method::GET | &Method::HEAD, "/livez") => "alive\n".into_response(),
         (&Method::GET | &Method::HEAD, "/metrics") => prometheus(&shared),
@@ -184,6 +184,33 @@ async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Result<Response,
             ([(ALLOW, "GET, HEAD")], refused).into_response()
         }
     })
+}
+
+/// Fetches the token ahead, so that the first user does not wait for it, and reports how that ended.
+async fn started(client: Client) {
+    let tokens = client.tokens().clone();
+    let fetched = tokio::spawn(async move { tokens.ready().await.map(drop) });
+    let begun = Instant::now();
+    let mut status = client.tokens().health();
+    while !status.is_ready() && status.last_error.is_none() && begun.elapsed() < STARTED {
+        sleep(LOOK).await;
+        status = client.tokens().health();
+    }
+    let error = status.last_error.as_ref().map(ToString::to_string);
+    let why = match (status.is_ready(), error) {
+        (true, _) => "there is a token".to_owned(),
+        (false, Some(error)) => format!("no token: {error}"),
+        (false, None) => format!("no token yet from {}", status.endpoint),
+    };
+    if !status.is_ready() {
+        warn(&why);
+    }
+    system::notify(&["READY=1", &format!("STATUS={why}")]);
+    drop(fetched.await);
+    while !client.tokens().health().is_ready() {
+        sleep(STARTED).await;
+    }
+    system::notify(&["STATUS=there is a token"]);
 }
 
 async fn serve<B>(shared: &Shared, request: &Request<B>) -> Response {
@@ -271,7 +298,21 @@ fn listens(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
 }
 
+/// Whether a request names one host, so that no proxy in front can read another one (RFC 9112, section
+/// 3.2).
+pub(crate) fn has_its_host<B>(request: &Request<B>) -> bool {
+    match request.headers().get_all(HOST).iter().count() {
+        0 => request.version() < Version::HTTP_11,
+        hosts => hosts == 1,
+    }
+}
+
+/// How long readiness waits for the first token.
+const STARTED: Duration = Duration::from_secs(10);
+
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Paths of this server itself.
-const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];
+pub(crate) const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];
 
 const ANY: &str = "*";

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::output::rough;
+use crate::{outage::Outage, output::rough};
 
 /// Opens after failed attempts without a success, and closes when the service answers.
 #[derive(Debug)]
@@ -39,13 +39,9 @@ pub(crate) struct State {
 
 #[derive(Debug)]
 struct Open {
-    begun: Instant,
+    outage: Outage,
     probe_at: Instant,
     pause: Duration,
-    /// Text of the last failure.
-    line: String,
-    /// When the next line about the outage is due.
-    line_at: Instant,
 }
 
 /// Right to make an attempt. A probe holds its turn in it.
@@ -111,8 +107,8 @@ impl Breaker {
         let mut state = self.state();
         let opened = state.failed(file, pass.0.is_some(), line, now);
         let at_most = rough(self.patience);
-        let opened = opened.then(|| {
-            format!("outage: {line}; one file is retried and the others wait, for up to {at_most}")
+        let opened = opened.map(|line| {
+            format!("{line}; one file is retried and the others wait, for up to {at_most}")
         });
         (state.open.is_some(), opened)
     }
@@ -120,16 +116,11 @@ impl Breaker {
     /// Returns a line for the user if one is due, and whether the outage has lasted too long.
     pub(crate) fn look(&self, now: Instant) -> Option<(String, bool)> {
         let mut state = self.state();
-        let open = state.open.as_mut()?;
-        let lasted = now.saturating_duration_since(open.begun);
-        let is_over = lasted >= self.patience;
-        if !is_over && now < open.line_at {
-            return None;
+        let outage = &mut state.open.as_mut()?.outage;
+        match outage.lasted(now) >= self.patience {
+            true => Some((format!("{}; the job ends", outage.line(now)), true)),
+            false => outage.due(now).map(|line| (line, false)),
         }
-        open.line_at = now + MINUTE;
-        let end = if is_over { ", so the job ends" } else { "" };
-        let (lasted, line) = (rough(lasted), &open.line);
-        Some((format!("outage for {lasted}{end}: {line}"), is_over))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -146,20 +137,25 @@ impl State {
             has_success: true,
             ..Self::default()
         };
-        let lasted = now.saturating_duration_since(open?.begun);
-        Some(format!("outage over after {}", rough(lasted)))
+        Some(open?.outage.over(now, "the service answers"))
     }
 
-    /// Returns whether an outage begins, which takes three failed attempts in a row. Once the
+    /// Returns a line if an outage begins, which takes three failed attempts in a row. Once the
     /// service has answered, they must be of three files, because a single path may be broken.
-    pub(crate) fn failed(&mut self, file: &str, is_probe: bool, line: &str, now: Instant) -> bool {
+    pub(crate) fn failed(
+        &mut self,
+        file: &str,
+        is_probe: bool,
+        line: &str,
+        now: Instant,
+    ) -> Option<String> {
         if let Some(open) = &mut self.open {
-            line.clone_into(&mut open.line);
+            open.outage.failed(line);
             if is_probe {
                 open.pause = (open.pause * 2).min(LONGEST);
                 open.probe_at = now + open.pause;
             }
-            return false;
+            return None;
         }
         self.attempts += 1;
         self.files.insert(file.to_owned());
@@ -170,16 +166,17 @@ impl State {
             self.attempts
         };
         if counted < ROW {
-            return false;
+            return None;
         }
+        let mut outage = Outage::begin(now);
+        outage.failed(line);
+        let begun = outage.due(now);
         self.open = Some(Open {
-            begun: now,
+            outage,
             probe_at: now + FIRST,
             pause: FIRST,
-            line: line.to_owned(),
-            line_at: now + MINUTE,
         });
-        true
+        begun
     }
 
     /// When the next probe is due.
@@ -195,5 +192,3 @@ const FIRST: Duration = Duration::from_secs(1);
 
 /// Longest time between two probes.
 const LONGEST: Duration = Duration::from_secs(30);
-
-const MINUTE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,7 +16,7 @@ use clap::{Args, builder::ArgPredicate};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::json;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, Semaphore},
     time::{Instant, MissedTickBehavior, interval},
 };
 use tower_tds::Kind;
@@ -110,10 +110,6 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
             Some(save::alone(&job.out)?)
         }
     };
-    let builder = match job.compress {
-        true => service.builder.compression(),
-        false => service.builder,
-    };
     let open = if job.dry_run {
         Manifest::read
     } else {
@@ -124,9 +120,9 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
     })?;
     let client = match alone {
-        Some(_) => settings.client(builder).await?,
+        Some(_) => settings.client(service.builder).await?,
         // A dry run sends nothing, so it joins no fleet.
-        None => builder.build()?,
+        None => service.builder.build()?,
     };
     let total = items.len() as u64;
     let downloads = Downloads {
@@ -140,6 +136,9 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
         breaker: Breaker::new(job.wait_outage),
         success: Notify::new(),
         asleep: AtomicU64::default(),
+        preparing: AtomicUsize::default(),
+        wait_outage: job.wait_outage,
+        turns: Semaphore::new(usize::try_from(job.jobs.get()).unwrap_or(Semaphore::MAX_PERMITS)),
         progress: Progress::new(),
     };
     if job.dry_run {
@@ -190,7 +189,8 @@ impl Run {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut line_at, mut lines, mut had) = (Instant::now() + LINES, LINES, 0);
         loop {
-            while running.len() < most
+            let preparing = downloads.preparing.load(Ordering::Relaxed);
+            while running.len() < most.saturating_add(preparing)
                 && let Some(number) = self.queue.pop_front()
             {
                 running.extend(items.get(number).map(|item| download(number, item)));
@@ -221,7 +221,7 @@ impl Run {
                     ended.or_else(|| self.outage(now))
                 }
                 () = &mut stop => {
-                    self.report.ended_by = Some("interrupted".to_owned());
+                    self.report.ended_by = Some(INTERRUPTED.to_owned());
                     Some(Exit::SomeFailed)
                 }
             };
@@ -359,7 +359,11 @@ impl Run {
             (false, Exit::Whole) if is_quiet() => String::new(),
             (false, _) => sums.line(),
         };
+        let ended_by = sums.ended_by;
         let printed = output::print(last).map(drop);
+        if ended_by.as_deref() == Some(INTERRUPTED) {
+            output::note("run the same command again: it goes on where this one ended");
+        }
         let Some(path) = rerun else { return printed };
         let lines = self.items.iter().zip(&self.missing);
         let lines = lines.filter(|(_, missing)| **missing);
@@ -367,6 +371,8 @@ impl Run {
         printed.and(save::write(path, lines.as_bytes()).await)
     }
 }
+
+const INTERRUPTED: &str = "interrupted";
 
 const TICK: Duration = Duration::from_millis(250);
 

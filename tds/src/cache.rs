@@ -9,13 +9,14 @@ use std::{
 };
 
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use clap::Args;
 use headers::{Date, Expires, HeaderMapExt as _};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
         AGE, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES,
-        IF_NONE_MATCH, LAST_MODIFIED, LINK, VARY,
+        LAST_MODIFIED, LINK, VARY,
     },
 };
 use tokio::{
@@ -27,10 +28,11 @@ use tower_tds_outcome::Secrets;
 
 use crate::{
     access::Served,
-    answer::Accept,
+    answer::{Accept, Answer, Asked, MOST as LARGEST},
     ending::Trouble,
-    exit::Exit,
-    output::{counted, rough, warn},
+    known::{self, Known},
+    outage::Outage,
+    output::warn,
     refusal::Refusal,
     representation::Stored,
     settings::duration,
@@ -66,25 +68,16 @@ struct Book {
     resources: HashMap<Arc<str>, Resource>,
     /// Last call, if it failed for a reason that concerns all resources: its target, time and text.
     outage: Option<(Arc<str>, Instant, String)>,
-    failing: Option<Failing>,
-}
-
-/// Failures since the last success.
-#[derive(Debug)]
-struct Failing {
-    begun: Instant,
-    /// When the next line about these failures is due.
-    line_at: Instant,
-    failures: u64,
+    failing: Option<Outage>,
 }
 
 #[derive(Debug, Default)]
 struct Resource {
-    last: Option<Answer>,
+    last: Option<Last>,
     /// Last failure, and until when it is served. If failures were not kept, each waiting user
     /// would cause a call.
     failed: Option<(Instant, Refusal)>,
-    failing: Option<Failing>,
+    failing: Option<Outage>,
     /// Last failure, for the page. A success does not clear it.
     trouble: Option<(Instant, String)>,
     /// Start of the call in flight, and a channel that closes at its end.
@@ -106,16 +99,24 @@ pub(crate) struct Shown {
 
 /// Complete response, as it is served.
 #[derive(Debug, Clone)]
-struct Answer {
+struct Last {
     stored: Stored,
     headers: HeaderMap,
+    known: Known,
     at: Instant,
     /// Age of the response when it arrived here.
     age: Duration,
-    /// How long the response is fresh, by the service's headers or by `--fresh`.
-    fresh: Duration,
-    /// Whether the response may be served while the service fails.
-    is_kept: bool,
+    times: Times,
+}
+
+/// How long a response may be served.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Times {
+    pub(crate) fresh: Duration,
+    /// How much longer while the service fails.
+    pub(crate) on_error: Duration,
+    /// How much longer while a call is under way.
+    pub(crate) meanwhile: Duration,
 }
 
 // === impl Cache ===
@@ -137,7 +138,13 @@ impl Cache {
             let mut book = self.book();
             let resource = book.resource(target);
             if resource.is_settled() {
-                return served(resource.serve(self.terms, asked), "hit", None);
+                return served(resource.serve(asked), "hit", None);
+            }
+            let last = resource.last.as_ref();
+            let last = last.filter(|last| last.may_be_served(last.times.meanwhile));
+            if let Some(response) = last.map(|last| last.response(asked)) {
+                drop(self.call(target, &mut book));
+                return served((response, true), "stale", None);
             }
             let running = resource.running();
             let cache = if running.is_some() { "join" } else { "miss" };
@@ -150,8 +157,8 @@ impl Cache {
         let mut book = self.book();
         let resource = book.resource(target);
         let response = match ended {
-            Ok(_) => resource.serve(self.terms, asked),
-            Err(_) => resource.stale(self.terms, asked, &LATE),
+            Ok(_) => resource.serve(asked),
+            Err(_) => resource.stale(asked, &LATE),
         };
         served(response, cache, upstream)
     }
@@ -175,7 +182,7 @@ impl Cache {
         let book = self.book();
         let shown = book.resources.iter().map(|(target, resource)| {
             let last = resource.last.as_ref();
-            let size = |last: &Answer| u64::try_from(last.stored.len()).unwrap_or(u64::MAX);
+            let size = |last: &Last| u64::try_from(last.stored.len()).unwrap_or(u64::MAX);
             let fails = |(at, _): &(Instant, String)| {
                 at.elapsed() < 10 * MINUTE && last.is_none_or(|last| last.at < *at)
             };
@@ -184,7 +191,7 @@ impl Cache {
                 last: last.map(|last| (last.age + last.at.elapsed(), size(last))),
                 state: match last {
                     _ if resource.trouble.as_ref().is_some_and(fails) => "fails",
-                    Some(last) if last.at.elapsed() < last.fresh => "fresh",
+                    Some(last) if last.may_be_served(Duration::ZERO) => "fresh",
                     _ => "expired",
                 },
                 failure: resource.trouble.clone(),
@@ -226,27 +233,50 @@ impl Cache {
         let known = resource.last.clone();
         let (cache, target) = (Arc::clone(self), Arc::<str>::from(target));
         tokio::spawn(async move {
-            let answer = cache.answer(&target, known).await;
-            let lines = cache.book().ended(target, answer, &cache.secrets);
+            let ended = cache.last(&target, known).await;
+            // A call in a pause after a 429 is sent when the pause ends.
+            let soon = cache.client.status().limits.paused_for.unwrap_or_default();
+            let lines = cache.book().ended(target, ended, &cache.secrets, soon);
             drop(running);
             lines.iter().for_each(|line| warn(line));
         });
         call
     }
 
-    async fn answer(&self, target: &str, known: Option<Answer>) -> Result<Answer, Trouble> {
+    async fn last(&self, target: &str, last: Option<Last>) -> Result<Last, Trouble> {
+        let now = Instant::now();
+        let asked = Asked {
+            target,
+            condition: last.as_ref().and_then(|last| last.known.condition(now)),
+            replaces: last
+                .as_ref()
+                .is_some_and(|last| !last.stored.bytes().is_empty()),
+            most: Some(LARGEST),
+            ..Asked::default()
+        };
+        let had_condition = asked.condition.is_some();
         // Longer than a user waits, because a late response serves the next user.
         let deadline = self.terms.deadline * 5;
-        let mut call = self.accept.plain(self.client.get(target));
-        if let Some(etag) = known.as_ref().and_then(|known| known.headers.get(ETAG)) {
-            call = call.header(IF_NONE_MATCH, etag.clone());
-        }
-        let response = call.deadline(deadline).await?;
-        let is_as_known = response.status() == StatusCode::NOT_MODIFIED;
-        let (mut headers, source) = match &known {
-            Some(known) if is_as_known => (known.headers.clone(), response.headers()),
-            _ => (HeaderMap::new(), response.headers()),
+        let answer = self.accept.get(&self.client, asked, deadline, &[]).await?;
+        let mut known = last
+            .as_ref()
+            .map_or_else(Known::default, |last| last.known.clone());
+        let (source, is_wrong, same, body) = match answer {
+            Answer::Same(source) => (source, known.same(now), last, Bytes::new()),
+            Answer::New(data, _) => {
+                let source = data.headers.clone();
+                let body = data.whole().await?;
+                let is_same = last.is_some_and(|last| *last.stored.bytes() == body);
+                let is_wrong = known.whole(&source, had_condition, is_same);
+                (source, is_wrong, None, body)
+            }
         };
+        if is_wrong {
+            warn(&known::wrong(target));
+        }
+        let same = same.map(|last| (last.headers, last.stored));
+        let (mut headers, stored) = same.unzip();
+        let headers = headers.get_or_insert_default();
         for name in PASSED.iter().filter(|name| source.contains_key(*name)) {
             headers.remove(name);
             for value in source.get_all(name) {
@@ -254,20 +284,20 @@ impl Cache {
             }
         }
         let age = number(source.get(AGE).and_then(|age| age.to_str().ok())).unwrap_or_default();
-        let date = source.typed_get::<Date>();
-        let (fresh, is_kept) = freshness(&headers, date, self.terms.fresh);
-        let stored = match known {
-            Some(known) if is_as_known => known.stored,
-            _ => Stored::new(self.accept.whole(response, target).await?, &headers),
-        };
-        stored.prepare(&mut headers);
-        Ok(Answer {
+        let terms = [self.terms.fresh, self.terms.stale.unwrap_or_default()];
+        let times = times(headers, source.typed_get(), terms);
+        let stored = stored.unwrap_or_else(|| Stored::new(body, headers));
+        stored.prepare(headers);
+        Ok(Last {
             stored,
-            headers,
+            headers: std::mem::take(headers),
+            known,
             at: Instant::now(),
             age,
-            fresh: fresh.saturating_sub(age),
-            is_kept,
+            times: Times {
+                fresh: times.fresh.saturating_sub(age),
+                ..times
+            },
         })
     }
 
@@ -286,56 +316,55 @@ impl Book {
     }
 
     /// Records the end of a call, and returns lines for the log: one when a resource or the service
-    /// begins to fail, one each minute, and one at the end.
+    /// begins to fail, one each minute, and one at the end. `soon` is when failures of all resources
+    /// may end.
     fn ended(
         &mut self,
         target: Arc<str>,
-        answer: Result<Answer, Trouble>,
+        ended: Result<Last, Trouble>,
         secrets: &Secrets,
+        soon: Duration,
     ) -> Vec<String> {
         let now = Instant::now();
         self.outage = None;
         let resource = self.resource(&target);
         resource.call = None;
-        let mut lines = Vec::new();
-        match answer {
-            Ok(answer) => {
+        let trouble = match ended {
+            Ok(last) => {
                 resource.failed = None;
-                resource.last = Some(answer);
-                let over = resource.failing.take();
-                lines.extend(over.map(|over| over.end(now, &format!("{target} is back"))));
-                let over = self.failing.take();
-                lines.extend(over.map(|over| over.end(now, "the service answers")));
+                resource.last = Some(last);
+                let back = format!("{target} is back");
+                let of_one = resource.failing.take().map(|it| it.over(now, &back));
+                let of_all = self.failing.take();
+                let of_all = of_all.map(|it| it.over(now, "the service answers"));
                 self.shrink();
+                return of_one.into_iter().chain(of_all).collect();
             }
-            Err(trouble) => {
-                let kind = trouble.kind();
-                // If one response was too large, the next one will be as well.
-                let is_too_large = kind == Kind::TooLarge.as_str();
-                let time = if is_too_large { TOO_LARGE } else { FAILED };
-                let failed = Instant::now() + time;
-                resource.failed = Some((failed, Refusal::of(&trouble, secrets, FAILED)));
-                // A missing role concerns only this resource.
-                let is_of_one =
-                    trouble.exit() == Exit::SomeFailed || kind == Kind::MissingRole.as_str();
-                let line = trouble.line(Path::new(&*target));
-                resource.trouble = Some((now, line.clone()));
-                let failing = match is_of_one {
-                    true => &mut resource.failing,
-                    false => &mut self.failing,
-                };
-                let failing = failing.get_or_insert(Failing {
-                    begun: now,
-                    line_at: now,
-                    failures: 0,
-                });
-                lines.extend(failing.failed(now, &line));
-                if !is_of_one {
-                    self.outage = Some((target, now, line));
-                }
-            }
+            Err(trouble) => trouble,
+        };
+        let time = match &trouble {
+            // If one response was too large, the next one will be as well.
+            _ if trouble.kind() == Kind::TooLarge.as_str() => TOO_LARGE,
+            Trouble::Pending(Some(hint)) => (*hint).clamp(FAILED, MINUTE),
+            _ => FAILED,
+        };
+        let refusal = Refusal::of(&trouble, secrets, time.max(soon));
+        resource.failed = Some((now + time, refusal));
+        let line = trouble.line(Path::new(&*target));
+        resource.trouble = Some((now, line.clone()));
+        // A missing role concerns only this resource.
+        let is_of_one = trouble.is_of_one() || trouble.kind() == Kind::MissingRole.as_str();
+        let failing = match is_of_one {
+            true => &mut resource.failing,
+            false => &mut self.failing,
+        };
+        let failing = failing.get_or_insert_with(|| Outage::begin(now));
+        failing.failed(&line);
+        let due = failing.due(now);
+        if !is_of_one {
+            self.outage = Some((target, now, line));
         }
-        lines
+        due.into_iter().collect()
     }
 
     /// Drops the least recently used resources until the rest take at most [`MOST`] bytes.
@@ -357,33 +386,12 @@ impl Book {
     }
 }
 
-// === impl Failing ===
-
-impl Failing {
-    fn failed(&mut self, now: Instant, line: &str) -> Option<String> {
-        self.failures += 1;
-        let lasted = match self.failures {
-            1 => String::new(),
-            _ => format!(" for {}", rough(now.saturating_duration_since(self.begun))),
-        };
-        let is_due = now >= self.line_at;
-        self.line_at = if is_due { now + MINUTE } else { self.line_at };
-        is_due.then(|| format!("outage{lasted}: {line}"))
-    }
-
-    fn end(&self, now: Instant, who: &str) -> String {
-        let lasted = rough(now.saturating_duration_since(self.begun));
-        let failures = counted(self.failures, "failure");
-        format!("outage over after {lasted} and {failures}: {who}")
-    }
-}
-
 // === impl Resource ===
 
 impl Resource {
     /// Whether a user can be served without a call to the service.
     fn is_settled(&self) -> bool {
-        let fresh = |last: &Answer| last.at.elapsed() < last.fresh;
+        let fresh = |last: &Last| last.may_be_served(Duration::ZERO);
         self.last.as_ref().is_some_and(fresh)
             || self
                 .failed
@@ -399,9 +407,9 @@ impl Resource {
             .filter(|(_, call)| call.has_changed().is_ok())
     }
 
-    fn serve(&self, terms: Terms, asked: &HeaderMap) -> (Response, bool) {
+    fn serve(&self, asked: &HeaderMap) -> (Response, bool) {
         match (&self.failed, &self.last) {
-            (Some((_, refusal)), _) => self.stale(terms, asked, refusal),
+            (Some((_, refusal)), _) => self.stale(asked, refusal),
             (None, Some(last)) => (last.response(asked), false),
             (None, None) => (LATE.into_response(), false),
         }
@@ -409,10 +417,9 @@ impl Resource {
 
     /// Serves the last response if that is allowed while the service fails, or else the failure.
     /// Returns whether it was the response.
-    fn stale(&self, terms: Terms, asked: &HeaderMap, refusal: &Refusal) -> (Response, bool) {
-        let stale = terms.stale.unwrap_or_default();
+    fn stale(&self, asked: &HeaderMap, refusal: &Refusal) -> (Response, bool) {
         let last = self.last.as_ref();
-        let last = last.filter(|last| last.is_kept && last.at.elapsed() < last.fresh + stale);
+        let last = last.filter(|last| last.may_be_served(last.times.on_error));
         let response = last.map_or_else(
             || refusal.clone().into_response(),
             |last| last.response(asked),
@@ -429,9 +436,14 @@ fn served(served: (Response, bool), cache: &'static str, upstream: Option<Durati
     response
 }
 
-// === impl Answer ===
+// === impl Last ===
 
-impl Answer {
+impl Last {
+    /// Whether it is fresh, or was at most this long ago.
+    fn may_be_served(&self, beyond: Duration) -> bool {
+        self.at.elapsed() < self.times.fresh + beyond
+    }
+
     fn response(&self, asked: &HeaderMap) -> Response {
         let age = HeaderValue::from((self.age + self.at.elapsed()).as_secs());
         let mut headers = self.headers.clone();
@@ -440,13 +452,9 @@ impl Answer {
     }
 }
 
-/// How long a response is fresh by its headers, and whether it may be kept beyond that (RFC 9111,
-/// section 5.2.2).
-pub(crate) fn freshness(
-    headers: &HeaderMap,
-    date: Option<Date>,
-    default: Duration,
-) -> (Duration, bool) {
+/// How long a response may be served by its headers (RFC 9111, section 5.2.2, and RFC 5861), or by
+/// the options `--fresh` and `--stale`.
+pub(crate) fn times(headers: &HeaderMap, date: Option<Date>, terms: [Duration; 2]) -> Times {
     let values = headers.get_all(CACHE_CONTROL).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     let directives = values.flat_map(|value| value.split(',')).map(str::trim);
@@ -465,10 +473,15 @@ pub(crate) fn freshness(
         .iter()
         .any(|names| names.as_bytes().contains(&b'*'));
     if has("no-store") || has("private") || varies {
-        return (Duration::ZERO, false);
+        return Times::default();
     }
+    let [fresh, stale] = terms;
+    let on_error = seconds("stale-if-error").unwrap_or_default().max(stale);
     if has("no-cache") {
-        return (Duration::ZERO, true);
+        return Times {
+            on_error,
+            ..Times::default()
+        };
     }
     let expires = || {
         // Malformed times count as past (RFC 9111, section 5.3).
@@ -481,9 +494,19 @@ pub(crate) fn freshness(
         });
         Some(life.unwrap_or_default())
     };
-    let fresh = seconds("s-maxage").or_else(|| seconds("max-age"));
-    let fresh = fresh.or_else(expires).unwrap_or(default);
-    (fresh, !has("must-revalidate") && !has("proxy-revalidate"))
+    let named = seconds("s-maxage").or_else(|| seconds("max-age"));
+    let fresh = named.or_else(expires).unwrap_or(fresh);
+    if has("must-revalidate") || has("proxy-revalidate") {
+        return Times {
+            fresh,
+            ..Times::default()
+        };
+    }
+    Times {
+        fresh,
+        on_error,
+        meanwhile: seconds("stale-while-revalidate").unwrap_or_default(),
+    }
 }
 
 /// Parses a number of seconds, a month at most.

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tower_tds::Kind;
 
 use crate::{
+    answer::{Answer, Asked, PAUSES},
     ending::Trouble,
     exit::{Exit, Failure},
     list,
@@ -68,8 +69,12 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         let text = format!("token: valid for {}\n", rough(life));
         tell(json!({ "event": "token", "seconds": life.as_secs() }), text)?;
     }
-    let data = settings.accept.get(&client, &job.path, job.deadline).await;
-    let length = match data {
+    let asked = Asked {
+        target: &job.path,
+        ..Asked::default()
+    };
+    let data = settings.accept.get(&client, asked, job.deadline, &PAUSES);
+    let length = match data.await.and_then(Answer::data) {
         Ok(data) => data.copy(async |_| Ok(())).await,
         Err(trouble) => Err(trouble),
     };

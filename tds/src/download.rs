@@ -3,24 +3,23 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
-use bytes::Bytes;
 use http::{
-    HeaderMap, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
+    HeaderMap,
+    header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
 };
 use tokio::{
     fs,
-    sync::Notify,
+    sync::{Notify, Semaphore},
     time::{Instant, sleep, timeout},
 };
-use tower_tds::{Client, Kind, Response};
+use tower_tds::{Client, Kind};
 
 use crate::{
-    answer::{self, Accept},
+    answer::{self, Accept, Answer, Asked, Data, IDENTITY},
     breaker::Breaker,
     ending::{Trouble, is_of_the_token},
     exit::Exit,
@@ -37,8 +36,8 @@ pub(crate) struct Downloads {
     pub(crate) accept: Accept,
     pub(crate) out: PathBuf,
     pub(crate) manifest: Manifest,
-    /// Whether parts are resumed. Compressed downloads are not, because a range counts compressed
-    /// bytes and the part has decoded ones.
+    /// Whether parts are resumed, or else responses may be compressed: a range counts compressed
+    /// bytes, and a part has decoded ones.
     pub(crate) resume: bool,
     /// Whether existing files are compared with their SHA-256.
     pub(crate) verify: bool,
@@ -48,6 +47,11 @@ pub(crate) struct Downloads {
     pub(crate) success: Notify,
     /// Number of files in a backoff.
     pub(crate) asleep: AtomicU64,
+    /// Number of files that the service is preparing, and how long to wait for one.
+    pub(crate) preparing: AtomicUsize,
+    pub(crate) wait_outage: Duration,
+    /// Bounds the attempts at once, because files that were prepared come back.
+    pub(crate) turns: Semaphore,
     pub(crate) progress: Progress,
 }
 
@@ -84,12 +88,18 @@ impl Downloads {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).await?;
         }
+        let there = fs::metadata(path).await;
+        let replaces = there.is_ok_and(|there| there.len() > 0);
         let (mut tries, mut had, mut is_renewed) = (0_u32, 0, false);
+        let mut preparing = None;
         loop {
             let pass = self.breaker.pass().await;
+            let turn = self.turns.acquire().await;
             let begun = Instant::now();
             let mut length = 0;
-            let trouble = match self.attempt(item, path, &mut length).await {
+            let attempt = self.attempt(item, path, replaces, &mut length).await;
+            drop(turn);
+            let mut trouble = match attempt {
                 Ok(bytes) => {
                     self.succeeded();
                     return Ok(Downloaded::Whole { bytes, replaced });
@@ -102,7 +112,7 @@ impl Downloads {
             if trouble.is_answer() {
                 self.answered();
             } else if trouble.is_outage(&self.client.tokens().health()) {
-                let line = trouble.line(&item.name);
+                let line = trouble.retried(&item.name);
                 let now = Instant::now();
                 let (is_open, line) = self.breaker.failed(&item.target, &pass, &line, now);
                 if let Some(line) = line {
@@ -114,6 +124,18 @@ impl Downloads {
                 }
             }
             drop(pass);
+            if let Trouble::Pending(hint) = trouble {
+                let lasted = preparing.get_or_insert(begun).elapsed();
+                let pause = answer::pending(hint, tries - 1);
+                if lasted.saturating_add(pause) > self.wait_outage {
+                    return Err(trouble);
+                }
+                // Other files take the place of this one meanwhile.
+                self.preparing.fetch_add(1, Ordering::Relaxed);
+                sleep(pause).await;
+                self.preparing.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
             if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !is_renewed
             {
                 is_renewed = true;
@@ -125,7 +147,7 @@ impl Downloads {
             let Some(wait) = wait(&trouble, tries, self.wait_quota) else {
                 return Err(trouble);
             };
-            let line = format!("{}; will retry", trouble.line(&item.name));
+            let line = format!("{}; will retry", trouble.retried(&item.name));
             self.progress.warn_once(trouble.kind(), &line);
             // Relaxed: the count is only shown.
             self.asleep.fetch_add(1, Ordering::Relaxed);
@@ -177,14 +199,20 @@ impl Downloads {
     }
 
     /// Makes one attempt, and sets `length` to the length of the part after it.
-    async fn attempt(&self, item: &Item, path: &Path, length: &mut u64) -> Result<u64, Trouble> {
+    async fn attempt(
+        &self,
+        item: &Item,
+        path: &Path,
+        replaces: bool,
+        length: &mut u64,
+    ) -> Result<u64, Trouble> {
         let mut part = Part::open(path).await?;
         let known = self.manifest.part(item);
         let known = known.filter(|_| self.resume && part.length() > 0);
         if known.is_none() {
             part.clear().await?;
         }
-        let filled = self.fill(item, &mut part, known).await;
+        let filled = self.fill(item, &mut part, known, replaces).await;
         self.progress.ended(&item.target);
         *length = part.length();
         match filled {
@@ -210,53 +238,41 @@ impl Downloads {
         item: &Item,
         part: &mut Part,
         known: Option<Version>,
+        replaces: bool,
     ) -> Result<Option<String>, Trouble> {
-        let (mut response, whole) = self.ask(&item.target, part.length(), known).await?;
-        if answer::is_coded(response.headers()) {
-            return Err(Trouble::Answer(answer::CODED));
-        }
-        // Parts of an earlier run survive a page.
-        let begin = match response.status() {
-            StatusCode::OK => self.accept.begin(&mut response, &item.target).await?,
-            _ => Bytes::new(),
+        let asked = Asked {
+            target: &item.target,
+            range: known.as_ref().map(|known| (part.length(), known)),
+            replaces,
+            file: Some(&item.name),
+            ..Asked::default()
         };
-        let headers = response.headers();
-        let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
+        let (mut data, whole) = self.ask(asked).await?;
+        let etag = data.headers.get(ETAG).and_then(|etag| etag.to_str().ok());
         let etag = etag.map(str::to_owned);
-        match (response.status(), whole) {
-            (StatusCode::OK, _) => {
-                part.clear().await?;
-                let version = Version {
-                    etag: strong(headers).filter(|_| self.resume).map(str::to_owned),
-                    length: length(headers),
-                    sha256: None,
-                };
-                if self.manifest.begin(item, version)? {
-                    part.keep();
-                }
-            }
-            (StatusCode::PARTIAL_CONTENT, Some(_)) => part.resume().await?,
-            _ => {
-                return Err(Trouble::Answer(
-                    "the response is neither a 200 nor the requested range",
-                ));
+        if whole.is_some() {
+            part.resume().await?;
+        } else {
+            // Until here, parts of an earlier run survive.
+            part.clear().await?;
+            let is_resumable = self.resume && !data.is_decoded();
+            let version = Version {
+                etag: strong(&data.headers)
+                    .filter(|_| is_resumable)
+                    .map(str::to_owned),
+                length: data.length,
+                sha256: None,
+            };
+            if self.manifest.begin(item, version)? {
+                part.keep();
             }
         }
-        let expected = whole.or_else(|| length(response.headers()));
-        let mut next = Some(begin);
+        let expected = whole.or(data.length);
         let mut has_data = false;
         // A body that is longer than announced is an error, so its rest is not read.
-        while whole.is_none_or(|whole| part.length() <= whole) {
-            let data = match next.take() {
-                Some(begin) => begin,
-                None => {
-                    // The error of a decoder does not name the request, so this adds it.
-                    let chunk = response.chunk().await;
-                    let chunk = chunk.map_err(|error| answer::named(error, &item.target));
-                    let Some(data) = chunk? else { break };
-                    data
-                }
-            };
+        while whole.is_none_or(|whole| part.length() <= whole)
+            && let Some(data) = data.chunk().await?
+        {
             // Reports the success with the first data, because a long body would keep the other
             // files waiting until its end.
             if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
@@ -276,43 +292,39 @@ impl Downloads {
 
     /// Requests the missing rest, and returns it with the length of the whole. If the service does
     /// not send the rest of the same bytes, requests the whole file.
-    async fn ask(
-        &self,
-        target: &str,
-        length: u64,
-        known: Option<Version>,
-    ) -> Result<(Response, Option<u64>), Trouble> {
-        if let Some(known) = known
+    async fn ask(&self, asked: Asked<'_>) -> Result<(Data, Option<u64>), Trouble> {
+        if let Some((length, known)) = asked.range
             && let Some(etag) = &known.etag
         {
-            let range = format!("bytes={length}-");
-            let call = self
-                .accept
-                .plain(self.client.get(target))
-                .header(RANGE, range);
+            let call = self.accept.on(self.client.get(asked.target), IDENTITY);
+            let call = call.header(RANGE, format!("bytes={length}-"));
             match call.header(IF_RANGE, &**etag).await {
-                Ok(response) if response.status() != StatusCode::PARTIAL_CONTENT => {
-                    return Ok((response, None));
-                }
-                Ok(response) => {
-                    if let Some(whole) = rest(response.headers(), length, &known) {
-                        return Ok((response, Some(whole)));
-                    }
-                    // Begins anew, because the range is of other bytes, or ends before the file
-                    // does.
-                }
-                // The service has nothing beyond the part, which is of another version or already
-                // whole.
-                Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
+                Ok(response) => match self.accept.answer(response, asked).await {
+                    Ok(Answer::New(data, whole)) => return Ok((data, whole)),
+                    Err(Trouble::Service(error)) if error.kind() == Kind::UnexpectedAnswer => {}
+                    Ok(Answer::Same(_)) => {}
+                    Err(trouble) => return Err(trouble),
+                },
+                Err(error) if is_of_the_range(error.kind()) => {}
                 Err(error) => return Err(error.into()),
             }
+            // Begins anew: the range is of other bytes, ends before the file does, or is refused,
+            // by the service or by a firewall in front of it.
         }
-        let call = self.client.get(target);
+        let call = self.client.get(asked.target);
         let call = match self.resume {
-            true => self.accept.plain(call),
-            false => self.accept.on(call),
+            true => self.accept.on(call, IDENTITY),
+            // The service defines the second header for this.
+            false => self
+                .accept
+                .on(call, CODINGS)
+                .header(CONTENT_ENCODING, CODINGS),
         };
-        Ok((call.await?, None))
+        let asked = Asked {
+            range: None,
+            ..asked
+        };
+        Ok((self.accept.answer(call.await?, asked).await?.data()?, None))
     }
 }
 
@@ -322,7 +334,7 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     let error = match trouble {
         Trouble::Service(error) => error,
         Trouble::Page(_) => return (tries < TRIES).then_some(PAUSE * tries),
-        Trouble::Disk(_) | Trouble::Answer(_) => return None,
+        _ => return None,
     };
     let hint = error.retry_after();
     match Exit::of(error) {
@@ -341,15 +353,19 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
     }
 }
 
+/// Whether a request may be refused because of its range.
+const fn is_of_the_range(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Rejected | Kind::MissingRole | Kind::RangeUnclear
+    )
+}
+
 /// Returns the tag if it is strong: only such a tag identifies bytes, so that a part can be resumed
 /// (RFC 9110, section 13.1.5).
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
     etag.starts_with('"').then_some(etag)
-}
-
-fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Returns the length of the whole file, if a response has all of its missing bytes and they are of
@@ -376,6 +392,9 @@ const TRIES: u32 = 4;
 const SUCCESSOR: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Codings as the service documents them.
+const CODINGS: &str = "br,gzip";
 
 const PAUSE: Duration = Duration::from_secs(1);
 

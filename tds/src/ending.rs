@@ -3,7 +3,10 @@
 use std::{io, path::Path, time::Duration};
 
 use tokio::time::Instant;
-use tower_tds::{Error, Kind, layers::token::Health};
+use tower_tds::{
+    Error, Kind,
+    layers::{errors::GiveUp, token::Health},
+};
 
 use crate::{
     exit::{Exit, Failure, causes},
@@ -19,6 +22,10 @@ pub(crate) enum Trouble {
     Answer(&'static str),
     /// HTML page in place of data, with its title if it has one.
     Page(Option<String>),
+    /// No data in place of some.
+    Empty,
+    /// Response that the service is still preparing, with its hint when to ask again.
+    Pending(Option<Duration>),
 }
 
 /// Counts the failures since the last success, to decide when to end the job.
@@ -84,7 +91,7 @@ impl Ending {
         let error = match trouble {
             Trouble::Service(error) => error,
             Trouble::Disk(error) => return save::is_the_disk(error).then_some(Exit::SomeFailed),
-            Trouble::Answer(_) => return None,
+            Trouble::Answer(_) | Trouble::Empty | Trouble::Pending(_) => return None,
             Trouble::Page(_) => return self.is_an_outage().then_some(Exit::Unreachable),
         };
         let exit = trouble.cause(token);
@@ -123,14 +130,16 @@ impl Trouble {
             Self::Disk(_) => "disk",
             Self::Answer(_) => "no_file",
             Self::Page(_) => "page",
+            Self::Empty => "empty",
+            Self::Pending(_) => "pending",
         }
     }
 
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Service(error) => Exit::of(error),
-            Self::Page(_) => Exit::Unreachable,
-            Self::Disk(_) | Self::Answer(_) => Exit::SomeFailed,
+            Self::Page(_) | Self::Pending(_) => Exit::Unreachable,
+            Self::Disk(_) | Self::Answer(_) | Self::Empty => Exit::SomeFailed,
         }
     }
 
@@ -141,9 +150,15 @@ impl Trouble {
                 let exit = Exit::of(error);
                 matches!(exit, Exit::Quota | Exit::SomeFailed) || error.kind() == Kind::MissingRole
             }
-            Self::Answer(_) => true,
+            Self::Answer(_) | Self::Empty | Self::Pending(_) => true,
             Self::Disk(_) | Self::Page(_) => false,
         }
+    }
+
+    /// Whether the reason concerns this resource alone. So does a missing role, for which a key is
+    /// to blame nevertheless.
+    pub(crate) fn is_of_one(&self) -> bool {
+        matches!(self, Self::Pending(_)) || self.exit() == Exit::SomeFailed
     }
 
     /// Whether the service was unreachable or failing, so that a later attempt may succeed.
@@ -151,7 +166,7 @@ impl Trouble {
         let may_pass = match self {
             Self::Service(error) => error.is_retryable(),
             Self::Page(_) => true,
-            Self::Disk(_) | Self::Answer(_) => false,
+            _ => false,
         };
         may_pass && self.cause(token) == Exit::Unreachable
     }
@@ -174,6 +189,15 @@ impl Trouble {
         failure
     }
 
+    /// Returns the line as [`line`](Self::line) does, without why the client made no further attempt:
+    /// the job makes one.
+    pub(crate) fn retried(&mut self, name: &Path) -> String {
+        if let Self::Service(error) = self {
+            error.set_gave_up(GiveUp::Fatal);
+        }
+        self.line(name)
+    }
+
     /// Returns a line for people, which begins with the name of the file.
     pub(crate) fn line(&self, name: &Path) -> String {
         let name = name.display();
@@ -185,6 +209,12 @@ impl Trouble {
             ),
             Self::Disk(error) => format!("{name}: {error}"),
             Self::Answer(why) => format!("{name}: {why}"),
+            Self::Empty => format!(
+                "{name}: the response is empty, so the data of before stays; --allow-empty takes it"
+            ),
+            Self::Pending(_) => {
+                format!("{name}: the service is still preparing it (status 202); try again later")
+            }
             Self::Page(title) => {
                 let title = title.as_ref().map(|title| format!(" titled {title:?}"));
                 let title = title.unwrap_or_default();
@@ -203,7 +233,7 @@ impl From<Error> for Trouble {
         // blame.
         match causes(&error).contains("(os error 24)") {
             true => Self::Disk(io::Error::from_raw_os_error(TOO_MANY_FILES)),
-            false => Self::Service(error),
+            false => Self::Service(advised(error)),
         }
     }
 }
@@ -212,6 +242,25 @@ impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
         Self::Disk(error)
     }
+}
+
+/// Replaces advice to a programmer, which names functions of the client, by advice to a user.
+pub(crate) fn advised(error: Error) -> Error {
+    let advice = match error.kind() {
+        _ if error.is_unknown_issuer() => "name a file with its CA: --ca or TDS_CA_FILE",
+        Kind::TooLarge => "fetch it with get or bulk, which have no such bound",
+        Kind::RateExceeded => "lower --rate, or share the limits by --share or --fleet",
+        Kind::ConnectionLimit | Kind::RangeUnclear => {
+            "lower --connections, or share the limits by --share or --fleet; another key does not help"
+        }
+        Kind::LimitTimeout => "send fewer requests at once, or allow a longer --deadline",
+        Kind::Unrecognized => "see each step with --verbose",
+        _ if error.to_string().contains('`') && error.status().is_none() => {
+            "check the client's settings at the token server"
+        }
+        _ => return error,
+    };
+    error.with_advice(advice)
 }
 
 /// Whether the error concerns the token, so that another token may be accepted.

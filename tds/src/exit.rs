@@ -1,8 +1,10 @@
 //! Exit codes of all jobs, and the failure that ends a job with one.
 
-use std::{fmt, process::ExitCode};
+use std::{fmt, iter, process::ExitCode};
 
-use tower_tds::{BuildError, Error, Kind};
+use http::StatusCode;
+use tower_tds::{BuildError, Error, Kind, layers::errors::Sent};
+use tower_tds_outcome::chain;
 
 /// End of a job, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,10 @@ impl Exit {
             .is_some_and(|cause| cause.ends_with("after a 429"))
         {
             return Self::Quota;
+        }
+        // Neither the key nor the service is to blame.
+        if is_of_the_proxy(error) {
+            return Self::Usage;
         }
         match error.kind() {
             Kind::Throttled | Kind::QuotaExhausted => Self::Quota,
@@ -90,6 +96,14 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
     }
+}
+
+/// Whether a proxy refused the way to the service: it has no right password, or does not allow it.
+fn is_of_the_proxy(error: &Error) -> bool {
+    let errors = chain(error).filter_map(|cause| cause.downcast_ref::<Error>());
+    let is_refused = |it: &Error| it.kind() == Kind::Rejected && it.sent() == Sent::Never;
+    error.status() == Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED)
+        || iter::once(error).chain(errors).any(is_refused)
 }
 
 // === impl Failure ===

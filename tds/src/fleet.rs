@@ -13,7 +13,7 @@ use tower_tds_fleet::{
 use crate::{
     exit::{Exit, Failure},
     output,
-    settings::{FLEET_NAME, FLEET_STORE, Settings, Source},
+    settings::{FLEET_NAME, FLEET_STORE, Settings},
 };
 
 /// Show the processes that share the limits
@@ -43,11 +43,6 @@ impl Settings {
         let Some(store) = self.find(FLEET_STORE).filter(|_| !self.simulate) else {
             return Ok(None);
         };
-        if store.source == Source::Flag && store.value.contains('@') {
-            return Err(Failure::usage(format!(
-                "--fleet: every user of this machine can read its password; set {FLEET_STORE} instead"
-            )));
-        }
         // Leaves the address out of the message, because it may contain a password.
         let client = Client::open(&*store.value).map_err(|_| {
             let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";

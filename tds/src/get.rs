@@ -1,6 +1,7 @@
 //! `tds get`: one response, for scripts and cron.
 
 use std::{
+    fs,
     io::{Seek as _, Write as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower_tds::Client;
 
 use crate::{
-    answer::Data,
+    answer::{Answer, Asked, Data, PAUSES},
     ending::Trouble,
     exit::{Exit, Failure},
     list, output, save,
@@ -55,20 +56,36 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         Failure::new(Exit::Unreachable, why)
     };
     let client = timeout(left(), settings.client(builder)).await;
-    let client = client.map_err(|_| late("a share of the fleet's limits".to_owned()))??;
+    let store = || settings.fleet.get().and_then(|fleet| fleet.status().fault);
+    let fault = || store().map_or_else(String::new, |fault| format!(" ({fault})"));
+    let client =
+        client.map_err(|_| late(format!("a share of the fleet's limits{}", fault())))??;
     // Waits for the token before the turn, because processes that wait for the same token would all
     // send at once when it comes.
     let token = timeout(left(), client.tokens().ready()).await;
     let token = token.map_err(|_| late(token_of(&client)))?;
     if let (Some(state), Ok(_)) = (&state, token) {
-        let turn = timeout(left(), state.turn()).await;
-        sleep(turn.map_err(|_| late(state.held()))?.min(left())).await;
+        let turn = timeout(left(), state.turn(left())).await;
+        let turn = turn.map_err(|_| late(state.held()))?;
+        if turn > left() {
+            let why = "earlier runs on this machine have used up the quota of --rate";
+            let why = format!("{why}; the next one may begin in {}", output::rough(turn));
+            return Err(Failure::new(Exit::Quota, why));
+        }
+        sleep(turn).await;
     }
-    let answer = settings.accept.get(&client, &job.path, left()).await;
+    let there = job.out.as_ref().and_then(|out| fs::metadata(out).ok());
+    let asked = Asked {
+        target: &job.path,
+        replaces: there.is_some_and(|there| there.len() > 0),
+        file: job.out.as_deref(),
+        ..Asked::default()
+    };
+    let answer = settings.accept.get(&client, asked, left(), &PAUSES).await;
     // Waits until a new token is saved for the next run. Since it is saved before its use, this
     // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
-    let written = match answer {
+    let written = match answer.and_then(Answer::data) {
         Ok(data) => write(data, job.out.as_deref()).await,
         Err(trouble) => Err(trouble),
     };

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{self, Read},
     iter,
-    path::{Component, Path, PathBuf},
+    path::PathBuf,
 };
 
 use http::Uri;
@@ -15,6 +15,7 @@ use time::{Date, Month};
 use crate::{
     exit::Failure,
     save::{self, PART},
+    system,
 };
 
 /// One resource of a list, with the name of its file.
@@ -77,7 +78,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
                 return Err(of_line(why.to_owned()));
             }
             let name = name.map_err(of_line)?;
-            if let Some(other) = lines_by_name.insert(name.clone(), number) {
+            if let Some(other) = lines_by_name.insert(system::compared(&name), number) {
                 let name = name.display();
                 return Err(of_line(format!(
                     "line {other} has the same file name, {name}: give another one after a TAB"
@@ -111,6 +112,10 @@ fn expanded(line: &str) -> Result<Vec<String>, String> {
             Some((before, values(range)?, after))
         });
         let Some((before, values, after)) = range else {
+            let open = target.rsplit_once('{').map(|(_, rest)| rest);
+            if open.is_some_and(|rest| !rest.contains('}')) {
+                return Err("a { is not closed: close the range with }, or write %7B".to_owned());
+            }
             lines.push(line);
             continue;
         };
@@ -150,11 +155,40 @@ fn values(range: &str) -> Option<Result<Vec<String>, String>> {
     };
     let is_right = (1..=MOST).contains(&values.len());
     Some(is_right.then_some(values).ok_or_else(|| {
+        let why = fault(first, last);
         format!(
-            "{{{range}}} is not a range: write {{1..12}}, {{2026-01..2026-12}} or \
+            "{{{range}}} is not a range: {why}; write {{1..12}}, {{2026-01..2026-12}} or \
              {{2026-01-01..2026-01-31}}, with at most a million values"
         )
     }))
+}
+
+/// Names what is wrong with the ends of a range.
+fn fault(first: &str, last: &str) -> String {
+    let shape = |text: &str| {
+        let digit = |c: char| if c.is_ascii_digit() { '9' } else { c };
+        text.chars().map(digit).collect::<String>()
+    };
+    let is_date = |text: &str| ["9999-99", "9999-99-99"].contains(&&*shape(text));
+    let is_there = |text: &str| day(text).or_else(|| day(&format!("{text}-01"))).is_some();
+    let wrong = [first, last]
+        .into_iter()
+        .find(|it| is_date(it) && !is_there(it));
+    let number = |text: &str| text.parse::<u64>().ok();
+    match wrong {
+        Some(date) => format!("there is no {date}"),
+        None if number(first)
+            .zip(number(last))
+            .is_some_and(|(first, last)| first > last) =>
+        {
+            format!("{first} is more than {last}")
+        }
+        None if is_date(first) && shape(first) == shape(last) && first > last => {
+            format!("{first} is later than {last}")
+        }
+        None if number(first).is_some() && number(last).is_some() => "it is too long".to_owned(),
+        None => "its ends are no numbers, months or days".to_owned(),
+    }
 }
 
 fn numbers(first: &str, last: &str) -> Option<Vec<String>> {
@@ -215,12 +249,11 @@ pub(crate) fn target(target: &str) -> Result<String, String> {
 /// Checks a file name of the list: a relative path that stays within the folder.
 fn named(name: &str) -> Result<PathBuf, String> {
     let refused = |why| Err(format!("{name:?} is not a file name: {why}"));
-    let path = Path::new(name);
-    let down = |part| matches!(part, Component::Normal(_));
-    // Compares texts too, because `a//b` and `a/.` have the same components as `a/b` and `a`.
-    let plain: PathBuf = path.components().collect();
-    if name.is_empty() || !path.components().all(down) || plain.as_os_str() != path.as_os_str() {
+    if name.split('/').any(|step| ["", ".", ".."].contains(&step)) {
         return refused("it leaves the folder, or is not a plain relative path");
+    }
+    if let Some(why) = system::not_on_windows(name).filter(|_| cfg!(windows)) {
+        return refused(why);
     }
     if name.contains(|c: char| c.is_control() || c == '\\') {
         return refused("write it without control characters and backslashes");
@@ -233,7 +266,8 @@ fn named(name: &str) -> Result<PathBuf, String> {
     if name.split('/').any(|step| step.len() > LONGEST_STEP) {
         return refused("it is too long");
     }
-    Ok(path.to_owned())
+    // A slash separates folders on all systems.
+    Ok(PathBuf::from(name))
 }
 
 /// Derives a file name from a target, by replacing what a name cannot contain.
@@ -248,7 +282,8 @@ fn derived(target: &str) -> String {
     let cut = name.len().saturating_sub(LONGEST_STEP - 2);
     let cut = (cut..=name.len()).find(|at| name.is_char_boundary(*at));
     let name = name.get(cut.unwrap_or_default()..).unwrap_or_default();
-    if name.is_empty() || name.starts_with('.') || save::is_reserved(name) {
+    let is_illegal = name.starts_with('.') || system::not_on_windows(name).is_some();
+    if name.is_empty() || is_illegal || save::is_reserved(name) {
         return format!("_{name}_");
     }
     name.to_owned()

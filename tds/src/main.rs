@@ -17,6 +17,7 @@ mod fleet;
 mod get;
 mod health;
 mod history;
+mod known;
 mod list;
 mod manifest;
 mod outage;
@@ -33,6 +34,7 @@ mod settings;
 mod state;
 mod status;
 mod stop;
+mod system;
 
 use std::{
     io::{self, Write as _, stderr},
@@ -63,7 +65,6 @@ use crate::{
     term_width = 80,
     arg_required_else_help = true,
     help_template = "{about}\n\n{all-args}{after-help}",
-    disable_help_subcommand = true,
     after_help = exit::TABLE
 )]
 struct Cli {
@@ -164,7 +165,9 @@ fn manual() -> io::Result<Vec<u8>> {
     let mut command = Cli::command();
     command.build();
     let mut text = Vec::new();
-    for page in iter::once(&command).chain(command.get_subcommands()) {
+    let jobs = command.get_subcommands();
+    let jobs = jobs.filter(|job| job.get_name() != "help");
+    for page in iter::once(&command).chain(jobs) {
         clap_mangen::Man::new(page.clone()).render(&mut text)?;
     }
     Ok(text)
@@ -177,10 +180,14 @@ fn helpful(mut command: Command) -> Command {
     for job in command.get_subcommands_mut() {
         let after = job.get_after_help().map(|after| format!("{after}\n\n"));
         let after = after.unwrap_or_default() + "For the options of all commands, see tds --help.";
-        *job = mem::take(job).after_help(after).mut_args(|option| {
-            let is_of_all = option.is_global_set();
-            option.hide(is_of_all)
-        });
+        let is_help = job.get_name() == "help";
+        *job = mem::take(job)
+            .hide(is_help)
+            .after_help(after)
+            .mut_args(|option| {
+                let is_of_all = option.is_global_set() && option.get_id() != "allow_empty";
+                option.hide(is_of_all)
+            });
     }
     command.mut_args(|option| {
         let is_rare = IN_THE_MANUAL.contains(&option.get_id().as_str());
@@ -244,8 +251,8 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     }
 }
 
-/// Options that few people need: only the manual shows them.
-const IN_THE_MANUAL: [&str; 4] = ["fleet_name", "state", "help", "version"];
+/// Options that few people need, or only with some jobs: this page does not show them.
+const IN_THE_MANUAL: [&str; 5] = ["allow_empty", "fleet_name", "state", "help", "version"];
 
 /// How long the end waits for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);

@@ -137,15 +137,16 @@ impl Manifest {
         let book = self.book();
         let entry = book.parts.get(&*item.name.to_string_lossy())?;
         let is_current = entry.part.is_some() && entry.part == self.boot;
-        (self.is_of(entry, item) && is_current).then(|| entry.version.clone())
+        let is_resumable = is_current && entry.version.etag.is_some();
+        (self.is_of(entry, item) && is_resumable).then(|| entry.version.clone())
     }
 
     /// Records that a part was begun. Returns whether a later run can resume it.
     pub(crate) fn begin(&self, item: &Item, version: Version) -> io::Result<bool> {
-        let part = self.boot.clone().filter(|_| version.etag.is_some());
-        let is_resumable = part.is_some();
-        if is_resumable {
-            self.put(item, version, part)?;
+        let is_resumable = version.etag.is_some() && self.boot.is_some();
+        // An earlier part of the file is no longer there.
+        if is_resumable || self.part(item).is_some() {
+            self.put(item, version, self.boot.clone())?;
         }
         Ok(is_resumable)
     }

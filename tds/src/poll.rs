@@ -11,10 +11,6 @@ use std::{
 
 use crate::output::{self, warn};
 use clap::Args;
-use http::{
-    HeaderValue, StatusCode,
-    header::{ETAG, IF_NONE_MATCH},
-};
 use serde_json::json;
 use tokio::{
     fs,
@@ -22,12 +18,13 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
-use tower_tds::{Client, Deadline, Kind, layers::token::Health};
+use tower_tds::{Client, Kind, layers::token::Health};
 
 use crate::{
-    answer::Accept,
+    answer::{Accept, Answer, Asked, MOST},
     ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
+    known::{self, Known},
     list::{self, Item},
     outage::Outages,
     save,
@@ -60,18 +57,19 @@ pub(crate) struct Poll {
     wait_quota: bool,
 }
 
-/// Feed, with the tag and the hash of its last whole response.
+/// Feed, with the version and the hash of its last whole response.
 struct Feed {
     item: Item,
     client: Client,
     accept: Accept,
     path: Option<PathBuf>,
-    deadline: Deadline,
+    deadline: Duration,
     /// Bounds how many feeds have a request at once. The others wait in order.
     turns: Arc<Semaphore>,
-    etag: Option<HeaderValue>,
+    known: Known,
     /// Hash of the bytes, which shows changes where the service sends no tags.
     hash: Option<u64>,
+    is_empty: bool,
 }
 
 /// Result of a feed's request, and when that request was sent.
@@ -99,10 +97,11 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             item,
             client: client.clone(),
             accept: settings.accept.clone(),
-            deadline: job.every.clamp(SHORTEST, LONGEST).into(),
+            deadline: job.every.clamp(SHORTEST, LONGEST),
             turns: Arc::clone(&turns),
-            etag: None,
+            known: Known::default(),
             hash: None,
+            is_empty: true,
         };
         feeds.spawn(feed.poll(number, job.every, job.rounds, sender.clone()));
     }
@@ -151,8 +150,8 @@ fn report(
     let change = match round.outcome {
         Ok(change) => change,
         Err(trouble) => {
-            let (exit, line) = (trouble.exit(), trouble.line(Path::new(name)));
-            if let Some(line) = outages.failed(round.feed, exit, &line) {
+            let line = trouble.line(Path::new(name));
+            if let Some(line) = outages.failed(round.feed, &trouble, &line) {
                 warn(&line);
             }
             if is_json {
@@ -236,22 +235,35 @@ impl Feed {
     }
 
     async fn round(&mut self) -> Outcome {
-        let is_there = match &self.path {
-            Some(path) => fs::try_exists(path).await?,
-            None => true,
+        let there = match &self.path {
+            Some(path) => fs::metadata(path).await.ok(),
+            None => None,
         };
-        let call = self.accept.plain(self.client.get(&self.item.target));
-        let mut call = call.deadline(self.deadline);
+        let (target, now) = (&*self.item.target, Instant::now());
         // If its file was removed, the feed is requested without a condition.
-        if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
-            call = call.header(IF_NONE_MATCH, etag.clone());
-        }
-        let response = call.await?;
-        if response.status() == StatusCode::NOT_MODIFIED {
-            return Ok(None);
-        }
-        let etag = response.headers().get(ETAG).cloned();
-        let body = self.accept.whole(response, &self.item.target).await?;
+        let is_there = there.is_some() || self.path.is_none();
+        let condition = self.known.condition(now).filter(|_| is_there);
+        let asked = Asked {
+            target,
+            condition,
+            replaces: !self.is_empty || there.is_some_and(|there| there.len() > 0),
+            file: self.path.as_deref(),
+            most: Some(MOST),
+            ..Asked::default()
+        };
+        let had_condition = condition.is_some();
+        let answer = self.accept.get(&self.client, asked, self.deadline, &[]);
+        let data = match answer.await? {
+            Answer::Same(_) => {
+                if self.known.same(now) {
+                    warn(&known::wrong(target));
+                }
+                return Ok(None);
+            }
+            Answer::New(data, _) => data,
+        };
+        let headers = data.headers.clone();
+        let body = data.whole().await?;
         let mut hash = DefaultHasher::new();
         body.hash(&mut hash);
         let hash = Some(hash.finish());
@@ -264,7 +276,10 @@ impl Feed {
         }
         // Remembered only after the file is written, because the service does not send a known
         // version again.
-        (self.etag, self.hash) = (etag, hash);
+        if self.known.whole(&headers, had_condition, is_same) {
+            warn(&known::wrong(target));
+        }
+        (self.hash, self.is_empty) = (hash, body.is_empty());
         Ok((!is_same).then(|| body.len() as u64))
     }
 }

@@ -43,13 +43,16 @@ impl Refusal {
     }
 
     /// Returns the refusal for a failed call. It leaves out the error's text, which contains
-    /// addresses. `soon` is the `Retry-After` if the service gave no hint.
+    /// addresses. Its `Retry-After` is at most `soon`, when the backend itself asks again.
     pub(crate) fn of(trouble: &Trouble, secrets: &Secrets, soon: Duration) -> Self {
         let Trouble::Service(error) = trouble else {
-            let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, trouble.kind());
+            let (status, wait) = match trouble {
+                Trouble::Empty | Trouble::Answer(_) => (StatusCode::BAD_GATEWAY, None),
+                _ => (StatusCode::SERVICE_UNAVAILABLE, Some(soon)),
+            };
             return Self {
-                retry_after: Some(soon),
-                ..refusal
+                retry_after: wait,
+                ..Self::new(status, trouble.kind())
             };
         };
         let is_of_user = matches!(error.kind(), Kind::Rejected | Kind::NotFound);
@@ -67,7 +70,7 @@ impl Refusal {
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         // A longer hint may be wrong, and would keep users away.
-        let wait = error.retry_after().unwrap_or(soon).min(HOUR);
+        let wait = error.retry_after().unwrap_or(soon).min(soon).min(HOUR);
         Self {
             status,
             kind: error.kind().as_str(),

@@ -61,6 +61,10 @@ impl Stored {
         }
     }
 
+    pub(crate) const fn bytes(&self) -> &Bytes {
+        &self.identity
+    }
+
     /// Returns how many bytes this takes in memory.
     pub(crate) fn len(&self) -> usize {
         let coded = self.coded.get().into_iter().flatten();

@@ -1,7 +1,8 @@
 //! The service that a job calls: its limits, its key, and the builder of its client.
 
-use std::{error::Error, num::NonZeroU32, path::Path, time::Duration};
+use std::{error::Error, fmt::Display, num::NonZeroU32, path::Path, time::Duration};
 
+use http::Uri;
 use tds_sim::{Config, Server};
 use tower_tds::{
     AuthServer, Builder, Client, Credentials, Limits, Provider, Quota, layers::token::TokenEndpoint,
@@ -12,7 +13,7 @@ use tower_tds_outcome::Secrets;
 use crate::{
     exit::{Failure, causes},
     output::warn,
-    proxy::Routes,
+    proxy::{Routes, is_this_machine},
     settings::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
@@ -149,6 +150,23 @@ impl Settings {
                 missing.join(" and ")
             )));
         };
+        let is_plain = |url: &str| {
+            let host = url
+                .starts_with("http://")
+                .then(|| url.parse::<Uri>())?
+                .ok()?;
+            Some(!is_this_machine(host.host()?))
+        };
+        for (name, url) in [(auth_name, auth), (BASE_URL, base)] {
+            if is_plain(url) == Some(true) {
+                return Err(Failure::usage(format!(
+                    "{name}: only https:// reaches another machine, because anyone could read the key"
+                )));
+            }
+        }
+        if auth_name == TOKEN_URL && auth.contains('?') {
+            warn("TDS_TOKEN_URL has a query, which may hold a key, so it is not shown");
+        }
         let (provider, secret) = if secret.name == SECRET_FILE {
             // Reads the file now, because the token provider would retry an unusable one for two
             // minutes.
@@ -182,13 +200,13 @@ impl Settings {
             _ => AuthServer::from(auth),
         };
         let mut builder = Client::builder(server, base, provider).loopback_http();
+        let is_secure = [auth, base].iter().any(|url| url.starts_with("https://"));
+        let system = std::env::var(SSL_CERT_FILE).ok().filter(|_| is_secure);
+        if let Some(path) = system.filter(|path| !path.is_empty()) {
+            certificates(SSL_CERT_FILE, &path)?;
+        }
         if let Some(path) = self.value(CA_FILE) {
-            let pem = std::fs::read(path).map_err(|error| {
-                Failure::usage(format!(
-                    "{CA_FILE} {path}: {error}; name a readable file in PEM"
-                ))
-            })?;
-            builder = builder.root_certificate(&pem);
+            builder = builder.root_certificate(&certificates(CA_FILE, path)?);
         }
         let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)]);
         builder = routes.on(builder);
@@ -240,6 +258,29 @@ async fn simulated(limits: Limits) -> Result<Service, Failure> {
     })
 }
 
+/// Reads a file of root certificates, and names what is wrong with it.
+fn certificates(name: &str, path: &str) -> Result<Vec<u8>, Failure> {
+    let refused = |why: &dyn Display| {
+        let advice = "name a readable file in PEM, with lines BEGIN CERTIFICATE";
+        Failure::usage(format!("{name} {path}: {why}; {advice}"))
+    };
+    let pem = std::fs::read(path).map_err(|error| refused(&error))?;
+    let has = |text: &[u8]| pem.windows(text.len()).any(|bytes| bytes == text);
+    let why = match &*pem {
+        [] => "the certificate file is empty",
+        [0x30, ..] => "the certificate is DER; convert it with openssl x509 -inform der",
+        [0xef, 0xbb, 0xbf, ..] | [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            "it begins with a byte-order mark; save the certificates as plain text"
+        }
+        _ if has(b"BEGIN CERTIFICATE") => return Ok(pem),
+        _ if has(b"BEGIN TRUSTED CERTIFICATE") => {
+            "it is a TRUSTED CERTIFICATE; convert it with openssl x509"
+        }
+        _ => "it has no certificate",
+    };
+    Err(refused(&why))
+}
+
 /// Parses a limit: `5/60s`, `50/s`, `1000/1h`, or `5/60` in seconds.
 fn quota(text: &str) -> Option<(NonZeroU32, Duration)> {
     let (requests, per) = text.trim().split_once('/')?;
@@ -250,6 +291,9 @@ fn quota(text: &str) -> Option<(NonZeroU32, Duration)> {
     };
     Some((requests.parse().ok()?, duration(&per).ok()?))
 }
+
+/// Where the platform's root certificates are, if this is set.
+const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 
 /// Replaces the base URL of the simulated service, whose port changes with each run.
 const SIMULATED: &str = "simulated";

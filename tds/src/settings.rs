@@ -14,7 +14,7 @@ use strsim::levenshtein;
 use tokio::sync::SetOnce;
 use tower_tds_fleet::Fleet;
 
-use crate::{answer::Accept, exit::Failure, output, state, stop::Stop};
+use crate::{answer::Accept, exit::Failure, output, stop::Stop, system};
 
 /// Options of all jobs.
 #[derive(Debug, Args)]
@@ -69,6 +69,9 @@ pub(crate) struct Options {
     /// Types to accept; text/html for pages
     #[arg(long, global = true, value_name = "TYPES", default_value = "*/*", value_parser = Accept::parse)]
     accept: Accept,
+    /// Take an empty response in place of data
+    #[arg(long, global = true)]
+    allow_empty: bool,
     /// Call a simulated service, which invents its data
     #[arg(long, global = true)]
     simulate: bool,
@@ -155,7 +158,7 @@ impl Options {
             (SHARE, self.share.clone(), text("1/1")),
             (FLEET_STORE, self.fleet.clone(), None),
             (FLEET_NAME, self.fleet_name.clone(), text("tds")),
-            (STATE_DIR, self.state.clone(), state::usual()),
+            (STATE_DIR, self.state.clone(), system::state_folder()),
             (LOG, self.log.clone().or_else(verbose), None),
         ] {
             let in_file = file.iter().rev().find(|(known, _)| known == name);
@@ -169,15 +172,25 @@ impl Options {
             let mut found = places
                 .into_iter()
                 .filter_map(|(it, from)| Some((it?, from)));
-            all.extend(found.next().map(|(value, source)| Setting {
+            let Some((value, source)) = found.next() else {
+                continue;
+            };
+            if source == Source::Flag && has_password(name, &value) {
+                return Err(Failure::usage(format!(
+                    "every user of this machine can read the password in a flag; set {name} instead"
+                )));
+            }
+            all.push(Setting {
                 name,
                 value,
                 source,
-            }));
+            });
         }
-        let accept = self.accept.clone();
         Ok(Settings {
-            accept,
+            accept: Accept {
+                empty: self.allow_empty,
+                ..self.accept.clone()
+            },
             ..Settings::of(all, self.simulate)
         })
     }
@@ -205,15 +218,14 @@ impl Settings {
     }
 
     /// Returns the name, the value and the source of each setting, without a secret.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, String, &str)> {
         self.all.iter().map(|setting| {
-            let value = match (setting.name, setting.value.rsplit_once('@')) {
-                (SECRET, _) => "(not shown)",
-                (
-                    AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | PROXY | FLEET_STORE,
-                    Some((_, host)),
-                ) => host,
-                _ => &*setting.value,
+            let value = match setting.name {
+                SECRET => NOT_SHOWN.to_owned(),
+                AUTH_URL | TOKEN_URL | DISCOVER | BASE_URL | PROXY | FLEET_STORE => {
+                    address_of(&setting.value)
+                }
+                _ => setting.value.clone(),
             };
             let source = match setting.source {
                 Source::Flag => "flag",
@@ -265,31 +277,68 @@ fn env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
         |why: &dyn fmt::Display| Failure::usage(format!("--env-file {}: {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| refused(&error))?;
     let settings = lines(&text).map_err(|why| refused(&why))?;
-    let is_secret =
-        |name: &str, value: &str| name == SECRET || name == FLEET_STORE && value.contains('@');
+    let is_secret = |name: &str, value: &str| name == SECRET || has_password(name, value);
     if settings.iter().any(|(name, value)| is_secret(name, value)) {
         read_secret(path).map_err(|error| refused(&error))?;
     }
     Ok(settings)
 }
 
+/// Whether an address has a password.
+fn has_password(name: &str, value: &str) -> bool {
+    let is_in_query = || value.contains("pass=") || value.contains("password=");
+    [FLEET_STORE, PROXY].contains(&name) && (value.contains('@') || is_in_query())
+}
+
+/// Returns an address without its user and its query, which may hold a password or a key.
+pub(crate) fn address_of(url: &str) -> String {
+    let hidden = || NOT_SHOWN.to_owned();
+    let Some((scheme, rest)) = url.split_once("://") else {
+        let has_secret = url.contains(['@', '?', '#']);
+        return if has_secret { hidden() } else { url.to_owned() };
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    let (path, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    // A password may contain any of the characters that end the authority.
+    let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+    let is_host = host.ends_with(']') || port.chars().all(|digit| digit.is_ascii_digit());
+    let is_cut = path.contains('@') || path.is_empty() && query.contains('@');
+    if !is_host || name.is_empty() != authority.is_empty() || user.is_empty() && is_cut {
+        return hidden();
+    }
+    format!("{scheme}://{host}{path}")
+}
+
 /// Parses lines of `NAME=VALUE`. Removes quotes around a value, as shells and systemd do.
+///
+/// A comment behind a value is refused, because systemd and Docker would make it a part of the value,
+/// and Compose would not.
 pub(crate) fn lines(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut settings = Vec::new();
+    let text = text.trim_start_matches('\u{feff}');
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let line = line.strip_prefix("export ").unwrap_or(line);
+        let exported = line.strip_prefix("export");
+        let exported = exported.filter(|rest| rest.starts_with([' ', '\t']));
+        let line = exported.map_or(line, str::trim_start);
         let Some((name, value)) = line.split_once('=') else {
             return Err(format!("line {number}: write NAME=VALUE"));
         };
+        let has_comment = [" #", "\t#"].iter().any(|comment| value.contains(comment));
         let value = value.trim();
         let quoted = ['"', '\''].iter().find_map(|quote| {
             let inner = value.strip_prefix(*quote)?;
             inner.strip_suffix(*quote)
         });
+        if has_comment && quoted.is_none() && name.starts_with("TDS_") {
+            let why = "quote the value, or move the comment to a line of its own";
+            return Err(format!("line {number}: {why}"));
+        }
         let value = quoted.unwrap_or(value);
         if !value.is_empty() {
             settings.push((name.trim().to_owned(), value.to_owned()));
@@ -345,6 +394,8 @@ pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
         text => duration(text).map_err(|advice| format!("{advice}, or 0")),
     }
 }
+
+const NOT_SHOWN: &str = "(not shown)";
 
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 

@@ -2,7 +2,7 @@
 //! send.
 
 use std::{
-    env, fs,
+    fs,
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -18,8 +18,10 @@ use crate::output::warn;
 pub(crate) struct State {
     token: PathBuf,
     stamp: PathBuf,
-    /// Time between two starts that keeps the limits.
+    /// Time between two starts that keeps the short limits.
     spacing: Duration,
+    /// Limits whose starts are counted, because turns would be too far apart.
+    counted: Vec<Quota>,
 }
 
 // === impl State ===
@@ -46,11 +48,13 @@ impl State {
         let name = format!("{:016x}", hash.finish());
         // Starts use four fifths of the rate, which leaves the rest for retries.
         let spacing = |quota: &Quota| quota.per() * 5 / 4 / quota.requests().get();
-        let spacings = limits.quotas().iter().map(spacing);
+        let spacings = limits.quotas().iter().map(spacing).map(|it| it.min(SECOND));
+        let is_long = |quota: &&Quota| spacing(quota) > SECOND;
         Some(Self {
             token: folder.join(format!("token-{name}")),
             stamp: folder.join(format!("start-{name}")),
             spacing: spacings.max().unwrap_or_default(),
+            counted: limits.quotas().iter().filter(is_long).copied().collect(),
         })
     }
 
@@ -58,12 +62,16 @@ impl State {
         FileStore::new(&self.token)
     }
 
-    /// Takes the next turn to send one request, and returns how long to wait for it.
+    /// Takes the next turn to send one request, and returns how long to wait for it. A turn that is
+    /// further away than `longest` is not taken.
     ///
-    /// Processes that start together, as from a crontab, thus stay within the service's rate.
-    pub(crate) async fn turn(&self) -> Duration {
+    /// Processes that start together, as from a crontab, thus stay within the service's rate, and
+    /// those of a day within a daily quota.
+    pub(crate) async fn turn(&self, longest: Duration) -> Duration {
         let (path, spacing) = (self.stamp.clone(), self.spacing);
-        let turn = tokio::task::spawn_blocking(move || turn(&path, spacing)).await;
+        let counted = self.counted.clone();
+        let turn = move || turn(&path, spacing, &counted, longest);
+        let turn = tokio::task::spawn_blocking(turn).await;
         match turn.map_err(io::Error::other).flatten() {
             Ok(wait) => wait,
             Err(error) => {
@@ -80,17 +88,20 @@ impl State {
     }
 }
 
-/// Takes the next turn after that of the last start, which is the modification time of the file.
-fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
+/// Takes the next turn after that of the last start, which is the modification time of the file. It
+/// has a line for each start that is still counted, in milliseconds since 1970.
+fn turn(
+    path: &Path,
+    spacing: Duration,
+    counted: &[Quota],
+    longest: Duration,
+) -> io::Result<Duration> {
     let mut options = fs::OpenOptions::new();
-    let mut file = options.append(true).create(true).open(path)?;
+    let mut file = options.read(true).append(true).create(true).open(path)?;
     // The system releases the lock if the process ends meanwhile.
     file.lock()?;
     let about = file.metadata()?;
-    let is_new = about.len() == 0;
-    if is_new {
-        file.write_all(b"\n")?;
-    }
+    let text = io::read_to_string(&file)?;
     #[expect(
         clippy::disallowed_methods,
         reason = "the only clock that processes share"
@@ -99,17 +110,42 @@ fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     let next = about.modified()?.checked_add(spacing);
     // A turn beyond the end of the longest queue was taken before the clock was set back.
     let farthest = now + FARTHEST.max(spacing * QUEUE);
-    let next = next.filter(|next| !is_new && (now..=farthest).contains(next));
-    let next = next.unwrap_or(now);
+    let next = next.filter(|next| !text.is_empty() && (now..=farthest).contains(next));
+    let mut next = next.unwrap_or(now);
+    let starts = text.lines().filter_map(|line| line.parse().ok());
+    let starts = starts.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+    // Those of the future are of a clock that was set back.
+    let window = counted.iter().map(Quota::per).max().unwrap_or_default();
+    let mut starts: Vec<_> = starts.filter(|start| *start <= farthest + window).collect();
+    starts.sort_unstable();
+    for quota in counted {
+        let requests = usize::try_from(quota.requests().get()).unwrap_or(usize::MAX);
+        let oldest = starts
+            .len()
+            .checked_sub(requests)
+            .and_then(|at| starts.get(at));
+        // A request may arrive later than it was sent.
+        let free = oldest.map_or(now, |oldest| *oldest + quota.per() + SECOND);
+        next = next.max(free);
+    }
+    let wait = next.duration_since(now).unwrap_or_default();
+    if wait > longest {
+        return Ok(wait);
+    }
+    starts.push(next);
+    starts.retain(|start| !window.is_zero() && *start + window > now);
+    let millis = |start: &SystemTime| {
+        start
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+    };
+    let lines = starts
+        .iter()
+        .map(|start| format!("{}\n", millis(start).as_millis()));
+    file.set_len(0)?;
+    file.write_all(("\n".to_owned() + &lines.collect::<String>()).as_bytes())?;
     file.set_modified(next)?;
-    Ok(next.duration_since(now).unwrap_or_default())
-}
-
-/// Returns the default folder of this user.
-pub(crate) fn usual() -> Option<String> {
-    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
-    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")? + "/.local/state"))?;
-    Some(base + "/tds")
+    Ok(wait)
 }
 
 /// Creates a folder for its owner alone.
@@ -120,6 +156,9 @@ fn private(folder: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
 }
+
+/// Longest time between two turns.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Most processes that can wait for their turns.
 const QUEUE: u32 = 2_400;

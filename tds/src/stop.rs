@@ -64,10 +64,26 @@ async fn signalled() -> u8 {
         })
         .await
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     {
-        drop(signal::ctrl_c().await);
-        2
+        use signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_logoff, ctrl_shutdown};
+
+        let (Ok(mut c), Ok(mut pause), Ok(mut close), Ok(mut logoff), Ok(mut shutdown)) = (
+            ctrl_c(),
+            ctrl_break(),
+            ctrl_close(),
+            ctrl_logoff(),
+            ctrl_shutdown(),
+        ) else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = c.recv() => 2,
+            _ = pause.recv() => 2,
+            _ = close.recv() => 15,
+            _ = logoff.recv() => 15,
+            _ = shutdown.recv() => 15,
+        }
     }
 }
 

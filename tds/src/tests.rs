@@ -193,13 +193,16 @@ fn any_headers_of_a_response_are_read_within_bounds() {
             "s-maxage=\"9\"",
             "no-store",
             "private, max-age=1",
+            "stale-if-error=60, stale-while-revalidate=30",
         ],
         |text| {
             let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) else {
                 return;
             };
             let headers = HeaderMap::from_iter([(CACHE_CONTROL, value)]);
-            assert!(cache::freshness(&headers, None, Duration::ZERO).0 <= month);
+            let times = cache::times(&headers, None, [Duration::ZERO; 2]);
+            let all = [times.fresh, times.on_error, times.meanwhile];
+            assert!(all.iter().all(|time| *time <= month));
         },
     );
     let known = manifest::Version {
@@ -280,7 +283,8 @@ fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
     let seconds = |count| begun + Duration::from_secs(count);
     let mut state = breaker::State::default();
     for open in [false, false, true, false] {
-        assert_eq!(state.failed("/a", false, "why", begun), open);
+        let line = state.failed("/a", false, "why", begun);
+        assert_eq!(line.as_deref(), open.then_some("outage: why"));
     }
     let mut probes = Vec::new();
     while let Some(at) = state.probe_at()
@@ -288,19 +292,22 @@ fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
     {
         probes.push((at - begun).as_secs());
         // A failure of a call that was already in flight does not delay the probe.
-        assert!(!state.failed("/b", false, "why", at));
+        assert_eq!(state.failed("/b", false, "why", at), None);
         assert_eq!(state.probe_at(), Some(at));
-        assert!(!state.failed("/a", true, "why", at));
+        assert_eq!(state.failed("/a", true, "why", at), None);
     }
     assert_eq!(probes, [1, 3, 7, 15, 31, 61, 91, 121]);
     let over = state.answered(seconds(130)).expect("a line");
-    assert_eq!(over, "outage over after 2 min");
+    assert_eq!(
+        over,
+        "outage over after 2 min and 18 failures: the service answers"
+    );
     // After a success three files have to fail, because one path may fail alone.
     for _ in 0..20 {
-        assert!(!state.failed("/a", false, "why", seconds(140)));
-        assert!(!state.failed("/b", false, "why", seconds(140)));
+        assert_eq!(state.failed("/a", false, "why", seconds(140)), None);
+        assert_eq!(state.failed("/b", false, "why", seconds(140)), None);
     }
-    assert!(state.failed("/c", false, "why", seconds(140)));
+    assert!(state.failed("/c", false, "why", seconds(140)).is_some());
 }
 
 #[test]
@@ -349,5 +356,114 @@ fn a_pause_ends_a_job_after_eight_seconds_or_two_seconds_after_its_end() {
         ending.progressed();
         let exit = ending.paused(Some(seconds(pause)), begun + seconds(ends));
         assert!(exit.is_none(), "{pause} s");
+    }
+}
+
+#[test]
+fn names_that_windows_cannot_hold_are_told_apart_and_no_path_makes_one() {
+    for name in [
+        "con",
+        "NUL",
+        "aux.json",
+        "a/Prn.x/b",
+        "com1",
+        "LPT9.txt",
+        "com¹",
+        "nul .x",
+        "x?.json",
+        "a:b.json",
+        "*",
+        "dot.",
+        "sp ",
+        "a/b./c",
+    ] {
+        assert!(crate::system::not_on_windows(name).is_some(), "{name}");
+    }
+    for name in [
+        "sub/dir/file.json",
+        "console",
+        "com",
+        "com10",
+        "lpt",
+        "auxiliary.x",
+        "a.con",
+        "公車.json",
+        "x$=,+@%20",
+    ] {
+        assert_eq!(crate::system::not_on_windows(name), None, "{name}");
+    }
+    let paths = "/con\n/nul.json\n/a?b*c:d\n/dot.\n/COM1\n/.hidden\n";
+    let items = list::parse(paths).expect("a list");
+    for item in items {
+        let name = item.name.to_str().expect("text");
+        assert_eq!(crate::system::not_on_windows(name), None, "{name}");
+    }
+}
+
+/// Advice names options and settings of the program, and no function of the libraries.
+#[test]
+fn no_advice_names_a_function() {
+    for kind in Kind::ALL {
+        let trouble = crate::ending::Trouble::from(Error::new(*kind, "why"));
+        let line = trouble.line("x".as_ref());
+        for function in [
+            "`",
+            "::",
+            "client;",
+            "one client",
+            "one limiter",
+            "source of this error",
+        ] {
+            assert!(!line.contains(function), "{kind}: {line}");
+        }
+    }
+    let unknown = std::io::Error::new(
+        std::io::ErrorKind::InvalidData,
+        "invalid peer certificate: UnknownIssuer",
+    );
+    let unknown =
+        Error::new(Kind::Tls, unknown).with_advice("give its CA to Builder::root_certificate");
+    let line = crate::ending::Trouble::from(unknown).line("x".as_ref());
+    assert!(
+        line.contains("--ca or TDS_CA_FILE") && !line.contains("::"),
+        "{line}"
+    );
+}
+
+#[test]
+fn addresses_are_shown_without_users_passwords_and_queries() {
+    for (address, shown) in [
+        ("https://data.example", "https://data.example"),
+        (
+            "https://data.example:8443/x/",
+            "https://data.example:8443/x/",
+        ),
+        (
+            "https://data.example/x?key=s3cr3t",
+            "https://data.example/x",
+        ),
+        (
+            "https://data.example/x?key=s3cr3t@b#c",
+            "https://data.example/x",
+        ),
+        (
+            "https://s3cr3t@auth.example:8443",
+            "https://auth.example:8443",
+        ),
+        ("http://u:s3cr3t@[::1]:1", "http://[::1]:1"),
+        ("http://[::1]", "http://[::1]"),
+        ("redis://:s3cr3t@127.0.0.1:1/0", "redis://127.0.0.1:1/0"),
+        (
+            "redis+unix:///run/redis.sock?pass=s3cr3t",
+            "redis+unix:///run/redis.sock",
+        ),
+        ("redis://:s3cr/3t@127.0.0.1:1/0", "(not shown)"),
+        ("redis://:s3cr?3t@127.0.0.1:1/0", "(not shown)"),
+        ("redis://:1234/3t@127.0.0.1:1/0", "(not shown)"),
+        ("redis://u:1234?3t@127.0.0.1:1", "(not shown)"),
+        ("u:s3cr3t@127.0.0.1", "(not shown)"),
+        ("127.0.0.1:8080", "127.0.0.1:8080"),
+    ] {
+        assert_eq!(settings::address_of(address), shown, "{address}");
     }
 }

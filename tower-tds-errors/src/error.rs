@@ -465,8 +465,9 @@ impl Facts {
             Kind::InvalidToken | Kind::Unauthorized => Outcome::TokenRefused,
             Kind::RateExceeded => Outcome::RateExceeded,
             Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.retry_after),
-            // A `RangeUnclear` may be about connections, so the limits react to it as well.
-            Kind::ConnectionLimit | Kind::RangeUnclear => Outcome::ConnectionsExceeded,
+            // A `RangeUnclear` is most often about its range, so it slows no other request: if it was
+            // about connections, the next request without a range is a `ConnectionLimit`.
+            Kind::ConnectionLimit => Outcome::ConnectionsExceeded,
             // Whatever its text, a 401 refuses the token.
             _ if self.status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
             _ if self.status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,

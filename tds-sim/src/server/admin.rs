@@ -27,8 +27,8 @@ use crate::{
     },
     sim::Sim,
     state::Part,
-    stub::Stub,
-    text::{Pattern, parse_duration},
+    stub::{Calls, Stub, pairs},
+    text::parse_duration,
 };
 
 mod fields;
@@ -144,17 +144,21 @@ fn control(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Option<ApiKey>, R
         "/disable-key" => sim.disable_key(client)?,
         path => {
             // The last slash of the prefix belongs to the path.
-            let path: Pattern = path.strip_prefix("/stub").unwrap_or(path).parse()?;
+            let calls = Calls {
+                path: path.strip_prefix("/stub").unwrap_or(path).parse()?,
+                method: fields.parsed("method")?,
+                query: fields.one("query").map(pairs),
+            };
             let put = (head.method == Method::PUT)
                 .then(|| stub(fields))
                 .transpose()?;
             let stubs = &mut *lock(&sim.state.stubs);
             let before = stubs.len();
-            stubs.retain(|(known, _)| *known != path);
+            stubs.retain(|(known, _)| *known != calls);
             match put {
-                Some(stub) => stubs.push((path, Arc::new(stub))),
+                Some(stub) => stubs.push((calls, Arc::new(stub))),
                 None if stubs.len() == before => {
-                    return Err(format!("there is no stub for {path}").into());
+                    return Err(format!("there is no stub for {}", calls.path).into());
                 }
                 None => {}
             }

@@ -149,7 +149,7 @@ async fn wrong_input_is_refused_with_the_known_names_and_changes_nothing() {
             "/stub/v1/a",
             FORM,
             "code=200",
-            "status, headers, body, delay",
+            "method, query, status, headers, body, delay",
         ),
         ("PUT", "/stub/v1/a", FORM, "status=99", "status"),
         ("PUT", "/stub/v1/a", FORM, "status=101", "1xx"),
@@ -191,6 +191,44 @@ async fn wrong_input_is_refused_with_the_known_names_and_changes_nothing() {
     // Two calls in a second are still within the rate, and nothing strikes them.
     assert_eq!(status(&server, "/v1/live/a", &token).await, 200);
     assert_eq!(status(&server, "/v1/live/a", &token).await, 200);
+}
+
+#[tokio::test]
+async fn stubs_match_by_method_and_by_the_pairs_of_the_query() {
+    let (server, token) = server().await;
+    for body in [
+        "status=201",
+        "status=202&query=%24skip%3D20%26a%3Db%2520c",
+        "status=203&query=",
+        "status=204&method=POST",
+    ] {
+        assert_eq!(
+            ask(&server, "PUT", "/stub/v1/%e5%7Ea", FORM, body).await.0,
+            200,
+            "{body}"
+        );
+    }
+    for (target, expected) in [
+        ("/v1/%E5~a?$skip=20&a=b%20c", 202),
+        ("/v1/%e5%7ea?a=b+c&%24skip=20", 202),
+        ("/v1/%E5~a?a=b%20c&%24skip=2%30", 202),
+        ("/v1/%E5~a?$skip=20", 201),
+        ("/v1/%E5~a?$skip=20&a=b%20c&a=b", 201),
+        ("/v1/%E5~a", 203),
+        ("/v1/%E5~A", 404),
+        ("/v1/%E5%2fa", 404),
+    ] {
+        assert_eq!(status(&server, target, &token).await, expected, "{target}");
+    }
+    let gone = |body| ask(&server, "DELETE", "/stub/v1/%E5~a", FORM, body);
+    assert_eq!(gone("query=a%3Db+c%26%24skip%3D20").await.0, 200);
+    assert_eq!(gone("query=a%3Db+c%26%24skip%3D20").await.0, 400);
+    assert_eq!(
+        status(&server, "/v1/%E5~a?$skip=20&a=b%20c", &token).await,
+        201
+    );
+    let wrong = ask(&server, "PUT", "/stub/v1/a", FORM, "method=G%20T").await;
+    assert_eq!(wrong.0, 400, "{}", wrong.1);
 }
 
 #[tokio::test]

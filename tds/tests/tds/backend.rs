@@ -12,7 +12,7 @@ use crate::{
     Bench, HANGS, at_once, err, live, output,
     serving::Serving,
     signal, text,
-    upstream::{Upstream, answer},
+    upstream::{Upstream, answer, late},
 };
 
 impl Bench {
@@ -531,3 +531,132 @@ async fn page_is_no_data_for_users() {
 }
 
 const PAGE: &[u8] = b"<html><title>Sign in</title></html>";
+
+#[tokio::test]
+async fn a_wrong_secret_is_a_line_at_once() {
+    let bench = Bench::new("backend-silent", Config::default()).await;
+    let mut wrong = bench.backend(&[]);
+    wrong.env("TDS_CLIENT_SECRET", "wr0ng-s3cr3t");
+    let backend = Serving::start(wrong);
+    bench.seen(|seen| seen.token_posts == 1).await;
+    let refused = async {
+        while !backend.get("/readyz").await.text().contains("no token: ") {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, refused).await.expect("it is refused");
+    sleep(Duration::from_millis(200)).await;
+    let log = backend.log();
+    assert!(
+        log.contains("no token: ") && log.contains("refused"),
+        "{log}"
+    );
+    assert!(!log.contains("wr0ng"), "{log}");
+}
+
+#[tokio::test]
+async fn a_request_names_one_host() {
+    let bench = Bench::new("backend-host", Config::default()).await;
+    let backend = Serving::start(bench.backend(&["--deadline", "1m", "--fresh", "1h"]));
+    for (head, status) in [
+        ("HTTP/1.1\r\nhost: a", 200),
+        ("HTTP/1.0", 200),
+        ("HTTP/1.0\r\nhost: a", 200),
+        ("HTTP/1.1\r\naccept: */*", 400),
+        ("HTTP/1.1\r\nhost: a\r\nhost: a", 400),
+        ("HTTP/1.0\r\nhost: a\r\nhost: b", 400),
+    ] {
+        for path in ["/livez", "/v1/live/metro"] {
+            let answer = backend.ask(&format!("GET {path} {head}")).await;
+            assert_eq!(answer.status, status, "{path} {head}: {}", answer.text());
+        }
+    }
+}
+
+/// A service that answers once, and then fails with 503 and this hint.
+fn once(control: &'static str) -> Upstream {
+    Upstream::start(move |_, nth| match nth {
+        0 => {
+            let headers = format!("cache-control: {control}\r\ncontent-length: 2\r\n");
+            answer("200 OK", &headers, b"ok")
+        }
+        _ => answer(
+            "503 Service Unavailable",
+            "retry-after: 900\r\ncontent-length: 0\r\n",
+            b"",
+        ),
+    })
+}
+
+#[tokio::test]
+async fn a_failing_service_is_bridged_by_the_longer_of_its_header_and_the_option() {
+    at_once(
+        [
+            ("max-age=0, stale-if-error=600", "", 200),
+            ("max-age=0, stale-if-error=0", "1h", 200),
+            ("max-age=0, stale-if-error=600", "1ms", 200),
+            ("max-age=0", "", 503),
+            ("max-age=0, stale-if-error=600, must-revalidate", "1h", 503),
+            (
+                "max-age=0, stale-while-revalidate=600, proxy-revalidate",
+                "",
+                503,
+            ),
+            ("no-store, stale-if-error=600", "1h", 503),
+            ("no-cache, stale-if-error=600", "", 200),
+        ],
+        |(control, stale, status)| async move {
+            let name: String = control
+                .chars()
+                .filter(char::is_ascii_alphanumeric)
+                .collect();
+            let bench = Bench::new(&format!("stale-{name}-{stale}"), Config::default()).await;
+            let upstream = once(control);
+            let stale: &[&str] = if stale.is_empty() {
+                &[]
+            } else {
+                &["--stale", stale]
+            };
+            let more = ["--deadline", "1m", "--base-url", &*upstream.url];
+            let more = [&more[..], stale].concat();
+            let backend = Serving::start(bench.backend(&more));
+            assert_eq!(backend.get("/v1/live/metro").await.text(), "ok");
+            sleep(Duration::from_millis(5)).await;
+            let user = backend.get("/v1/live/metro").await;
+            assert_eq!(user.status, status, "{control}: {}", user.head);
+            // The backend itself asks again after a second, whatever the hint.
+            let is_soon = user.head.contains("retry-after: 1\r\n");
+            assert_eq!(is_soon, status == 503, "{control}: {}", user.head);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn stale_data_is_served_while_one_call_revalidates_it() {
+    let bench = Bench::new("stale-while", Config::default()).await;
+    let upstream = Upstream::start(|_, nth| {
+        let body = nth.to_string();
+        let headers = format!(
+            "cache-control: max-age=0, stale-while-revalidate=600\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        let answer = answer("200 OK", &headers, body.as_bytes());
+        if nth == 1 { late(answer, 2) } else { answer }
+    });
+    let more = ["--deadline", "1m", "--base-url", &*upstream.url];
+    let backend = Serving::start(bench.backend(&more));
+    assert_eq!(backend.get("/v1/live/metro").await.text(), "0");
+    sleep(Duration::from_millis(5)).await;
+    for _ in 0..20 {
+        assert_eq!(backend.get("/v1/live/metro").await.text(), "0");
+    }
+    let heads = upstream.heads().len();
+    assert!(heads <= 2, "one call at a time: {heads}");
+    let newer = async {
+        while backend.get("/v1/live/metro").await.text() == "0" {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, newer).await.expect("the call goes on");
+}

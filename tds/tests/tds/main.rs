@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod access;
+mod answers;
 mod backend;
 mod browser;
 mod bulk;

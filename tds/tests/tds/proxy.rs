@@ -11,7 +11,10 @@ use std::{
 
 use tds_sim::Config;
 
-use crate::{Bench, err, live, out, output, text};
+use crate::{
+    Bench, err, live, out, output, text,
+    upstream::{Upstream, answer},
+};
 
 /// A proxy in front of this machine, whatever host a tunnel is for.
 struct Proxy {
@@ -129,7 +132,7 @@ async fn the_proxy_of_the_flag_is_stronger_than_the_environments_and_its_passwor
         for is_flag in [true, false] {
             let mut run = at(&bench, host, host, &["check", "/v1/live/bus"]);
             if is_flag {
-                run.args(["--proxy", &with_password]);
+                run.args(["--proxy", &proxy.url]);
             } else {
                 run.env("TDS_PROXY", &with_password);
             }
@@ -144,7 +147,8 @@ async fn the_proxy_of_the_flag_is_stronger_than_the_environments_and_its_passwor
             );
             let tunnels = proxy.tunnels();
             assert_eq!(tunnels.len(), 2, "{tunnels:?}");
-            assert!(tunnels.iter().all(|head| head.contains("YW5uOnA0c3N3MHJk")));
+            let has_password = |head: &String| head.contains("YW5uOnA0c3N3MHJk") != is_flag;
+            assert!(tunnels.iter().all(has_password));
             assert_eq!(other.tunnels(), <[String; 0]>::default());
         }
     }
@@ -199,4 +203,49 @@ async fn unusable_proxy_is_refused_before_any_request() {
         }
     }
     assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_to_be_corrected_and_one_that_is_away_is_waited_for() {
+    let bench = secure("proxy-refuses").await;
+    // The token goes through the proxy, or only the data does.
+    for (auth, base) in [(FAR, FAR), ("127.0.0.1", FAR)] {
+        for (status, code) in [
+            ("407 Proxy Authentication Required", 2),
+            ("403 Forbidden", 2),
+            ("502 Bad Gateway", 5),
+        ] {
+            let proxy = Upstream::start(move |_, _| answer(status, "content-length: 0\r\n", b""));
+            for job in ["get", "check"] {
+                let mut run = at(
+                    &bench,
+                    auth,
+                    base,
+                    &[job, "/v1/live/bus", "--deadline", "4s"],
+                );
+                run.env("TDS_PROXY", &proxy.url);
+                let run = output(run).await;
+                assert_eq!(
+                    run.status.code(),
+                    Some(code),
+                    "{status} {auth} {job}: {}",
+                    err(&run)
+                );
+                assert!(
+                    code == 5 || err(&run).contains("proxy"),
+                    "{status} {auth} {job}: {}",
+                    err(&run)
+                );
+            }
+        }
+        let mut run = at(
+            &bench,
+            auth,
+            base,
+            &["get", "/v1/live/bus", "--deadline", "4s"],
+        );
+        run.env("TDS_PROXY", "http://127.0.0.1:1");
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(5), "{auth}: {}", err(&run));
+    }
 }

@@ -279,3 +279,156 @@ async fn tokens_come_from_a_server_an_endpoint_or_an_issuer_over_a_companys_cert
         assert!(err(&run).contains(told), "{flags:?}: {}", err(&run));
     }
 }
+
+#[tokio::test]
+async fn an_env_file_may_have_a_mark_and_exports_and_no_comment_behind_a_value() {
+    let bench = Bench::new("settings-env", Config::default()).await;
+    let file = bench.path("tds.env");
+    for (lines, code) in [
+        ("\u{feff}TDS_RATE=5/1s\r\n", 0),
+        ("\u{feff}# a comment\nexport\tTDS_RATE=5/1s\n", 0),
+        ("export   TDS_RATE = '5/1s'  \n  # a comment\n", 0),
+        ("OTHER=a # b\nTDS_RATE=5/1s\n", 0),
+        ("TDS_RATE=\"5/1s\" \n", 0),
+        ("TDS_RATE=5/1s # five\n", 2),
+        ("TDS_RATE=5/1s\t# five\n", 2),
+        ("TDS_RATE= # five\n", 2),
+        ("TDS_RATE=\"5/1s\" # five\n", 2),
+    ] {
+        fs::write(&file, lines).expect("a file");
+        let run = bench.run(&["check", "--env-file", text(&file)]).await;
+        assert_eq!(run.status.code(), Some(code), "{lines:?}: {}", err(&run));
+        if code == 0 {
+            let line = "TDS_RATE               5/1s (--env-file)\n";
+            assert!(out(&run).contains(line), "{lines:?}: {}", out(&run));
+        } else {
+            let told = "quote the value, or move the comment";
+            assert!(err(&run).contains(told), "{lines:?}: {}", err(&run));
+        }
+    }
+    // A # that is part of a secret stays.
+    for (lines, code) in [
+        (
+            format!("TDS_CLIENT_SECRET={}#\n", bench.server.client_secret()),
+            4,
+        ),
+        (
+            format!("TDS_CLIENT_SECRET='{} #'\n", bench.server.client_secret()),
+            4,
+        ),
+        (
+            format!("TDS_CLIENT_SECRET={}\n", bench.server.client_secret()),
+            0,
+        ),
+    ] {
+        fs::write(&file, lines).expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        let mut run = bench.tds(&["check", "--env-file", text(&file)]);
+        run.env_remove("TDS_CLIENT_SECRET");
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(code), "{}", err(&run));
+    }
+}
+
+#[tokio::test]
+async fn addresses_are_shown_without_their_user_and_their_query() {
+    let bench = Bench::new("settings-addresses", Config::default()).await;
+    let auth = bench.server.auth_url();
+    let realm = format!("{auth}/auth/realms/ServiceConnect/protocol/openid-connect/token");
+    let keyed = format!("{realm}?apikey=s3cr3t");
+    for more in [&[][..], &["--json"]] {
+        let mut run = bench.tds(&[&["check", "/v1/live/bus"], more].concat());
+        run.env_remove("TDS_AUTH_URL").env("TDS_TOKEN_URL", &keyed);
+        let run = output(run).await;
+        let all = out(&run) + &err(&run);
+        assert!(!all.contains("s3cr3t"), "{all}");
+        assert!(out(&run).contains(&realm), "{all}");
+        assert!(err(&run).contains("TDS_TOKEN_URL has a query"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn passwords_in_addresses_obey_the_rules_for_secrets() {
+    let bench = Bench::new("settings-passwords", Config::default()).await;
+    let file = bench.path("tds.env");
+    for (flag, name, value) in [
+        ("--fleet", "TDS_FLEET_STORE", "redis://:s3cr3t@127.0.0.1:1"),
+        (
+            "--fleet",
+            "TDS_FLEET_STORE",
+            "redis+unix:///none.sock?db=1&pass=s3cr3t",
+        ),
+        ("--proxy", "TDS_PROXY", "http://u:s3cr3t@127.0.0.1:1"),
+    ] {
+        let run = bench.run(&["get", "/v1/live/bus", flag, value]).await;
+        assert_eq!(run.status.code(), Some(2), "{flag}: {}", err(&run));
+        assert!(
+            err(&run).contains(name) && !err(&run).contains("s3cr3t"),
+            "{}",
+            err(&run)
+        );
+        fs::write(&file, format!("{name}={value}\n")).expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
+        let run = bench
+            .run(&["get", "/v1/live/bus", "--env-file", text(&file)])
+            .await;
+        assert_eq!(run.status.code(), Some(2), "{name}: {}", err(&run));
+        assert!(err(&run).contains("chmod"), "{name}: {}", err(&run));
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
+async fn a_file_of_certificates_is_named_with_what_is_wrong_and_functions_are_not() {
+    let mut config = Config::default();
+    config.tls = true;
+    let bench = Bench::new("settings-roots", config).await;
+    let pem = fs::read_to_string(bench.server.ca_file().expect("it speaks TLS")).expect("text");
+    let file = bench.path("ca.pem");
+    let trusted = pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE");
+    for (bytes, told) in [
+        (&b""[..], "empty"),
+        (b"\x30\x82\x01", "DER"),
+        (trusted.as_bytes(), "TRUSTED"),
+        (b"\xff\xfe-\0", "mark"),
+        (format!("\u{feff}{pem}").as_bytes(), "mark"),
+        (b"hello", "no certificate"),
+    ] {
+        fs::write(&file, bytes).expect("a file");
+        for name in ["TDS_CA_FILE", "SSL_CERT_FILE"] {
+            let mut run = bench.tds(&["get", "/v1/live/bus", "--deadline", "5s"]);
+            run.env(name, &file);
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(2), "{name} {told}: {}", err(&run));
+            assert!(
+                err(&run).contains(&format!("{name} {}", text(&file))),
+                "{}",
+                err(&run)
+            );
+            assert!(err(&run).contains(told), "{name} {told}: {}", err(&run));
+        }
+    }
+    // Without the service's CA, and to another machine without TLS.
+    let mut run = bench.tds(&["get", "/v1/live/bus", "--deadline", "5s"]);
+    run.env_remove("SSL_CERT_FILE");
+    let run = output(run).await;
+    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
+    assert!(
+        err(&run).contains("--ca") && err(&run).contains("TDS_CA_FILE"),
+        "{}",
+        err(&run)
+    );
+    assert!(!err(&run).contains("::"), "{}", err(&run));
+    for name in ["TDS_AUTH_URL", "TDS_BASE_URL"] {
+        let mut run = bench.tds(&["get", "/v1/live/bus"]);
+        run.env(name, "http://data.example");
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+        assert!(
+            err(&run).contains(name) && err(&run).contains("https://"),
+            "{}",
+            err(&run)
+        );
+        assert!(!err(&run).contains("::"), "{}", err(&run));
+    }
+}

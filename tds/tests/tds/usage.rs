@@ -193,3 +193,18 @@ const README: &str = include_str!("../../README.md");
 
 /// A list with one resource.
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tds/one.list");
+
+#[tokio::test]
+async fn help_is_also_a_command() {
+    for (arguments, like) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "bulk"], &["bulk", "--help"]),
+        (&["help", "get"], &["get", "--help"]),
+    ] {
+        let (help, like) = (output(tds(arguments)).await, output(tds(like)).await);
+        assert_eq!(help.status.code(), Some(0), "{arguments:?}: {}", err(&help));
+        assert_eq!(out(&help), out(&like), "{arguments:?}");
+    }
+    let wrong = output(tds(&["help", "fetch"])).await;
+    assert_eq!(wrong.status.code(), Some(2), "{}", err(&wrong));
+}

@@ -130,3 +130,13 @@ fn non_ascii_path_is_shown() {
     let error = Error::new(Kind::NotFound, "no").with_request(Method::GET, &uri);
     assert_eq!(error.uri(), Some("https://data.example.org/v1/公車"));
 }
+
+// Reproducer: forty resumed files whose range was refused waited 15.7 s in place of 3.2.
+#[test]
+fn a_range_that_may_be_at_fault_slows_no_other_request() {
+    use tower_tds_outcome::Outcome;
+
+    let outcome = |kind| Error::new(kind, "416").with_sent(Sent::Answered).outcome();
+    assert_eq!(outcome(Kind::RangeUnclear), Outcome::Other);
+    assert_eq!(outcome(Kind::ConnectionLimit), Outcome::ConnectionsExceeded);
+}

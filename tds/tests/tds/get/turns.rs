@@ -164,3 +164,30 @@ async fn deadline_bounds_the_wait_for_locked_files() {
 fn now() -> SystemTime {
     SystemTime::now()
 }
+
+// Reproducer: the second run waited for ninety minutes, slept out its deadline, and then asked.
+#[tokio::test]
+async fn a_daily_quota_is_counted_across_runs_and_no_turn_takes_long() {
+    let bench = Bench::new("get-daily", Config::default()).await;
+    let get = ["get", "/v1/live/bus", "--rate", "3/1d", "--deadline", "20s"];
+    for _ in 0..3 {
+        let run = bench.run(&get).await;
+        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    }
+    let run = bench.run(&get).await;
+    assert_eq!(run.status.code(), Some(3), "{}", err(&run));
+    assert!(
+        err(&run).contains("--rate") && err(&run).contains("23 h"),
+        "{}",
+        err(&run)
+    );
+    assert_eq!(bench.server.ledger().summary().data_calls, 3);
+    // A run with other limits counts for itself, and a shorter time passes.
+    let run = bench.run(&["get", "/v1/live/bus", "--rate", "5/1d"]).await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let soon = ["get", "/v1/live/bus", "--rate", "2/5s", "--deadline", "1m"];
+    for _ in 0..3 {
+        let run = bench.run(&soon).await;
+        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    }
+}
