@@ -67,6 +67,10 @@
 //!   were refused shortly before ([the rule](TokenSource#refused-tokens)). Meanwhile the refused call
 //!   is held, so that a retry layer outside sends it again with the new token. Refusals cause at most
 //!   16 refreshes an hour.
+//! - **Clocks.** A gateway whose clock is behind costs no call at a renewal while the old token outlives the
+//!   lag, and at the start only its own lag ([two tokens](TokenSource#two-tokens)).
+//! - **Roles.** A role that is granted is seen within five minutes, or within an hour if it was missing for
+//!   long ([the rule](TokenSource#missing-roles)).
 //! - **Recovery.** Once the endpoint is healthy again, you have a token after one backoff. A backoff lasts 30 s at
 //!   most, or two minutes after an error that is not [transient](TokenError::is_transient); a `Retry-After` extends it,
 //!   to five minutes at most.
@@ -91,7 +95,7 @@
 //!   ends, the next use spawns another task, and a token request in flight at that time may fail.
 //! - Machines that are suspended between `poll_ready` and `call`. That call may send an expired token;
 //!   the 401 then causes a refresh.
-//! - Tokens that are revoked more often than every five minutes.
+//! - Tokens that are revoked more often than every 225 seconds.
 //! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. For any other grant, add
 //!   [fields](Credentials::field) to the form.
 //! - Reading the content of tokens: they are opaque to a client (RFC 9068, section 6).

@@ -62,7 +62,7 @@ fn assertion_names_client_and_endpoint_and_expires_in_a_minute() {
     // Keycloak's default refuses more than 60 s.
     assert!((20..60).contains(&(NOW.as_secs() - seen.iat)), "{seen:?}");
     assert_eq!(seen.nbf, seen.iat);
-    assert_eq!(seen.exp, NOW.as_secs().saturating_add(60));
+    assert_eq!(seen.exp, NOW.as_secs().saturating_add(30));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tower_tds_outcome::{Cause, Outcome, Secrets};
 /// wide and cheap to clone, because all calls that wait for one token request share its outcome.
 ///
 /// `Display` is one line: the failure, the URL, the root cause, the time since the first failure, and your next step.
-/// It repeats no text that a token endpoint sent. `Debug` adds a second line for programmers.
+/// Words of a token endpoint are redacted and cut. `Debug` adds a second line for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
@@ -22,8 +22,10 @@ struct Repr {
     in_discovery: bool,
     /// Scheme, host, port and path.
     place: Option<String>,
-    /// Cause at the root.
+    /// Cause at the root, or the words of the server.
     cause: Option<String>,
+    /// Words of the server, until the secrets are known that they may repeat.
+    words: Option<String>,
     failing_for: Duration,
     retry_after: Option<Duration>,
     /// Shows the layers above that the call was not sent.
@@ -77,6 +79,7 @@ impl TokenError {
             in_discovery: false,
             place: None,
             cause: None,
+            words: None,
             failing_for: Duration::ZERO,
             retry_after: None,
             source: Arc::new(Cause::new(Outcome::Unsent, None)),
@@ -104,9 +107,16 @@ impl TokenError {
     pub(crate) fn without(&self, secrets: &Secrets) -> Self {
         self.with(|repr| {
             let source = repr.source.get_ref();
-            repr.cause = source.map(|it| root(it, secrets)).or(repr.cause.take());
+            let words = repr.words.take().map(|words| secrets.line(&words));
+            let cause = source.map(|it| root(it, secrets)).or(words);
+            repr.cause = cause.or(repr.cause.take());
             repr.secrets = Some(secrets.clone());
         })
+    }
+
+    /// Returns the same error, with what the server said. It is shown once the secrets are known.
+    pub(crate) fn with_words(&self, words: Option<String>) -> Self {
+        self.with(|repr| repr.words = words)
     }
 
     /// Returns the same error, with its address but without the query.

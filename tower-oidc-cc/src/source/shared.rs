@@ -115,9 +115,14 @@ impl Shared {
     /// Records that a call with the token of this number was accepted.
     #[inline]
     pub(crate) fn accept(&self, generation: u64) {
-        if self.settled.load(Ordering::Relaxed) == 0 {
+        if self.settled.load(Ordering::Relaxed) != generation {
             self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
         }
+    }
+
+    /// Whether the token of this number was never accepted, and so may be too young.
+    pub(crate) fn is_untried(&self, generation: u64) -> bool {
+        self.lock().state.is_untried(generation)
     }
 
     /// Whether a newer token than the one of this number has come.
