@@ -127,13 +127,6 @@ impl Assertion {
         self
     }
 
-    /// Sets the older thumbprint (`x5t`): the SHA-1 of the certificate in base64url.
-    #[must_use]
-    pub fn x5t(mut self, thumbprint: impl Into<String>) -> Self {
-        self.header.x5t = Some(thumbprint.into());
-        self
-    }
-
     /// Sets the audience of each assertion; by default the address of the token endpoint, without its
     /// query and default port.
     ///

@@ -45,7 +45,7 @@
 //! # }
 //! ```
 //!
-//! For your authorization server, from Keycloak to Google, copy the code from [`_providers`].
+//! For your authorization server, from Keycloak to Google, copy the code from [`_servers`].
 //!
 //! Put `BearerAuthLayer` inside your retry layer, so that each attempt sends the current token. If you
 //! don't use layers, call [`TokenSource::token`].
@@ -116,7 +116,6 @@ pub use self::{
     reply::AccessToken,
     service::{BearerAuth, BearerAuthLayer},
     source::{TokenSource, TokenSourceBuilder},
-    state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
 pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
@@ -137,10 +136,11 @@ mod service;
 mod source;
 mod state;
 mod store;
+mod task;
 
 #[cfg(any(doc, doctest))]
-#[doc = include_str!("../PROVIDERS.md")]
-pub mod _providers {}
+#[doc = include_str!("../SERVERS.md")]
+pub mod _servers {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

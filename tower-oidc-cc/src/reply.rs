@@ -69,7 +69,7 @@ impl Reply {
         if known(BUSY, text).is_some() {
             return Kind::Unavailable(status);
         }
-        Kind::Rejected(status, known(REFUSALS, text))
+        Kind::Rejected(status, code(text))
     }
 
     /// Returns the server's own words.
@@ -222,6 +222,11 @@ fn is_page(text: &[u8]) -> bool {
 fn known(names: &'static str, text: &str) -> Option<&'static str> {
     let mut names = names.split(' ');
     names.find(|name| name.eq_ignore_ascii_case(text))
+}
+
+/// Returns the code of a refusal that equals `text`, if a standard defines it.
+pub(crate) fn code(text: &str) -> Option<&'static str> {
+    known(REFUSALS, text)
 }
 
 /// Returns the lifetime of a token: whole seconds, as a number or, from some servers, as digits in a

@@ -150,7 +150,9 @@ impl Fetch for Grant {
                     // The endpoint may have moved, so the next fetch reads the document again.
                     *self.discovered() = None;
                 }
-                error.at(endpoint.uri())
+                error
+                    .at(endpoint.uri())
+                    .without(self.settings.provider.secrets())
             })
         };
         fetched.boxed()
@@ -187,15 +189,23 @@ impl Settings {
     }
 }
 
-/// One flight: the credentials, and a token for them.
-pub(crate) async fn fly(fetch: &dyn Fetch, current: Option<Current>) -> Result<Issued, TokenError> {
+/// One flight: the credentials, and a token for them. `None` if the credentials are those that were refused.
+pub(crate) async fn fly(
+    fetch: &dyn Fetch,
+    current: Option<Current>,
+    refused: Option<u16>,
+) -> Result<Option<Issued>, TokenError> {
     let settings = fetch.settings();
     let secrets = settings.provider.secrets();
     let credentials = settings.credentials().await?;
+    let digest = credentials.digest();
+    if refused == Some(digest) {
+        return Ok(None);
+    }
     let fetched = fetch.fetch(&credentials, current).await;
-    let issued = fetched.map_err(|error| error.without(secrets))?;
+    let issued = fetched.map_err(|error| error.without(secrets).for_credentials(digest))?;
     secrets.add(TOKEN, issued.token.secret());
-    Ok(issued)
+    Ok(Some(issued))
 }
 
 /// Returns the longest time of a flight.

@@ -19,7 +19,6 @@ use tokio::{
 use tower_service::Service;
 use tower_tds_outcome::Secrets;
 
-use self::{shared::Shared, task::Task};
 use crate::{
     clock::Clock,
     credentials::Provider,
@@ -29,12 +28,11 @@ use crate::{
     rejection::Refresh,
     reply::AccessToken,
     request::{Fetch, Grant, Settings, USER_AGENT, collect, longest_flight, transport},
-    state::{Action, Bearer, Event, RefreshPolicy, State},
+    state::{Action, Bearer, Event, State},
     store::{Erased, Stored, TokenStore},
+    task::{Shared, Task},
 };
 
-mod shared;
-mod task;
 #[cfg(test)]
 mod tests;
 
@@ -50,9 +48,8 @@ mod tests;
 ///
 /// | event | token requests |
 /// |---|---|
-/// | a day under [`RefreshPolicy::Ahead`](crate::RefreshPolicy::Ahead), the default; under [`RefreshPolicy::OnExpiry`](crate::RefreshPolicy::OnExpiry) | 2 |
-/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours | 7 at most |
-/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 6 hours | 5 at most |
+/// | a day | 2 |
+/// | a day with [`refresh_before`](TokenSourceBuilder::refresh_before) of 20 hours, so every 4 hours | 7 at most |
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
 /// | a day, with any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
@@ -134,7 +131,7 @@ pub struct TokenSource {
 /// Builds a [`TokenSource`].
 pub struct TokenSourceBuilder {
     settings: Settings,
-    policy: RefreshPolicy,
+    refresh_before: Option<Duration>,
     store: Option<Box<dyn Erased>>,
 }
 
@@ -165,7 +162,7 @@ impl TokenSource {
                 timeout: TIMEOUT,
                 clock: Clock::default(),
             },
-            policy: RefreshPolicy::default(),
+            refresh_before: None,
             store: None,
         }
     }
@@ -380,8 +377,15 @@ impl TokenSource {
 // === impl TokenSourceBuilder ===
 
 impl TokenSourceBuilder {
-    /// Adds a field to the form of each token request: a `scope` (RFC 6749, section 3.3), a `resource`
-    /// (RFC 8707), or the `audience` that some servers read; none by default.
+    /// Asks for these scopes, separated by spaces (RFC 6749, section 3.3); by default for those that the server has set for
+    /// the client.
+    #[must_use]
+    pub fn scope(self, scopes: impl Into<String>) -> Self {
+        self.parameter("scope", scopes)
+    }
+
+    /// Adds a field to the form of each token request, such as a `resource` (RFC 8707) or the `audience` that some servers
+    /// read; none by default.
     ///
     /// For calls that need other fields, such as another scope, build another source. Leave out the
     /// fields of the grant and the client: they are sent already, and servers refuse a field that occurs
@@ -412,10 +416,16 @@ impl TokenSourceBuilder {
         self
     }
 
-    /// Chooses when a valid token is renewed; [`RefreshPolicy::Ahead`] by default.
+    /// Renews a token this long before its expiry; by default after 70 to 80 % of its life, at a random moment.
+    ///
+    /// Each renewal is earlier by a random part of up to a tenth of the token's age at that time, so that processes that
+    /// start together do not renew together. Tokens that live shorter than this are renewed after half of their life, and
+    /// after zero the next call requests a token, waits for it, and fails if the endpoint is down at that time.
+    ///
+    /// For a fixed schedule, subtract: tokens of 24 hours are renewed every 4 hours by `refresh_before` of 20.
     #[must_use]
-    pub fn policy(mut self, policy: RefreshPolicy) -> Self {
-        self.policy = policy;
+    pub fn refresh_before(mut self, expiry: Duration) -> Self {
+        self.refresh_before = Some(expiry);
         self
     }
 
@@ -434,6 +444,7 @@ impl TokenSourceBuilder {
     ///
     /// Tokens expire when the first of two clocks reaches their expiry: tokio's, which may stop while a
     /// machine is suspended, or this one, which can be set.
+    #[doc(hidden)]
     #[must_use]
     pub fn wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.settings.clock = Clock::with_wall(now);
@@ -470,7 +481,7 @@ impl TokenSourceBuilder {
             answer.boxed()
         };
         let clock = self.settings.clock.clone();
-        let state = State::new(self.policy, fastrand::f64);
+        let state = State::new(self.refresh_before, fastrand::f64);
         let grant = Grant::new(Box::new(exchange), self.settings);
         let fetch: Arc<dyn Fetch> = match self.store {
             Some(store) => Arc::new(Stored::new(grant, store)),

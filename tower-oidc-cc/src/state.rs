@@ -17,7 +17,6 @@ use std::{mem, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 pub(crate) use self::lifetime::Lifetime;
-pub use self::lifetime::RefreshPolicy;
 use self::throttle::{Backoff, Refreshes, Roles};
 use crate::{
     clock::Timestamp,
@@ -34,7 +33,8 @@ mod throttle;
 /// State of one token source.
 #[derive(Debug)]
 pub(crate) struct State {
-    policy: RefreshPolicy,
+    /// How long before its expiry a token is renewed, if that was set.
+    refresh_before: Option<Duration>,
     /// Draws a number in `0.0..1.0`, for jitter.
     draw: fn() -> f64,
     /// At most two tokens, the older one first, until their expiry is noticed. The `renew_at` of an older one is the time
@@ -99,6 +99,10 @@ struct Failure {
     until: Instant,
     /// When the first failure in a row happened.
     since: Timestamp,
+    /// When the last one happened.
+    at: Timestamp,
+    /// When the credentials were read last.
+    read_at: Timestamp,
     /// When a failure was logged last.
     logged_at: Timestamp,
 }
@@ -119,7 +123,7 @@ pub(crate) enum Notice {
 pub(crate) enum Reason {
     /// There has been no token yet.
     Start,
-    /// Renewal of a valid token by the policy.
+    /// Renewal of a valid token.
     Schedule,
     /// Expiry of the last token.
     Expiry,
@@ -140,6 +144,8 @@ pub(crate) enum Event {
     Fetched(Issued),
     /// The flight has failed.
     Failed(TokenError),
+    /// The credentials are still those that were refused, so no token was requested.
+    Unchanged,
     /// The flight has ended with its runtime, so nothing is known of its result.
     Lost,
     /// A call with the token of this number was accepted.
@@ -204,9 +210,9 @@ impl Notice {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(policy: RefreshPolicy, draw: fn() -> f64) -> Self {
+    pub(crate) fn new(refresh_before: Option<Duration>, draw: fn() -> f64) -> Self {
         Self {
-            policy,
+            refresh_before,
             draw,
             tokens: Vec::with_capacity(3),
             generation: 0,
@@ -229,7 +235,7 @@ impl State {
             Event::Timer => self.timer(now),
             Event::Fetched(token) => self.fetched(token, now),
             Event::Failed(error) => self.failed(&error, now),
-            Event::Lost => {
+            Event::Lost | Event::Unchanged => {
                 self.in_flight = None;
                 Action::Rest
             }
@@ -341,11 +347,30 @@ impl State {
         if self.in_flight.is_some() {
             return Action::Join;
         }
-        if let Some(error) = self.backoff_error_at(now) {
+        if let Some(error) = self.backoff_error_at(now)
+            && !self.reads_again(now)
+        {
             return Action::Fail(error);
         }
         let first = self.generation == 0;
         self.begin(if first { Reason::Start } else { Reason::Expiry }, now)
+    }
+
+    /// Whether the credentials are read again, although the backoff after their refusal is not over.
+    fn reads_again(&mut self, now: Timestamp) -> bool {
+        let is_first = self.backoff.failures() == 1;
+        let failure = self.failure.as_mut().filter(|it| {
+            let is_far = is_first || it.at.age_at(now) >= REREFUSED;
+            it.error.refused().is_some() && is_far && it.read_at.age_at(now) >= READ_EVERY
+        });
+        failure.map(|it| it.read_at = now).is_some()
+    }
+
+    /// Returns the digest of the credentials that were refused, during the backoff that follows.
+    pub(crate) fn refused_at(&self, now: Timestamp) -> Option<u16> {
+        let failure = self.failure.as_ref();
+        let failure = failure.filter(|_| !self.backoff_left_at(now).is_zero());
+        failure.and_then(|it| it.error.refused())
     }
 
     fn begin(&mut self, reason: Reason, began: Timestamp) -> Action {
@@ -363,7 +388,7 @@ impl State {
             renew_at,
             expires_at,
         } = newest.bearer.lifetime;
-        // Under `OnExpiry` the next call requests a token, and the timer only ends the old one.
+        // If it is renewed at its expiry, the next call requests a token, and the timer only ends the old one.
         let wait = if renew_at == expires_at {
             renew_at.left_at(now)
         } else {
@@ -387,7 +412,7 @@ impl State {
         self.advance(now);
         let Issued { token, fetched } = issued;
         let draw = (self.draw)();
-        let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.policy, draw);
+        let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.refresh_before, draw);
         let Some(mut lifetime) = planned else {
             let reason = "its token was expired on arrival, by the clock of this machine";
             return self.failed(&TokenError::new(Kind::Malformed(reason)), now);
@@ -471,6 +496,8 @@ impl State {
             error: error.clone(),
             until: now.steady.checked_add(wait).unwrap_or(now.steady),
             since,
+            at: now,
+            read_at: now,
             logged_at,
         });
         Action::Fail(error)
@@ -484,7 +511,10 @@ impl State {
         let Some(token) = found else {
             return Action::Rest;
         };
-        self.refreshes.tolerate(token.refusals);
+        // Otherwise the call may have been sent before the refusal that began the flight.
+        if generation == self.generation && self.in_flight.is_none() {
+            self.refreshes.tolerate(token.refusals);
+        }
         (token.is_accepted, token.refusals, token.refused_at) = (true, 0, None);
         let end = token.bearer.lifetime.expires_at;
         if let Some(since) = self.refused_since.take() {
@@ -551,17 +581,17 @@ impl State {
         let Some(at) = self.position(generation) else {
             return self.missed(now);
         };
-        if at + 1 < self.tokens.len() {
+        let newer = self.tokens.get(at + 1);
+        if newer.is_some_and(|it| it.is_good_at(now)) {
             // The newer token may have the role, so its turn has come.
             if let Some(older) = self.tokens.get_mut(at) {
                 Arc::make_mut(&mut older.bearer).lifetime.renew_at = now;
             }
             return Action::Superseded;
         }
-        let is_due = self.tokens.last().is_some_and(|it| {
-            let wait = self.roles.missing(generation);
-            it.bearer.sent.age_at(now) >= wait
-        });
+        let wait = self.roles.missing(generation);
+        let is_old = |it: &Kept| it.bearer.sent.age_at(now) >= wait;
+        let is_due = self.tokens.get(at).is_some_and(is_old);
         if self.in_flight.is_some() {
             return Action::Join;
         }
@@ -687,5 +717,11 @@ const YOUNG: Duration = Duration::from_secs(120);
 const LAST_SHARE: u32 = 25;
 /// Replies give the life in whole seconds, so the same expiry differs by a second or two.
 const ROUNDING: Duration = Duration::from_secs(2);
+/// Time between two reads of the credentials after their refusal. A secret's file is small, and a vault is asked no more
+/// often than a health check would.
+const READ_EVERY: Duration = Duration::from_secs(5);
+/// Time after which changed credentials are sent if others were refused in a row, because a provider may make new ones
+/// with each call.
+const REREFUSED: Duration = Duration::from_secs(30);
 /// Time between two log lines of a failure that continues.
 const LOG_EVERY: Duration = Duration::from_secs(60);

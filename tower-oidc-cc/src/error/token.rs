@@ -24,6 +24,8 @@ struct Repr {
     place: Option<String>,
     /// Cause at the root, or the words of the server.
     cause: Option<String>,
+    /// Digest of the credentials that the server refused.
+    digest: Option<u16>,
     /// Words of the server, until the secrets are known that they may repeat.
     words: Option<String>,
     failing_for: Duration,
@@ -79,6 +81,7 @@ impl TokenError {
             in_discovery: false,
             place: None,
             cause: None,
+            digest: None,
             words: None,
             failing_for: Duration::ZERO,
             retry_after: None,
@@ -112,6 +115,26 @@ impl TokenError {
             repr.cause = cause.or(repr.cause.take());
             repr.secrets = Some(secrets.clone());
         })
+    }
+
+    /// Returns the same error, for credentials with this digest.
+    pub(crate) fn for_credentials(&self, digest: u16) -> Self {
+        self.with(|repr| repr.digest = self.is_refusal().then_some(digest))
+    }
+
+    /// Returns the digest of the credentials that were refused.
+    pub(crate) fn refused(&self) -> Option<u16> {
+        self.0.digest
+    }
+
+    /// Returns the status of the endpoint, whether it refused the credentials, and its words.
+    pub(crate) fn said(&self) -> Option<(StatusCode, bool, Option<&str>)> {
+        let (status, is_refusal) = match self.0.kind {
+            Kind::Unavailable(status) => (status, false),
+            Kind::Rejected(status, _) => (status, true),
+            _ => return None,
+        };
+        Some((status, is_refusal, self.0.cause.as_deref()))
     }
 
     /// Returns the same error, with what the server said. It is shown once the secrets are known.

@@ -58,6 +58,10 @@ impl Backoff {
         own.max(hint.unwrap_or_default().min(HINT_CAP))
     }
 
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
     pub(crate) fn succeed(&mut self) {
         self.failures = 0;
     }

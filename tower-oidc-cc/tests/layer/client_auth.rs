@@ -20,7 +20,7 @@ fn tokens(sim: &Sim, credentials: Credentials, scope: &str) -> TokenSource {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let client = sim.clone();
     TokenSource::builder(endpoint, credentials)
-        .parameter("scope", scope)
+        .scope(scope)
         .build(tower::service_fn(move |request: Request<Full<Bytes>>| {
             tower::ServiceExt::oneshot(client.clone(), request)
         }))

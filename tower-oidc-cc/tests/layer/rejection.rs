@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, advance, sleep},
 };
 use tower::{BoxError, Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
-use tower_oidc_cc::{DeadlineAt, Outcome, ReadHead, ReadOutcome, RefreshPolicy, Rejection};
+use tower_oidc_cc::{DeadlineAt, Outcome, ReadHead, ReadOutcome, Rejection};
 use tower_tds_outcome::Cause;
 
 /// The 401 of a service with this body.
@@ -499,14 +499,16 @@ async fn missing_authorization_header_is_reported_without_a_refresh() {
 #[tokio::test(start_paused = true)]
 async fn refused_expired_token_is_replaced_if_the_endpoint_works() {
     // No other token was requested, or the endpoint is in backoff already.
-    for (policy, then, is_replaced) in [
-        (RefreshPolicy::OnExpiry, Reply::default(), true),
-        (RefreshPolicy::OnExpiry, Reply::down(), false),
-        (RefreshPolicy::Ahead, Reply::down(), false),
+    for (before, then, is_replaced) in [
+        (0, Reply::default(), true),
+        (0, Reply::down(), false),
+        (15, Reply::down(), false),
     ] {
         let endpoint = Endpoint::scripted([Reply::token(60)]);
         endpoint.set(then.after(secs(1)));
-        let tokens = builder().policy(policy).build(endpoint.clone());
+        let tokens = builder()
+            .refresh_before(secs(before))
+            .build(endpoint.clone());
         let below = service_fn(async |request: Request<Body>| {
             let token = seen(&request);
             if token != "Bearer canary-token-1" {
@@ -520,8 +522,8 @@ async fn refused_expired_token_is_replaced_if_the_endpoint_works() {
         if is_replaced {
             assert_eq!(response.into_body(), "Bearer canary-token-2");
         } else {
-            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{policy:?}");
-            assert!(!names_newer_token(found(&response)), "{policy:?}");
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{before}");
+            assert!(!names_newer_token(found(&response)), "{before}");
         }
     }
 }
@@ -590,13 +592,15 @@ async fn other_error_statuses_cause_no_refresh() {
 #[tokio::test(start_paused = true)]
 async fn gateway_with_a_fast_clock_fails_no_resent_call() {
     for ahead in [30, 90] {
-        for policy in [RefreshPolicy::Ahead, RefreshPolicy::OnExpiry] {
+        for before in [150, 0] {
             let endpoint = Endpoint::always(Reply::token(600));
-            let tokens = builder().policy(policy).build(endpoint.clone());
+            let tokens = builder()
+                .refresh_before(secs(before))
+                .build(endpoint.clone());
             let below = lasting(&endpoint, secs(600 - ahead), dead);
             let service = Again(layer(&tokens).layer(below));
             let failed = refused(&service, secs(1), secs(6 * HOUR)).await;
-            assert_eq!(failed, 0, "{ahead} s ahead, {policy:?}");
+            assert_eq!(failed, 0, "{ahead} s ahead, {before}");
         }
     }
 }

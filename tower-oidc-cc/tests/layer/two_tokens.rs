@@ -69,9 +69,10 @@ async fn a_clock_that_is_behind_delays_the_first_success_by_its_own_lag() {
             let posts = endpoint.posts();
             let early = posts.iter().filter(|it| it.at - start < secs(60));
             assert_eq!(early.count(), 2, "one refresh at the start");
-            // From then on, few calls meet a token that is too young.
+            // From then on, few calls meet a token that is too young, unless it ends before the next one is valid.
             let later = refused(&service, secs(behind)).await;
-            assert!(later.len() <= 12, "{life}, {behind}: {later:?}");
+            let is_long = life >= 4 * behind;
+            assert!(later.len() <= 12 || !is_long, "{life}, {behind}: {later:?}");
         }
     }
 }
