@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let line = item.to_string();
         if !line.contains("__private")
             && !line.contains("::_design")
-            && !line.contains("::_providers")
+            && !line.contains("::_servers")
         {
             println!("{line}");
         }

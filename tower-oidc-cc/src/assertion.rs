@@ -17,11 +17,11 @@ mod tests;
 /// Signs the assertions (JWTs) by which a client proves that it holds a private key.
 ///
 /// Each token request carries a new assertion, which names the client and the token endpoint, expires
-/// after a minute, and has an id (`jti`) that is never used twice. It is dated half a minute back
-/// (`iat`, `nbf`), so that your clock may be that far ahead. Your private key is never sent: the
-/// server has the public key.
+/// after half a minute, and has an id (`jti`) that is never used twice. It is dated half a minute back
+/// (`iat`, `nbf`). So your clock and the server's may differ by half a minute, and no more. Your private key is never sent:
+/// the server has the public key.
 ///
-/// If the HTTP client is not ready within a minute, the assertion has expired when it is sent, because
+/// If the HTTP client is not ready within half a minute, the assertion has expired when it is sent, because
 /// it is signed before the wait.
 ///
 /// | key | algorithm |
@@ -127,13 +127,6 @@ impl Assertion {
         self
     }
 
-    /// Sets the older thumbprint (`x5t`): the SHA-1 of the certificate in base64url.
-    #[must_use]
-    pub fn x5t(mut self, thumbprint: impl Into<String>) -> Self {
-        self.header.x5t = Some(thumbprint.into());
-        self
-    }
-
     /// Sets the audience of each assertion; by default the address of the token endpoint, without its
     /// query and default port.
     ///
@@ -208,6 +201,6 @@ const NOT_RSA: ConfigError = ConfigError::new("only an RSA key signs with PS256"
 /// Keycloak 26.5.0 refuses an assertion whose `iat` is more than 60 s old, which is its default limit ("Token was issued
 /// too far in the past to be used now").
 const BACK: u64 = 30;
-/// Life of an assertion in seconds: time for a slow network, and for clocks that differ by less than a
-/// minute.
-const LIFE: u64 = 60;
+/// Life of an assertion in seconds: time for a slow network, and for clocks that differ. It is not a minute, because a
+/// server that allows a minute, and whose clock is a second behind, would refuse it.
+const LIFE: u64 = 30;

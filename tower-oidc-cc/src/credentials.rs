@@ -1,10 +1,10 @@
 //! The client id with its secret or its key (RFC 6749, section 2.3), and providers of credentials.
 
 use std::{
-    env,
     error::Error,
     fmt, fs,
     future::{Future, ready},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -42,7 +42,7 @@ mod tests;
 /// | [`id_only`](Self::id_only) | `tls_client_auth`, `none` | in the TLS handshake, in a [`field`](Self::field), or nowhere |
 /// | [`form`](Self::form) | - | only in the [`field`](Self::field)s that you add |
 ///
-/// For any other grant, add [`field`](Self::field)s: see the [providers](crate::_providers).
+/// For any other grant, add [`field`](Self::field)s: see the code for [your server](crate::_servers).
 ///
 /// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows neither the secret
 /// nor its length, and only the names of the fields. When credentials are dropped, the secret of [`new`](Self::new) and
@@ -84,8 +84,8 @@ enum Proof {
 /// Provides credentials: fixed ones, or the current ones from outside the program.
 ///
 /// With [`file`](Self::file) and [`from_fn`](Self::from_fn) you can rotate a secret without a restart, because the
-/// provider is called before each token request. If the server refuses the credentials, the backoff usually lasts one
-/// to two minutes, and calls go on with the token in use.
+/// provider is called before each token request. If the server refuses the credentials, calls go on with the token in
+/// use. Without one, they call the provider every five seconds, and new credentials end the backoff.
 #[derive(Clone)]
 pub struct Provider {
     function: Arc<dyn Fn() -> Providing + Send + Sync>,
@@ -224,6 +224,23 @@ impl Credentials {
         &self.client_id
     }
 
+    /// Returns 16 bits that show whether credentials have changed. They are stored beside tokens, so they are too few to
+    /// help to guess a secret.
+    pub(crate) fn digest(&self) -> u16 {
+        let mut hash = DefaultHasher::new();
+        self.client_id.hash(&mut hash);
+        match &self.proof {
+            Proof::Post(secret) => secret.as_bytes().hash(&mut hash),
+            Proof::Basic(header) => header.as_bytes().hash(&mut hash),
+            proof => format!("{proof:?}").hash(&mut hash),
+        }
+        for (name, value) in &self.fields {
+            (name, value.as_str()).hash(&mut hash);
+        }
+        let [high, low, ..] = hash.finish().to_be_bytes();
+        u16::from_be_bytes([high, low])
+    }
+
     /// Fills the form of one request to `endpoint`, and returns the header if it holds the proof.
     pub(crate) fn prove_at(
         &self,
@@ -292,13 +309,6 @@ impl fmt::Debug for Proof {
 // === impl Provider ===
 
 impl Provider {
-    /// Reads the client id and the secret from these two environment variables.
-    #[must_use]
-    pub fn env(client_id: impl Into<String>, client_secret: impl Into<String>) -> Self {
-        let (client_id, client_secret) = (client_id.into(), client_secret.into());
-        Self::new(move || ready(from_env(&client_id, &client_secret)))
-    }
-
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
     /// The file is read again before each token request. While it is empty, unreadable, too large or gone, or has
@@ -430,22 +440,6 @@ async fn from_file(client_id: String, path: PathBuf, kept: Arc<Mutex<Kept>>) -> 
         }
         (Err(error), None) => Err(error),
     }
-}
-
-fn from_env(client_id: &str, client_secret: &str) -> Provided {
-    let client_id = variable(client_id)?;
-    let secret = Zeroizing::new(variable(client_secret)?);
-    Ok(Arc::new(Credentials::new(client_id, secret.as_str())?))
-}
-
-/// Replaces `VarError`, which quotes a value that is not Unicode: it may be the secret.
-fn variable(name: &str) -> Result<String, String> {
-    env::var(name).map_err(|error| match error {
-        env::VarError::NotPresent => format!("the environment variable {name} is not set"),
-        env::VarError::NotUnicode(_) => {
-            format!("the environment variable {name} is not valid Unicode")
-        }
-    })
 }
 
 /// Reads the secret, and whether other users can read it too.

@@ -40,6 +40,7 @@ mod tests;
 /// | 400, unless its body is an HTML page | a wrong setting; not transient |
 /// | 408, 425, 429, 5xx, or the code `temporarily_unavailable`, `server_error`, `slow_down` | transient: tried again |
 /// | another 4xx | transient, unless a standard defines its `error` code |
+/// | 200 with an `error` and no token | as a 400: not transient, unless the code says so |
 ///
 /// # Examples
 ///

@@ -17,6 +17,7 @@ use crate::{
     error::{BoxError, Error, TokenError},
     rejection::{Refresh, Rejection},
     source::TokenSource,
+    state::Event,
 };
 
 pin_project! {
@@ -67,6 +68,7 @@ pub(crate) struct Sent {
 /// Refused call whose token is being replaced.
 struct Held<T> {
     result: Result<T, BoxError>,
+    outcome: Outcome,
     sent: Sent,
     /// Waits until the flight or the time for it has ended.
     wait: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
@@ -138,8 +140,7 @@ where
                     let Some(ended) = held.take() else {
                         return Poll::Pending;
                     };
-                    let refresh = ended.sent.refresh();
-                    let rejection = Rejection::new(Outcome::TokenRefused, refresh);
+                    let rejection = ended.sent.rejection(ended.outcome);
                     return Poll::Ready(rejected(ended.result, rejection));
                 }
                 // ## Failed => done
@@ -171,25 +172,34 @@ impl Sent {
             Ok(response) => reader.read(Ok(response)),
             Err(error) => reader.read::<R>(Err(&**error)),
         };
-        let refresh = match outcome {
-            Outcome::TokenRefused => match self.source.refuse(self.generation) {
-                Ok(flight) => return Ok(Box::new(self.hold(result, flight))),
-                Err(refresh) => refresh,
-            },
-            Outcome::RoleMissing | Outcome::NoHeader => Refresh::None,
+        let event = match outcome {
+            Outcome::TokenRefused => Event::Refused(self.generation),
+            Outcome::RoleMissing => Event::RoleMissing(self.generation),
+            Outcome::NoHeader => {
+                let rejection = Rejection::new(outcome, Refresh::None, false);
+                return Err(rejected(result, rejection));
+            }
             // Any other outcome shows nothing about the token.
             _ => return Err(result.map_err(Error::below)),
         };
-        Err(rejected(result, Rejection::new(outcome, refresh)))
+        match self.source.report(event) {
+            Ok(flight) => Ok(Box::new(self.hold(result, outcome, flight))),
+            Err(refresh) => {
+                let is_untried = self.source.shared.is_untried(self.generation);
+                let rejection = Rejection::new(outcome, refresh, is_untried);
+                Err(rejected(result, rejection))
+            }
+        }
     }
 
-    fn hold<T>(&self, result: Result<T, BoxError>, flight: u64) -> Held<T> {
+    fn hold<T>(&self, result: Result<T, BoxError>, outcome: Outcome, flight: u64) -> Held<T> {
         let longest = self.source.shared.now() + LONGEST;
         let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
         let until = deadline.map_or(longest, |it| it.min(longest));
         let source = self.source.clone();
         Held {
             result,
+            outcome,
             sent: self.clone(),
             wait: Box::pin(
                 async move { drop(timeout_at(until, source.shared.ended(flight)).await) },
@@ -197,16 +207,17 @@ impl Sent {
         }
     }
 
-    /// Returns the state of the refused token after the wait.
-    fn refresh(&self) -> Refresh {
+    /// Returns the rejection after the wait.
+    fn rejection(&self, outcome: Outcome) -> Rejection {
         let shared = &self.source.shared;
-        if shared.supersedes(self.generation) {
+        let refresh = if shared.supersedes(self.generation) {
             Refresh::Replaced
-        } else if shared.bearer().is_some() {
+        } else if shared.bearer().is_some() && outcome == Outcome::TokenRefused {
             Refresh::Requested
         } else {
             Refresh::None
-        }
+        };
+        Rejection::new(outcome, refresh, shared.is_untried(self.generation))
     }
 }
 

@@ -45,7 +45,7 @@
 //! # }
 //! ```
 //!
-//! For your authorization server, from Keycloak to Google, copy the code from [`_providers`].
+//! For your authorization server, from Keycloak to Google, copy the code from [`_servers`].
 //!
 //! Put `BearerAuthLayer` inside your retry layer, so that each attempt sends the current token. If you
 //! don't use layers, call [`TokenSource::token`].
@@ -67,6 +67,10 @@
 //!   were refused shortly before ([the rule](TokenSource#refused-tokens)). Meanwhile the refused call
 //!   is held, so that a retry layer outside sends it again with the new token. Refusals cause at most
 //!   16 refreshes an hour.
+//! - **Clocks.** A gateway whose clock is behind costs no call at a renewal while the old token outlives the
+//!   lag, and at the start only its own lag ([two tokens](TokenSource#two-tokens)).
+//! - **Roles.** A role that is granted is seen within five minutes, or within an hour if it was missing for
+//!   long ([the rule](TokenSource#missing-roles)).
 //! - **Recovery.** Once the endpoint is healthy again, you have a token after one backoff. A backoff lasts 30 s at
 //!   most, or two minutes after an error that is not [transient](TokenError::is_transient); a `Retry-After` extends it,
 //!   to five minutes at most.
@@ -91,7 +95,7 @@
 //!   ends, the next use spawns another task, and a token request in flight at that time may fail.
 //! - Machines that are suspended between `poll_ready` and `call`. That call may send an expired token;
 //!   the 401 then causes a refresh.
-//! - Tokens that are revoked more often than every five minutes.
+//! - Tokens that are revoked more often than every 225 seconds.
 //! - Grants that involve a user, refresh tokens, and tokens that are bound to a key. For any other grant, add
 //!   [fields](Credentials::field) to the form.
 //! - Checking the `Content-Length` of a request: with one that is not its body's, a server may read
@@ -114,7 +118,6 @@ pub use self::{
     reply::AccessToken,
     service::{BearerAuth, BearerAuthLayer},
     source::{TokenSource, TokenSourceBuilder},
-    state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
 pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
@@ -135,10 +138,11 @@ mod service;
 mod source;
 mod state;
 mod store;
+mod task;
 
 #[cfg(any(doc, doctest))]
-#[doc = include_str!("../PROVIDERS.md")]
-pub mod _providers {}
+#[doc = include_str!("../SERVERS.md")]
+pub mod _servers {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -26,6 +26,8 @@ use tower_tds_outcome::Outcome;
 pub struct Rejection {
     outcome: Outcome,
     refresh: Refresh,
+    /// Whether the service has never accepted the refused token.
+    is_untried: bool,
 }
 
 /// The state of the refused token.
@@ -33,19 +35,23 @@ pub struct Rejection {
 pub(crate) enum Refresh {
     /// It stays in use.
     None,
-    /// It stays in use, is young, and may be accepted after this time.
+    /// It stays in use, is too young, and may be accepted after this time.
     After(Duration),
     /// A newer token was requested, and none has come.
     Requested,
-    /// A newer token is in use.
+    /// Another token is in use.
     Replaced,
 }
 
 // === impl Rejection ===
 
 impl Rejection {
-    pub(crate) fn new(outcome: Outcome, refresh: Refresh) -> Self {
-        Self { outcome, refresh }
+    pub(crate) fn new(outcome: Outcome, refresh: Refresh, is_untried: bool) -> Self {
+        Self {
+            outcome,
+            refresh,
+            is_untried,
+        }
     }
 
     /// Returns why the service refused the call.
@@ -54,7 +60,7 @@ impl Rejection {
         self.outcome
     }
 
-    /// Whether one resend can help: a newer token exists or was requested for this call.
+    /// Whether one resend can help: another token exists or was requested for this call.
     ///
     /// A resend can help even if that token request failed, because the refusal may have been a single error of the
     /// service.
@@ -63,15 +69,16 @@ impl Rejection {
         matches!(self.refresh, Refresh::Requested | Refresh::Replaced)
     }
 
-    /// Returns the time after which a resend with the same token can help.
+    /// Returns the time after which a resend can help even if the call was sent again before.
     ///
-    /// It is `Some` if the token is less than a minute old and the one before it was refused too, because the clock of
-    /// the service may be behind that of the authorization server. Once the service's clock has reached the time of
-    /// issue, the token is valid. These waits grow with the token's age, from two seconds.
+    /// It is `Some` if the service has never accepted the refused token: zero if there is another token, and two seconds
+    /// if the service refuses both and one is less than two minutes old, because its clock may be behind that of the
+    /// authorization server. Once it has reached the time of issue, the token is valid.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.refresh {
             Refresh::After(wait) => Some(wait),
+            Refresh::Requested | Refresh::Replaced if self.is_untried => Some(Duration::ZERO),
             _ => None,
         }
     }
@@ -81,18 +88,21 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.outcome, self.refresh) {
             (Outcome::TokenRefused, Refresh::Replaced) => {
-                "the service refused the token, and a newer one is in use: call again"
+                "the service refused the token, and another one is in use: call again"
             }
             (Outcome::TokenRefused, Refresh::Requested) => {
                 "the service refused the token, and no newer one has come yet: call again once"
             }
             (Outcome::TokenRefused, Refresh::After(_)) => {
-                "the service refused two young tokens: call again in a few seconds; if this persists, \
+                "the service refused tokens that it has not accepted yet: call again in a few seconds; if this persists, \
                  check the service's clock, and that it trusts this authorization server"
             }
             (Outcome::TokenRefused, Refresh::None) => {
                 "the service refused the token, and no new one is requested now: if this persists, \
                  check the service's clock, and that it trusts this authorization server"
+            }
+            (Outcome::RoleMissing, Refresh::Replaced) => {
+                "the token lacks a role that this call needs, and a newer one is in use: call again"
             }
             (Outcome::RoleMissing, _) => {
                 "the token lacks a role that this call needs: ask an administrator for it; tokens \

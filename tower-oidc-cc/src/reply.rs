@@ -57,6 +57,27 @@ struct Reply {
     token_type: Value,
     expires_in: Value,
     error: Value,
+    error_description: Value,
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Returns the kind of a refusal by its code.
+    fn refused(&self, status: StatusCode) -> Kind {
+        let text = self.error.as_str().unwrap_or_default();
+        if known(BUSY, text).is_some() {
+            return Kind::Unavailable(status);
+        }
+        Kind::Rejected(status, code(text))
+    }
+
+    /// Returns the server's own words.
+    fn words(&self) -> Option<String> {
+        let words = [&self.error, &self.error_description];
+        let words: Vec<_> = words.into_iter().filter_map(Value::as_str).collect();
+        (!words.is_empty()).then(|| words.join(": "))
+    }
 }
 
 // === impl AccessToken ===
@@ -102,15 +123,19 @@ pub(crate) fn read(
 ) -> Result<Issued, TokenError> {
     let status = head.status;
     if !status.is_success() {
-        return Err(failure(head, refusal(status, body.ok().as_deref()), now));
+        let body = body.ok();
+        let reply = body.as_deref().and_then(|body| parse::<Reply>(body).ok());
+        let kind = refusal(status, reply.as_ref(), body.as_deref());
+        let words = reply.and_then(|reply| reply.words());
+        return Err(failure(head, kind, now).with_words(words));
     }
     let reply: Reply = parse(&body?).map_err(Kind::Malformed)?;
-    let Value::String(value) = reply.access_token else {
-        let code = reply.error.as_str().and_then(|code| known(REFUSALS, code));
-        let missing = Kind::Malformed("it has no access_token");
-        return Err(code
-            .map_or(missing, |_| Kind::Rejected(status, code))
-            .into());
+    let Value::String(value) = &reply.access_token else {
+        return Err(match reply.error {
+            Value::Null | Value::Bool(false) => Kind::Malformed("it has no access_token").into(),
+            // Some servers and gateways send their errors with status 200.
+            _ => failure(head, reply.refused(status), now).with_words(reply.words()),
+        });
     };
     // Some servers leave the type out, because they have only one.
     let kind = match &reply.token_type {
@@ -123,7 +148,7 @@ pub(crate) fn read(
     }
     let life = life(&reply.expires_in).map_err(Kind::Malformed)?;
     Ok(Issued {
-        token: AccessToken::new(&value).map_err(Kind::Unusable)?,
+        token: AccessToken::new(value).map_err(Kind::Unusable)?,
         fetched: Fetched {
             sent,
             life: life.unwrap_or(DEFAULT_LIFE),
@@ -153,19 +178,16 @@ pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
 /// A 401 is a failed client authentication whatever its body is: gateways write their own. A 400 is a
 /// wrong setting, unless it is a page, which a proxy sends about a request that it did not pass on.
 /// Other statuses need a code, because a gateway or a server that starts sends them too.
-fn refusal(status: StatusCode, body: Option<&[u8]>) -> Kind {
-    let reply = body.and_then(|body| parse::<Reply>(body).ok());
-    let text = reply.as_ref().and_then(|reply| reply.error.as_str());
-    let code = text.and_then(|text| known(REFUSALS, text));
+fn refusal(status: StatusCode, reply: Option<&Reply>, body: Option<&[u8]>) -> Kind {
+    let refused = reply.map_or(Kind::Rejected(status, None), |it| it.refused(status));
     let is_refusal = match status.as_u16() {
         // The server did not look at the credentials.
         408 | 425 | 429 | 500.. => false,
-        _ if text.is_some_and(|text| known(BUSY, text).is_some()) => false,
         400 => body.is_some_and(|body| !is_page(trimmed(body))),
-        status => status == 401 || code.is_some(),
+        status => status == 401 || matches!(refused, Kind::Rejected(_, Some(_))),
     };
     if is_refusal {
-        return Kind::Rejected(status, code);
+        return refused;
     }
     Kind::Unavailable(status)
 }
@@ -200,6 +222,11 @@ fn is_page(text: &[u8]) -> bool {
 fn known(names: &'static str, text: &str) -> Option<&'static str> {
     let mut names = names.split(' ');
     names.find(|name| name.eq_ignore_ascii_case(text))
+}
+
+/// Returns the code of a refusal that equals `text`, if a standard defines it.
+pub(crate) fn code(text: &str) -> Option<&'static str> {
+    known(REFUSALS, text)
 }
 
 /// Returns the lifetime of a token: whole seconds, as a number or, from some servers, as digits in a

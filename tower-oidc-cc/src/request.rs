@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header, response::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::timeout;
@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) provider: Provider,
     /// Fields of all forms, besides those of the grant and the client.
     pub(crate) parameters: Vec<(String, String)>,
+    /// Headers of all requests.
+    pub(crate) headers: HeaderMap,
     /// Longest time of one request.
     pub(crate) timeout: Duration,
     pub(crate) clock: Clock,
@@ -125,7 +127,11 @@ impl Grant {
         Ok(issued)
     }
 
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, TokenError> {
+    async fn exchange(&self, mut request: Request<Bytes>) -> Result<Answer, TokenError> {
+        for (name, value) in &self.settings.headers {
+            let entry = request.headers_mut().entry(name);
+            entry.or_insert_with(|| value.clone());
+        }
         let answer = timeout(self.settings.timeout, (self.exchange)(request)).await;
         answer.unwrap_or_else(|_| Err(Kind::Timeout.into()))
     }
@@ -144,7 +150,9 @@ impl Fetch for Grant {
                     // The endpoint may have moved, so the next fetch reads the document again.
                     *self.discovered() = None;
                 }
-                error.at(endpoint.uri())
+                error
+                    .at(endpoint.uri())
+                    .without(self.settings.provider.secrets())
             })
         };
         fetched.boxed()
@@ -181,15 +189,23 @@ impl Settings {
     }
 }
 
-/// One flight: the credentials, and a token for them.
-pub(crate) async fn fly(fetch: &dyn Fetch, current: Option<Current>) -> Result<Issued, TokenError> {
+/// One flight: the credentials, and a token for them. `None` if the credentials are those that were refused.
+pub(crate) async fn fly(
+    fetch: &dyn Fetch,
+    current: Option<Current>,
+    refused: Option<u16>,
+) -> Result<Option<Issued>, TokenError> {
     let settings = fetch.settings();
     let secrets = settings.provider.secrets();
     let credentials = settings.credentials().await?;
+    let digest = credentials.digest();
+    if refused == Some(digest) {
+        return Ok(None);
+    }
     let fetched = fetch.fetch(&credentials, current).await;
-    let issued = fetched.map_err(|error| error.without(secrets))?;
+    let issued = fetched.map_err(|error| error.without(secrets).for_credentials(digest))?;
     secrets.add(TOKEN, issued.token.secret());
-    Ok(issued)
+    Ok(Some(issued))
 }
 
 /// Returns the longest time of a flight.
@@ -269,6 +285,12 @@ const PROOFS: [&str; 6] = [
     "subject_token",
     "actor_token",
 ];
+/// Name of this crate, for logs of servers and for firewalls that refuse requests without one (RFC 9110, section 10.1.5).
+pub(crate) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
+    env!("CARGO_PKG_NAME"),
+    "/",
+    env!("CARGO_PKG_VERSION")
+));
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Largest reply. A token of Keycloak 26.5.0 has 959 to 1,405 bytes, and several times that with

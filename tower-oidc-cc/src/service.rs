@@ -229,7 +229,7 @@ impl<S, J> BearerAuth<S, J> {
     ) -> Result<Arc<Bearer>, TokenError> {
         let Rules { source, places, .. } = &*self.rules;
         let missing = match readiness {
-            Readiness::Failed(error) if source.shared.settled().is_none() => return Err(error),
+            Readiness::Failed(error) if source.shared.bearer().is_none() => return Err(error),
             // The inner service was not polled to readiness, so it cannot be called, even if there is a token now.
             Readiness::Failed(_) => return Err(Kind::Expired.into()),
             Readiness::Waiting(_) => return Err(Kind::Unready.into()),

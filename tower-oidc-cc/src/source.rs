@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body::Body;
 use tokio::{
     runtime::Handle,
@@ -19,7 +19,6 @@ use tokio::{
 use tower_service::Service;
 use tower_tds_outcome::Secrets;
 
-use self::{shared::Shared, task::Task};
 use crate::{
     clock::Clock,
     credentials::Provider,
@@ -28,13 +27,12 @@ use crate::{
     health::Health,
     rejection::Refresh,
     reply::AccessToken,
-    request::{Fetch, Grant, Settings, collect, longest_flight, transport},
-    state::{Action, Bearer, Event, RefreshPolicy, State},
+    request::{Fetch, Grant, Settings, USER_AGENT, collect, longest_flight, transport},
+    state::{Action, Bearer, Event, State},
     store::{Erased, Stored, TokenStore},
+    task::{Shared, Task},
 };
 
-mod shared;
-mod task;
 #[cfg(test)]
 mod tests;
 
@@ -50,38 +48,43 @@ mod tests;
 ///
 /// | event | token requests |
 /// |---|---|
-/// | a day under [`RefreshPolicy::Ahead`](crate::RefreshPolicy::Ahead), the default; under [`RefreshPolicy::OnExpiry`](crate::RefreshPolicy::OnExpiry) | 2 |
-/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours | 7 at most |
-/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 6 hours | 5 at most |
+/// | a day | 2 |
+/// | a day with [`refresh_before`](TokenSourceBuilder::refresh_before) of 20 hours, so every 4 hours | 7 at most |
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
 /// | a day, with any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
 /// | the life of a token that the endpoint returns again and again until its end | 4 at most |
 /// | wrong credentials | 1 in one to two minutes |
-/// | an hour in which the service refuses all tokens, whatever the text of its 401 | 16 at most |
-/// | calls that are refused for a missing role | 0 |
+/// | an hour in which the service refuses tokens, whatever the text of its 401 | 16 at most |
+/// | a day in which a role stays missing | 26 to 30 |
 ///
-/// # Renewed tokens
+/// # Two tokens
 ///
-/// A renewed token *rests* before it replaces one that is still good: for a minute, counted from its
-/// request, or for a tenth of what either has left, if that is less. If the clock of your gateway is
-/// behind that of the authorization server, it would refuse the new token as issued in the future. When
-/// the old token is refused, the rest ends at once, without another request.
+/// If the clock of your gateway is behind that of the authorization server, it refuses a new token as issued in the
+/// future. So a renewed token does not replace one that is still good: the older one is used until it is refused, or
+/// until half of what it had left is over. When one of the two is refused, the other is used, and once the newer one is
+/// accepted, it is alone. At the start, your first success comes when the gateway's clock has reached the first token.
 ///
 /// # Refused tokens
 ///
-/// After a 401 the token is *doubted*: it may have been revoked, the route may refuse all tokens, or the
-/// service may have erred. Each refresh of a doubted token takes one unit from a bucket of four, which
-/// regains one every five minutes. With four units left, one refusal causes a refresh; with three, two or
-/// one left, it takes 2, 4 or 16 refusals in a row, and at least 20, 40 or 80 seconds since the last
-/// refresh. If a refresh fails, the next refusal after the backoff repeats it at no further cost.
+/// A 401 may mean that the token was revoked, that the route refuses all tokens, or that the service erred. If the token
+/// was accepted before, or comes from a store and is older than two minutes, a new one is requested at once. If it was
+/// never accepted, its clock may be behind, so one other token is requested, both are tried in turn, and further ones
+/// follow minutes apart.
+///
+/// After refusals there are at most 16 token requests an hour: four of them at once, the others spread over what is left
+/// of the hour. So tokens that die after 225 s or later are all replaced at once. A route that refuses every token takes
+/// the first four; after them, a refresh needs more refusals in a row than a token has survived. If a refresh fails, the
+/// next refusal after the backoff repeats it.
 ///
 /// Until the refresh has a result, the refused call is held, so that your resend carries the new token. Other calls
-/// wait for one second at most and then send the doubted token. The new token is used without a rest. If it is refused
-/// too within its first minute, send the call again after [`Rejection::retry_after`](crate::Rejection::retry_after).
+/// wait for one second at most and then send the refused token. See [`Rejection`](crate::Rejection) for the resend.
 ///
-/// None of this helps if tokens are revoked more often than every five minutes, or if the nodes of a
-/// service refuse each new token for a minute.
+/// # Missing roles
+///
+/// If a call lacks a role and its token is older than five minutes, the call is held for a new token, because the role may
+/// have been granted since. While the role stays missing, the next such request comes after ten minutes, then 20, 40, and
+/// an hour. Other calls go on with the token, and such requests take none of the 16.
 ///
 /// # Cancel safety
 ///
@@ -97,7 +100,7 @@ mod tests;
 ///
 /// ```
 /// use bytes::Bytes;
-/// use http::{Request, Response};
+/// use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 /// use http_body_util::Full;
 /// use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 ///
@@ -128,7 +131,7 @@ pub struct TokenSource {
 /// Builds a [`TokenSource`].
 pub struct TokenSourceBuilder {
     settings: Settings,
-    policy: RefreshPolicy,
+    refresh_before: Option<Duration>,
     store: Option<Box<dyn Erased>>,
 }
 
@@ -155,10 +158,11 @@ impl TokenSource {
                 endpoint,
                 provider: credentials.into(),
                 parameters: Vec::new(),
+                headers: HeaderMap::from_iter([(header::USER_AGENT, USER_AGENT)]),
                 timeout: TIMEOUT,
                 clock: Clock::default(),
             },
-            policy: RefreshPolicy::default(),
+            refresh_before: None,
             store: None,
         }
     }
@@ -204,11 +208,11 @@ impl TokenSource {
     ///
     /// Use it for calls without the layer: it has the effect of a 401 to a call of the layer (see
     /// [Refused tokens](Self#refused-tokens)), unless the token was replaced since or came from another
-    /// source.
+    /// source. A token that is older than two minutes counts as accepted before.
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.shared.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
-            self.refuse(bearer.generation).ok();
+            self.report(Event::Invalidated(bearer.generation)).ok();
         }
     }
 
@@ -292,18 +296,16 @@ impl TokenSource {
         }
     }
 
-    /// Records that a call with the token of this number was refused, and returns the flight that
-    /// replaces the token, if there is one.
-    pub(crate) fn refuse(&self, generation: u64) -> Result<u64, Refresh> {
-        let flight = self.shared.with(|locked, now| {
-            let action = locked.state.on(Event::Refused(generation), now);
-            match action {
+    /// Records that a call was refused, and returns the flight that replaces its token, if there is one.
+    pub(crate) fn report(&self, event: Event) -> Result<u64, Refresh> {
+        let flight = self
+            .shared
+            .with(|locked, now| match locked.state.on(event, now) {
                 Action::Superseded => Err(Refresh::Replaced),
                 Action::Request | Action::Join => Ok(locked.state.flights()),
                 Action::SendAfter(wait) => Err(Refresh::After(wait)),
                 _ => Err(Refresh::None),
-            }
-        })?;
+            })?;
         self.drive().then_some(flight).ok_or(Refresh::None)
     }
 
@@ -375,8 +377,15 @@ impl TokenSource {
 // === impl TokenSourceBuilder ===
 
 impl TokenSourceBuilder {
-    /// Adds a field to the form of each token request: a `scope` (RFC 6749, section 3.3), a `resource`
-    /// (RFC 8707), or the `audience` that some servers read; none by default.
+    /// Asks for these scopes, separated by spaces (RFC 6749, section 3.3); by default for those that the server has set for
+    /// the client.
+    #[must_use]
+    pub fn scope(self, scopes: impl Into<String>) -> Self {
+        self.parameter("scope", scopes)
+    }
+
+    /// Adds a field to the form of each token request, such as a `resource` (RFC 8707) or the `audience` that some servers
+    /// read; none by default.
     ///
     /// For calls that need other fields, such as another scope, build another source. Leave out the
     /// fields of the grant and the client: they are sent already, and servers refuse a field that occurs
@@ -384,6 +393,16 @@ impl TokenSourceBuilder {
     #[must_use]
     pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.parameters.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds a header to each request to the authorization server, such as a key of the gateway in front of it; by default,
+    /// `User-Agent` names this crate.
+    ///
+    /// A second value replaces the first. The type of the form and the proof of the client are not replaced.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.settings.headers.insert(name, value);
         self
     }
 
@@ -397,10 +416,16 @@ impl TokenSourceBuilder {
         self
     }
 
-    /// Chooses when a valid token is renewed; [`RefreshPolicy::Ahead`] by default.
+    /// Renews a token this long before its expiry; by default after 70 to 80 % of its life, at a random moment.
+    ///
+    /// Each renewal is earlier by a random part of up to a tenth of the token's age at that time, so that processes that
+    /// start together do not renew together. Tokens that live shorter than this are renewed after half of their life, and
+    /// after zero the next call requests a token, waits for it, and fails if the endpoint is down at that time.
+    ///
+    /// For a fixed schedule, subtract: tokens of 24 hours are renewed every 4 hours by `refresh_before` of 20.
     #[must_use]
-    pub fn policy(mut self, policy: RefreshPolicy) -> Self {
-        self.policy = policy;
+    pub fn refresh_before(mut self, expiry: Duration) -> Self {
+        self.refresh_before = Some(expiry);
         self
     }
 
@@ -419,6 +444,7 @@ impl TokenSourceBuilder {
     ///
     /// Tokens expire when the first of two clocks reaches their expiry: tokio's, which may stop while a
     /// machine is suspended, or this one, which can be set.
+    #[doc(hidden)]
     #[must_use]
     pub fn wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.settings.clock = Clock::with_wall(now);
@@ -455,7 +481,7 @@ impl TokenSourceBuilder {
             answer.boxed()
         };
         let clock = self.settings.clock.clone();
-        let state = State::new(self.policy, fastrand::f64);
+        let state = State::new(self.refresh_before, fastrand::f64);
         let grant = Grant::new(Box::new(exchange), self.settings);
         let fetch: Arc<dyn Fetch> = match self.store {
             Some(store) => Arc::new(Stored::new(grant, store)),

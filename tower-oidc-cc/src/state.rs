@@ -1,22 +1,23 @@
-//! State of one token source, as a value: the token, the request in flight, the last failure.
+//! State of one token source, as a value: two tokens, the request in flight, the last failure.
 //!
 //! Events go in, actions come out. This module does no I/O, reads no clock and spawns no task.
 //!
-//! Until its expiry a token is *valid*: *fresh* until its renewal is due, then *stale*. It is *doubted* if the service
-//! has refused it and has not accepted it since; a doubted token stays in use. Its *generation* is its number in this
-//! process, and a refusal of one generation has no effect on another. While calls may send a token without a read of
-//! this state, the token is *settled*. One token request for all waiters is a *flight*, and flights are numbered too.
+//! Until its expiry a token is *valid*: *fresh* until its renewal is due, then *stale*. Its *generation* is its number in
+//! this process. While calls may send a token without a read of this state, it is *settled*. One token request for all
+//! waiters is a *flight*, and flights are numbered too.
 //!
-//! A renewed token *rests* before it replaces one that is still good. If the clock of a gateway is behind that of the
-//! issuer, the gateway refuses a token that was issued in its future.
+//! Two tokens are kept, because neither a 401 nor a new token proves much. The older one is sent until it is refused, or
+//! until half of what it had left is over, because a gateway whose clock is behind that of the issuer refuses a token
+//! that was issued in its future. When one is refused, the other is sent; of two that are refused, the one whose refusal
+//! is longer ago, so that both are tried in turn. A refused token is *dead* if it was accepted before, and *too young* if
+//! it never was. Either stays until a newer one is accepted: the 401 may have been an error.
 
 use std::{mem, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 pub(crate) use self::lifetime::Lifetime;
-pub use self::lifetime::RefreshPolicy;
-use self::throttle::{Backoff, Refusals};
+use self::throttle::{Backoff, Refreshes, Roles};
 use crate::{
     clock::Timestamp,
     error::{Kind, TokenError},
@@ -32,29 +33,38 @@ mod throttle;
 /// State of one token source.
 #[derive(Debug)]
 pub(crate) struct State {
-    policy: RefreshPolicy,
+    /// How long before its expiry a token is renewed, if that was set.
+    refresh_before: Option<Duration>,
     /// Draws a number in `0.0..1.0`, for jitter.
     draw: fn() -> f64,
-    /// The token in use, until its expiry is noticed.
-    token: Option<Arc<Bearer>>,
-    /// A token that rests. It replaces the token in use at the `renew_at` of that one, or earlier if that one is
-    /// refused.
-    next: Option<Arc<Bearer>>,
+    /// At most two tokens, the older one first, until their expiry is noticed. The `renew_at` of an older one is the time
+    /// from which the newer one is sent.
+    tokens: Vec<Kept>,
     /// Number of the newest token; zero before the first.
     generation: u64,
-    /// How often in a row a renewal has brought the token in use again.
-    repeats: u32,
-    /// Number of the first refused token, if none was accepted since.
-    refused_from: u64,
     in_flight: Option<Flight>,
     /// How many flights have begun.
     flights: u64,
     failure: Option<Failure>,
     backoff: Backoff,
-    refusals: Refusals,
+    refreshes: Refreshes,
+    roles: Roles,
+    /// When the service began to refuse tokens; `None` after an acceptance.
+    refused_since: Option<Timestamp>,
     /// When the last token came.
     succeeded_at: Option<Timestamp>,
     notices: Vec<Notice>,
+}
+
+/// A token, and what the service has said of it.
+#[derive(Debug)]
+struct Kept {
+    bearer: Arc<Bearer>,
+    is_own: bool,
+    is_accepted: bool,
+    /// Refusals since it was last accepted.
+    refusals: u32,
+    refused_at: Option<Timestamp>,
 }
 
 /// A token, with its number and its times.
@@ -67,11 +77,12 @@ pub(crate) struct Bearer {
     sent: Timestamp,
 }
 
-/// Token in use at the start of a flight.
+/// Newest token at the start of a flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     bearer: Arc<Bearer>,
-    is_doubted: bool,
+    /// Whether the flight replaces a token that the service has refused.
+    is_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +99,10 @@ struct Failure {
     until: Instant,
     /// When the first failure in a row happened.
     since: Timestamp,
+    /// When the last one happened.
+    at: Timestamp,
+    /// When the credentials were read last.
+    read_at: Timestamp,
     /// When a failure was logged last.
     logged_at: Timestamp,
 }
@@ -108,12 +123,14 @@ pub(crate) enum Notice {
 pub(crate) enum Reason {
     /// There has been no token yet.
     Start,
-    /// Renewal of a valid token by the policy.
+    /// Renewal of a valid token.
     Schedule,
     /// Expiry of the last token.
     Expiry,
     /// Refusal of the token in use by the service.
     Refused,
+    /// A call that lacks a role.
+    Role,
 }
 
 /// An event of a token source.
@@ -127,12 +144,18 @@ pub(crate) enum Event {
     Fetched(Issued),
     /// The flight has failed.
     Failed(TokenError),
+    /// The credentials are still those that were refused, so no token was requested.
+    Unchanged,
     /// The flight has ended with its runtime, so nothing is known of its result.
     Lost,
     /// A call with the token of this number was accepted.
     Accepted(u64),
     /// A call with the token of this number was refused.
     Refused(u64),
+    /// A program without the layer reports a refusal of the token of this number.
+    Invalidated(u64),
+    /// A call with the token of this number lacked a role.
+    RoleMissing(u64),
 }
 
 /// Consequence of an event.
@@ -152,9 +175,9 @@ pub(crate) enum Action {
     Sleep(Duration),
     /// Do nothing.
     Rest,
-    /// Nothing to do: a newer token than the refused one is in use.
+    /// Another token than the refused one is in use.
     Superseded,
-    /// Send the refused token again after this time, because the clock of the service may be behind.
+    /// Call again after this time, because the clock of the service may be behind.
     SendAfter(Duration),
 }
 
@@ -187,20 +210,19 @@ impl Notice {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(policy: RefreshPolicy, draw: fn() -> f64) -> Self {
+    pub(crate) fn new(refresh_before: Option<Duration>, draw: fn() -> f64) -> Self {
         Self {
-            policy,
+            refresh_before,
             draw,
-            token: None,
-            next: None,
+            tokens: Vec::with_capacity(3),
             generation: 0,
-            repeats: 0,
-            refused_from: 0,
             in_flight: None,
             flights: 0,
             failure: None,
             backoff: Backoff::default(),
-            refusals: Refusals::default(),
+            refreshes: Refreshes::default(),
+            roles: Roles::default(),
+            refused_since: None,
             succeeded_at: None,
             notices: Vec::new(),
         }
@@ -213,12 +235,14 @@ impl State {
             Event::Timer => self.timer(now),
             Event::Fetched(token) => self.fetched(token, now),
             Event::Failed(error) => self.failed(&error, now),
-            Event::Lost => {
+            Event::Lost | Event::Unchanged => {
                 self.in_flight = None;
                 Action::Rest
             }
             Event::Accepted(generation) => self.accepted(generation, now),
             Event::Refused(generation) => self.refused(generation, now),
+            Event::Invalidated(generation) => self.invalidated(generation, now),
+            Event::RoleMissing(generation) => self.role_missing(generation, now),
         }
     }
 
@@ -241,31 +265,44 @@ impl State {
         self.in_flight.map(|_| self.flights)
     }
 
-    /// Returns the token that may be sent.
+    /// Returns the token to send.
     pub(crate) fn in_use_at(&self, now: Timestamp) -> Option<&Arc<Bearer>> {
-        let mut tokens = self.token.iter().chain(&self.next);
-        tokens.find(|token| token.lifetime.is_valid_at(now))
+        self.pick_at(now).map(|it| &it.bearer)
+    }
+
+    fn pick_at(&self, now: Timestamp) -> Option<&Kept> {
+        let is_valid = move |it: &&Kept| it.bearer.lifetime.is_valid_at(now);
+        let valid = || self.tokens.iter().filter(is_valid);
+        let good = || valid().filter(|it| it.is_good_at(now));
+        let mut early = good().filter(|it| !it.bearer.lifetime.renew_at.has_come_at(now));
+        let by_turn = || valid().min_by_key(|it| it.refused_at.map(|at| at.steady));
+        early.next().or_else(|| good().next_back()).or_else(by_turn)
     }
 
     /// Returns the number of the token, if calls may send it without a look at this state.
     pub(crate) fn settled_at(&self, now: Timestamp) -> Option<u64> {
-        let token = self.token.as_ref()?;
-        let is_due = token.lifetime.renew_at.has_come_at(now);
-        (!is_due && !self.refusals.awaits_acceptance()).then_some(token.generation)
+        let pick = self.pick_at(now)?;
+        let is_due = pick.bearer.lifetime.renew_at.has_come_at(now);
+        let is_settled = pick.is_accepted && !pick.is_refused() && !is_due;
+        is_settled.then_some(pick.bearer.generation)
     }
 
-    /// Returns the token in use, for the choice between it and a stored one.
+    /// Returns the newest token, for the choice between it and a stored one.
     pub(crate) fn current_at(&self, now: Timestamp) -> Option<Current> {
-        Some(Current {
-            bearer: Arc::clone(self.in_use_at(now)?),
-            is_doubted: self.refusals.is_doubted(),
+        let newest = self.tokens.last()?;
+        let bearer = Arc::clone(&newest.bearer);
+        bearer.lifetime.is_valid_at(now).then_some(Current {
+            bearer,
+            is_refused: newest.is_refused(),
         })
     }
 
     pub(crate) fn phase_at(&self, now: Timestamp) -> Phase {
-        match self.in_use_at(now) {
-            Some(_) if self.refusals.is_doubted() => Phase::Doubted,
-            Some(token) if token.lifetime.renew_at.has_come_at(now) => Phase::Stale,
+        let newest = self.tokens.last();
+        let is_due = |it: &Kept| it.bearer.lifetime.renew_at.has_come_at(now);
+        match self.pick_at(now) {
+            Some(pick) if pick.is_refused() => Phase::Doubted,
+            Some(_) if newest.is_some_and(is_due) => Phase::Stale,
             Some(_) => Phase::Fresh,
             None if self.generation == 0 => Phase::Absent,
             None => Phase::Expired,
@@ -273,17 +310,20 @@ impl State {
     }
 
     pub(crate) fn health_at(&self, now: Timestamp) -> Health {
-        let token = self.in_use_at(now);
-        let newest = self.next.as_ref().or(token);
-        let due = newest.map_or(Duration::ZERO, |it| it.lifetime.renew_at.left_at(now));
+        let pick = self.pick_at(now);
+        let renew_at = self.tokens.last().map(|it| it.bearer.lifetime.renew_at);
+        let due = renew_at.map_or(Duration::ZERO, |it| it.left_at(now));
+        let refused_since = self
+            .refused_since
+            .filter(|_| pick.is_some_and(Kept::is_refused));
         Health {
             phase: self.phase_at(now),
             generation: self.generation,
-            life_left: token.map(|it| it.lifetime.expires_at.left_at(now)),
+            life_left: pick.map(|it| it.bearer.lifetime.expires_at.left_at(now)),
             last_error: self.failure.as_ref().map(|failure| failure.error.clone()),
             next_attempt: due.max(self.backoff_left_at(now)),
             waiting_for: self.in_flight.map(|it| it.began.age_at(now)),
-            refused_for: token.and(self.refusals.doubted_for_at(now)),
+            refused_for: refused_since.map(|since| since.age_at(now)),
             last_success: self.succeeded_at.map(|at| at.age_at(now)),
             endpoint: String::new(),
         }
@@ -291,14 +331,12 @@ impl State {
 
     fn needed(&mut self, now: Timestamp) -> Action {
         self.advance(now);
-        if self.token.is_none() {
+        let Some(pick) = self.pick_at(now) else {
             return self.request_at(now);
-        }
-        let Some(flight) = self.in_flight.filter(|it| it.reason == Reason::Refused) else {
-            return Action::Send;
         };
-        let until = flight.began.checked_add(LONGEST_DELAY);
-        match until.filter(|until| self.refusals.is_doubted() && !until.has_come_at(now)) {
+        let replacing = self.in_flight.filter(|it| it.reason == Reason::Refused);
+        let until = replacing.and_then(|flight| flight.began.checked_add(LONGEST_DELAY));
+        match until.filter(|until| pick.is_refused() && !until.has_come_at(now)) {
             Some(until) => Action::JoinUntil(until.steady),
             None => Action::Send,
         }
@@ -309,11 +347,30 @@ impl State {
         if self.in_flight.is_some() {
             return Action::Join;
         }
-        if let Some(error) = self.backoff_error_at(now) {
+        if let Some(error) = self.backoff_error_at(now)
+            && !self.reads_again(now)
+        {
             return Action::Fail(error);
         }
         let first = self.generation == 0;
         self.begin(if first { Reason::Start } else { Reason::Expiry }, now)
+    }
+
+    /// Whether the credentials are read again, although the backoff after their refusal is not over.
+    fn reads_again(&mut self, now: Timestamp) -> bool {
+        let is_first = self.backoff.failures() == 1;
+        let failure = self.failure.as_mut().filter(|it| {
+            let is_far = is_first || it.at.age_at(now) >= REREFUSED;
+            it.error.refused().is_some() && is_far && it.read_at.age_at(now) >= READ_EVERY
+        });
+        failure.map(|it| it.read_at = now).is_some()
+    }
+
+    /// Returns the digest of the credentials that were refused, during the backoff that follows.
+    pub(crate) fn refused_at(&self, now: Timestamp) -> Option<u16> {
+        let failure = self.failure.as_ref();
+        let failure = failure.filter(|_| !self.backoff_left_at(now).is_zero());
+        failure.and_then(|it| it.error.refused())
     }
 
     fn begin(&mut self, reason: Reason, began: Timestamp) -> Action {
@@ -324,31 +381,39 @@ impl State {
 
     fn timer(&mut self, now: Timestamp) -> Action {
         self.advance(now);
-        let (None, Some(token)) = (self.in_flight, &self.token) else {
+        let (None, Some(newest)) = (self.in_flight, self.tokens.last()) else {
             return Action::Rest;
         };
         let Lifetime {
             renew_at,
             expires_at,
-        } = token.lifetime;
-        // Under `OnExpiry` the next call requests a token, and the timer only ends the old one. No
-        // backoff delays the end of a rest, which needs no endpoint.
-        if renew_at == expires_at || self.next.is_some() {
-            return Action::Sleep(renew_at.left_at(now));
+        } = newest.bearer.lifetime;
+        // If it is renewed at its expiry, the next call requests a token, and the timer only ends the old one.
+        let wait = if renew_at == expires_at {
+            renew_at.left_at(now)
+        } else {
+            renew_at.left_at(now).max(self.backoff_left_at(now))
+        };
+        if wait.is_zero() {
+            return self.begin(Reason::Schedule, now);
         }
-        let wait = renew_at.left_at(now).max(self.backoff_left_at(now));
-        if !wait.is_zero() {
-            return Action::Sleep(wait);
-        }
-        self.begin(Reason::Schedule, now)
+        // No backoff delays the turn of the newer token, or the end of the older one.
+        let older = self.tokens.first().map(|it| it.bearer.lifetime);
+        let turns = older
+            .into_iter()
+            .flat_map(|it| [it.renew_at, it.expires_at]);
+        let turns = turns
+            .map(|it| it.left_at(now))
+            .filter(|left| !left.is_zero());
+        Action::Sleep(turns.fold(wait, Duration::min))
     }
 
     fn fetched(&mut self, issued: Issued, now: Timestamp) -> Action {
         self.advance(now);
         let Issued { token, fetched } = issued;
         let draw = (self.draw)();
-        let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.policy, draw);
-        let Some(lifetime) = planned else {
+        let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.refresh_before, draw);
+        let Some(mut lifetime) = planned else {
             let reason = "its token was expired on arrival, by the clock of this machine";
             return self.failed(&TokenError::new(Kind::Malformed(reason)), now);
         };
@@ -360,42 +425,49 @@ impl State {
         }
         self.backoff.succeed();
         self.succeeded_at = Some(now);
-        let mut new = Bearer {
-            generation: self.generation + 1,
+        if reason == Reason::Refused {
+            self.refreshes.note_at(now);
+        }
+        let left = lifetime.expires_at.left_at(now);
+        // A server may return one token until its end. Near the end, only the end helps.
+        let is_same = |it: &&mut Kept| it.bearer.token.header() == token.header();
+        if let Some(kept) = self.tokens.iter_mut().find(is_same) {
+            let bearer = Arc::make_mut(&mut kept.bearer);
+            let before = bearer.lifetime.expires_at.wall;
+            let extended = lifetime.expires_at.wall.duration_since(before);
+            if extended.is_ok_and(|by| by > ROUNDING) {
+                bearer.sent = fetched.sent;
+            }
+            if left * LAST_SHARE < left + bearer.sent.age_at(now) {
+                lifetime.renew_at = lifetime.expires_at;
+            }
+            bearer.lifetime = lifetime;
+            return Action::Rest;
+        }
+        self.generation += 1;
+        let renewed = Notice::Renewed(self.generation, reason, left, fetched.is_own);
+        self.notices.push(renewed);
+        if self.tokens.len() > 1 {
+            let dead = self.tokens.iter().position(|it| it.is_dead_at(now));
+            let worst = dead.or_else(|| self.tokens.iter().rposition(Kept::is_refused));
+            drop(self.tokens.remove(worst.unwrap_or_default()));
+        }
+        if let Some(older) = self.tokens.first_mut() {
+            let is_replaced =
+                matches!(reason, Reason::Refused | Reason::Role) || older.is_refused();
+            let lifetime = &mut Arc::make_mut(&mut older.bearer).lifetime;
+            let share = if is_replaced { 0.0 } else { 0.5 };
+            let rest = lifetime.expires_at.left_at(now).mul_f64(share);
+            lifetime.renew_at = now.checked_add(rest).unwrap_or(now);
+        }
+        let bearer = Bearer {
+            generation: self.generation,
             token,
             lifetime,
             sent: fetched.sent,
         };
-        if let Some(old) = self.token.as_ref().filter(|old| old.is_repeated_by(&new)) {
-            new.generation = old.generation;
-            self.repeats += 1;
-            if self.repeats == REPEATS {
-                new.lifetime.renew_at = new.lifetime.expires_at;
-            }
-            self.refusals.unchanged();
-            self.token = Some(Arc::new(new));
-            return Action::Rest;
-        }
-        self.repeats = 0;
-        self.generation = new.generation;
-        let life = new.lifetime.expires_at.left_at(now);
-        let renewed = Notice::Renewed(new.generation, reason, life, fetched.is_own);
-        self.notices.push(renewed);
-        let is_doubted = self.refusals.is_doubted();
-        let good = self.token.as_mut().filter(|_| !is_doubted);
-        let rest = good.and_then(|old| Some((new.rest_at(now, old)?, old)));
-        if let Some((until, old)) = rest {
-            Arc::make_mut(old).lifetime.renew_at = until;
-            self.next = Some(Arc::new(new));
-        } else {
-            self.replace(Some(Arc::new(new)));
-        }
+        self.tokens.push(Kept::new(bearer, fetched.is_own));
         Action::Rest
-    }
-
-    fn replace(&mut self, token: Option<Arc<Bearer>>) {
-        self.token = token;
-        self.refusals.replaced();
     }
 
     fn failed(&mut self, error: &TokenError, now: Timestamp) -> Action {
@@ -424,61 +496,132 @@ impl State {
             error: error.clone(),
             until: now.steady.checked_add(wait).unwrap_or(now.steady),
             since,
+            at: now,
+            read_at: now,
             logged_at,
         });
         Action::Fail(error)
     }
 
     fn accepted(&mut self, generation: u64, now: Timestamp) -> Action {
-        let is_current = self
-            .token
-            .as_ref()
-            .is_some_and(|token| token.generation == generation);
-        if is_current && let Some(refused_for) = self.refusals.accepted_at(now) {
+        self.advance(now);
+        let found = self
+            .position(generation)
+            .and_then(|at| self.tokens.get_mut(at));
+        let Some(token) = found else {
+            return Action::Rest;
+        };
+        // Otherwise the call may have been sent before the refusal that began the flight.
+        if generation == self.generation && self.in_flight.is_none() {
+            self.refreshes.tolerate(token.refusals);
+        }
+        (token.is_accepted, token.refusals, token.refused_at) = (true, 0, None);
+        let end = token.bearer.lifetime.expires_at;
+        if let Some(since) = self.refused_since.take() {
+            let refused_for = since.age_at(now);
             self.notices.push(Notice::Accepted(generation, refused_for));
+        }
+        if generation == self.generation {
+            // An older one is of use only if it is good and outlives this one.
+            self.tokens.retain(|it| {
+                let outlives = it.bearer.lifetime.expires_at.steady > end.steady;
+                it.bearer.generation == generation || (outlives && !it.is_refused())
+            });
         }
         Action::Rest
     }
 
     fn refused(&mut self, generation: u64, now: Timestamp) -> Action {
         self.advance(now);
-        match &self.token {
-            // The token has expired since it was sent, so a resend needs a new one.
-            None => {
-                return match self.request_at(now) {
-                    Action::Fail(_) => Action::Rest,
-                    action => action,
-                };
-            }
-            Some(token) if token.generation != generation => return Action::Superseded,
-            Some(_) => {}
-        }
-        if !self.refusals.awaits_acceptance() {
-            self.refused_from = generation;
+        let found = self
+            .position(generation)
+            .and_then(|at| self.tokens.get_mut(at));
+        let Some(token) = found else {
+            return self.missed(now);
+        };
+        token.refusals = token.refusals.saturating_add(1);
+        token.refused_at = Some(now);
+        let refusals = token.refusals;
+        if self.refused_since.is_none() {
+            self.refused_since = Some(now);
             self.notices.push(Notice::Refused(generation));
         }
-        if let Some(next) = self.next.take() {
-            self.refusals.refused_at(now);
-            self.replace(Some(next));
+        if self.pick_at(now).is_some_and(|it| it.is_good_at(now)) {
             return Action::Superseded;
         }
-        let may_refresh = self.refusals.refused_at(now);
         if self.in_flight.is_some() {
             return Action::Join;
         }
-        if !may_refresh || !self.backoff_left_at(now).is_zero() {
-            let successor = self
-                .token
-                .as_ref()
-                .filter(|_| generation > self.refused_from);
-            let age = successor.map(|token| token.sent.age_at(now));
-            return match age.filter(|age| *age < REST) {
-                Some(age) => Action::SendAfter(age.max(BEHIND)),
-                None => Action::Rest,
-            };
+        // Two young tokens are enough, unless neither is ever accepted.
+        let is_waiting = self.tokens.len() > 1 && !self.tokens.iter().any(|it| it.is_dead_at(now));
+        let may_refresh = self.refreshes.allow_at(now, refusals, is_waiting);
+        if may_refresh && self.backoff_left_at(now).is_zero() {
+            return self.begin(Reason::Refused, now);
         }
-        self.refusals.charge_at(now);
-        self.begin(Reason::Refused, now)
+        let is_young = |it: &Kept| !it.is_accepted && it.bearer.sent.age_at(now) < YOUNG;
+        if self.tokens.iter().any(is_young) {
+            return Action::SendAfter(BEHIND);
+        }
+        Action::Rest
+    }
+
+    /// Without responses, only a token's age shows that it was good before it was reported.
+    fn invalidated(&mut self, generation: u64, now: Timestamp) -> Action {
+        let found = self
+            .position(generation)
+            .and_then(|at| self.tokens.get_mut(at));
+        if let Some(token) = found.filter(|it| it.bearer.sent.age_at(now) >= YOUNG) {
+            token.is_accepted = true;
+        }
+        self.refused(generation, now)
+    }
+
+    fn role_missing(&mut self, generation: u64, now: Timestamp) -> Action {
+        self.advance(now);
+        let Some(at) = self.position(generation) else {
+            return self.missed(now);
+        };
+        let newer = self.tokens.get(at + 1);
+        if newer.is_some_and(|it| it.is_good_at(now)) {
+            // The newer token may have the role, so its turn has come.
+            if let Some(older) = self.tokens.get_mut(at) {
+                Arc::make_mut(&mut older.bearer).lifetime.renew_at = now;
+            }
+            return Action::Superseded;
+        }
+        let wait = self.roles.missing(generation);
+        let is_old = |it: &Kept| it.bearer.sent.age_at(now) >= wait;
+        let is_due = self.tokens.get(at).is_some_and(is_old);
+        if self.in_flight.is_some() {
+            return Action::Join;
+        }
+        if !is_due || !self.backoff_left_at(now).is_zero() {
+            return Action::Rest;
+        }
+        self.begin(Reason::Role, now)
+    }
+
+    /// Decides on a refused call whose token is gone: a resend needs the token in use, or a new one.
+    fn missed(&mut self, now: Timestamp) -> Action {
+        if self.pick_at(now).is_some() {
+            return Action::Superseded;
+        }
+        match self.request_at(now) {
+            Action::Fail(_) => Action::Rest,
+            action => action,
+        }
+    }
+
+    /// Whether the token of this number was never accepted, and so may be too young.
+    pub(crate) fn is_untried(&self, generation: u64) -> bool {
+        let at = self.position(generation);
+        at.and_then(|at| self.tokens.get(at))
+            .is_some_and(|it| !it.is_accepted)
+    }
+
+    fn position(&self, generation: u64) -> Option<usize> {
+        let mut tokens = self.tokens.iter();
+        tokens.position(|it| it.bearer.generation == generation)
     }
 
     /// Returns the time that is left of the backoff.
@@ -497,57 +640,62 @@ impl State {
         (!wait.is_zero()).then(|| error.with_retry_after(wait))
     }
 
-    /// Ends the rest of the next token, and a token that has expired.
+    /// Ends the tokens that have expired.
     fn advance(&mut self, now: Timestamp) {
-        let is_over = |old: &Arc<Bearer>| old.lifetime.renew_at.has_come_at(now);
-        if self.token.as_ref().is_some_and(is_over)
-            && let Some(next) = self.next.take()
-            // The old token may outlive the new one.
-            && next.lifetime.is_valid_at(now)
-        {
-            self.replace(Some(next));
-        }
-        self.token.take_if(|token| !token.lifetime.is_valid_at(now));
+        self.tokens.retain(|it| it.bearer.lifetime.is_valid_at(now));
     }
 }
 
-// === impl Bearer ===
+// === impl Kept ===
 
-impl Bearer {
-    /// Whether the endpoint has returned this token again, with no longer life.
-    fn is_repeated_by(&self, new: &Self) -> bool {
-        let end = self.lifetime.expires_at.checked_add(ROUNDING);
-        self.token.header() == new.token.header()
-            && end.is_some_and(|end| new.lifetime.expires_at.wall <= end.wall)
+impl Kept {
+    fn new(bearer: Bearer, is_own: bool) -> Self {
+        Self {
+            bearer: Arc::new(bearer),
+            is_own,
+            is_accepted: false,
+            refusals: 0,
+            refused_at: None,
+        }
     }
 
-    /// Returns the end of this token's rest beside a token that is still good; `None` if it needs no
-    /// rest.
-    fn rest_at(&self, now: Timestamp, old: &Self) -> Option<Timestamp> {
-        let rest = REST.checked_sub(self.sent.age_at(now))?;
-        let left = |token: &Self| token.lifetime.expires_at.left_at(now);
-        let rest = rest.min(left(old).min(left(self)) / 10);
-        now.checked_add(rest).filter(|_| !rest.is_zero())
+    fn is_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
+    /// Whether it may be sent before a token that was refused. If it is too young, it may again once its age has doubled.
+    fn is_good_at(&self, now: Timestamp) -> bool {
+        self.refused_at.is_none_or(|at| {
+            let age = self.bearer.sent.age_at(at).max(AGAIN);
+            !self.is_accepted && at.age_at(now) >= age
+        })
+    }
+
+    /// Whether a refused token was good before. A token from a store was accepted by others by the time that it is two
+    /// minutes old.
+    fn is_dead_at(&self, now: Timestamp) -> bool {
+        let is_used = !self.is_own && self.bearer.sent.age_at(now) >= YOUNG;
+        self.is_refused() && (self.is_accepted || is_used)
     }
 }
 
 // === impl Current ===
 
 impl Current {
-    /// Whether a token from a store is preferred to the token in use, if there is one.
+    /// Whether a token from a store is preferred to the newest token, if there is one.
     ///
-    /// If the token in use is doubted, only one that was requested at the same time or later replaces
-    /// it, so that a store cannot bring back an older token.
+    /// If that one is refused, only one that was requested at the same time or later replaces it, so that a store cannot
+    /// bring back an older token.
     pub(crate) fn is_worse_than(current: Option<&Self>, other: &Issued, now: Timestamp) -> bool {
         let Fetched { sent, life, .. } = other.fetched;
         let expires_at = sent.checked_add(life);
         let left = expires_at.map_or(Duration::ZERO, |it| it.left_at(now));
         let current = current.filter(|it| it.bearer.lifetime.is_valid_at(now));
-        let Some(Self { bearer, is_doubted }) = current else {
+        let Some(Self { bearer, is_refused }) = current else {
             return !left.is_zero();
         };
         bearer.token.header() != other.token.header()
-            && if *is_doubted {
+            && if *is_refused {
                 !left.is_zero() && sent.wall >= bearer.sent.wall
             } else {
                 left > bearer.lifetime.expires_at.left_at(now)
@@ -555,19 +703,25 @@ impl Current {
     }
 }
 
-/// Longest delay of a call by a doubted token, counted from the start of the refresh.
+/// Longest delay of a call by a refused token, counted from the start of the refresh.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
-/// Longest rest of a new token, counted from its request, unless a tenth of what is left of either token
-/// is shorter.
-const REST: Duration = Duration::from_secs(60);
-/// Shortest wait before a young token that was refused is sent again. Above this the wait is the token's age, so the
-/// age doubles until the next attempt.
+/// Wait before a call is sent again while a token may be too young. Few clocks are more than a second behind.
 const BEHIND: Duration = Duration::from_secs(2);
-/// How often in a row a renewal may bring the same token, as from servers that return one until it
-/// expires. After that, the source waits for the expiry. With the first request these are four for each
-/// token.
-const REPEATS: u32 = 3;
+/// Shortest time until a token that is too young is preferred to a refused one again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Age from which a token that was not seen in use counts as accepted before. Clocks are rarely further behind, and a
+/// deployment of tokens that nobody accepts takes longer.
+const YOUNG: Duration = Duration::from_secs(120);
+/// A token that the endpoint returns again is not renewed once less than this share of its life is left: three renewals
+/// have then brought it, and the next would, too.
+const LAST_SHARE: u32 = 25;
 /// Replies give the life in whole seconds, so the same expiry differs by a second or two.
 const ROUNDING: Duration = Duration::from_secs(2);
+/// Time between two reads of the credentials after their refusal. A secret's file is small, and a vault is asked no more
+/// often than a health check would.
+const READ_EVERY: Duration = Duration::from_secs(5);
+/// Time after which changed credentials are sent if others were refused in a row, because a provider may make new ones
+/// with each call.
+const REREFUSED: Duration = Duration::from_secs(30);
 /// Time between two log lines of a failure that continues.
 const LOG_EVERY: Duration = Duration::from_secs(60);

@@ -16,6 +16,7 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::BoxFuture};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,8 +24,8 @@ use crate::{
     clock::Timestamp,
     credentials::Credentials,
     endpoint::TokenEndpoint,
-    error::TokenError,
-    reply::{AccessToken, Fetched, Issued},
+    error::{Kind, TokenError},
+    reply::{self, AccessToken, Fetched, Issued},
     request::{Fetch, Settings},
     state::Current,
 };
@@ -44,6 +45,10 @@ mod tests;
 /// holds no usable token, the process that gets the [lease](Self::lease) requests one, and the others wait for it, for
 /// twelve seconds at most. Tokens are stored in plain text: restrict the readers, or encrypt the bytes of
 /// [`StoredToken::as_bytes`].
+///
+/// What the endpoint said in place of a token is shared too, as an entry of its own: after a `Retry-After`, no other process
+/// asks before its end (five minutes at most), and credentials that were refused are sent again after a minute. Another
+/// secret is sent at once.
 ///
 /// Keys contain the address of the endpoint, the client id and all values of
 /// [`TokenSourceBuilder::parameter`](crate::TokenSourceBuilder::parameter), each with its length, but
@@ -172,6 +177,22 @@ struct Entry<'a> {
     life: u64,
 }
 
+/// What the endpoint said when it gave no token, so that other processes do not ask before it is over. It has a key of
+/// its own, so a token wins over it.
+#[derive(Serialize, Deserialize)]
+struct Said<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    /// Digest of the credentials: corrected ones are sent at once.
+    digest: u16,
+    status: u16,
+    is_refusal: bool,
+    code: Option<Cow<'a, str>>,
+    words: Option<Cow<'a, str>>,
+    at: u64,
+    wait: u64,
+}
+
 /// Fetches through a store: looks for the token of another process first, takes the lease before a token request, and
 /// saves the token that it gets.
 pub(crate) struct Stored<F> {
@@ -246,7 +267,53 @@ impl StoredToken {
 
     #[cfg(feature = "file-store")]
     pub(crate) fn is_for(&self, key: &str) -> bool {
-        entry(&self.bytes).is_some_and(|entry| entry.key == key)
+        #[derive(Deserialize)]
+        struct Keyed<'a> {
+            #[serde(borrow)]
+            key: Cow<'a, str>,
+        }
+        let keyed = serde_json::from_slice::<Keyed<'_>>(&self.bytes);
+        keyed.is_ok_and(|keyed| keyed.key == key)
+    }
+
+    /// Creates an entry for an error of the endpoint; `None` if it has not told how long to wait.
+    fn said(key: &str, digest: u16, error: &TokenError, now: SystemTime) -> Option<Self> {
+        let (status, is_refusal, words) = error.said()?;
+        let refusal = is_refusal.then_some(REFUSED);
+        let wait = error.retry_after().max(refusal)?.min(LONGEST_SAID);
+        let said = Said {
+            key: key.into(),
+            digest,
+            status: status.as_u16(),
+            is_refusal,
+            code: error.oauth_error().map(Cow::from),
+            words: words.map(Cow::from),
+            at: millis(now.duration_since(UNIX_EPOCH).ok()?)?,
+            wait: millis(wait)?,
+        };
+        Some(Self {
+            bytes: serde_json::to_vec(&said).ok()?,
+            expires_at: now.checked_add(wait)?,
+        })
+    }
+
+    /// Reads what the endpoint said to these credentials, with the wait that is left. A clock that was set can end it, but
+    /// not extend it.
+    fn said_at(&self, now: SystemTime, key: &str, digest: u16) -> Option<TokenError> {
+        let said: Said<'_> = serde_json::from_slice(&self.bytes).ok()?;
+        let age = now.duration_since(time(said.at)?).ok()?;
+        let left = Duration::from_millis(said.wait)
+            .min(LONGEST_SAID)
+            .checked_sub(age)?;
+        let status = StatusCode::from_u16(said.status).ok()?;
+        let kind = if said.is_refusal {
+            Kind::Rejected(status, said.code.and_then(|code| reply::code(&code)))
+        } else {
+            Kind::Unavailable(status)
+        };
+        let is_in_force = said.key == key && said.digest == digest && !left.is_zero();
+        let error = TokenError::new(kind).with_words(said.words.map(Cow::into_owned));
+        is_in_force.then(|| error.with_retry_after(left))
     }
 
     /// Creates an entry; `None` for times outside of the clock's range.
@@ -322,10 +389,16 @@ impl<F: Fetch> Stored<F> {
     /// must request one.
     ///
     /// While another process holds the lease, this process waits for its token, for `LONGEST_WAIT` at
-    /// most.
-    async fn find(&self, key: &str, current: Option<&Current>) -> Option<Issued> {
+    /// most. It fails with what the endpoint said to another process.
+    async fn find(
+        &self,
+        key: &str,
+        digest: u16,
+        current: Option<&Current>,
+    ) -> Option<Result<Issued, TokenError>> {
         let clock = &self.inner.settings().clock;
         let give_up = clock.now().steady.checked_add(LONGEST_WAIT)?;
+        let said_key = format!("{SAID}{key}");
         loop {
             let found = self.bounded("load", self.store.load(key)).await?;
             // Read after the store has answered, because a token ages meanwhile.
@@ -333,7 +406,13 @@ impl<F: Fetch> Stored<F> {
             let issued = found.and_then(|stored| stored.read_at(now, key));
             if let Some(issued) = issued.filter(|it| Current::is_worse_than(current, it, now)) {
                 self.release();
-                return Some(issued);
+                return Some(Ok(issued));
+            }
+            let said = self.bounded("load", self.store.load(&said_key)).await?;
+            let now = clock.now();
+            if let Some(error) = said.and_then(|it| it.said_at(now.wall, &said_key, digest)) {
+                self.release();
+                return Some(Err(error.at(self.inner.settings().uri())));
             }
             let now = now.steady;
             let is_leased = |lease: &Lease| lease.key == key && now < lease.until;
@@ -366,11 +445,21 @@ impl<F: Fetch> Stored<F> {
         None
     }
 
-    /// Saves a token of this process, or gives back the lease if there is none.
-    async fn save(&self, key: &str, issued: Option<&Issued>) {
-        let stored = issued.and_then(|Issued { token, fetched }| {
-            StoredToken::new(key, token.secret(), fetched.sent.wall, fetched.life)
-        });
+    /// Saves a token of this process or what the endpoint said, and gives back the lease.
+    async fn save(&self, key: &str, digest: u16, fetched: &Result<Issued, TokenError>) {
+        let stored = match fetched {
+            Ok(Issued { token, fetched }) => {
+                StoredToken::new(key, token.secret(), fetched.sent.wall, fetched.life)
+            }
+            Err(error) => {
+                let key = format!("{SAID}{key}");
+                let now = self.inner.settings().clock.wall();
+                if let Some(said) = StoredToken::said(&key, digest, error, now) {
+                    self.bounded("save", self.store.save(&key, &said)).await;
+                }
+                None
+            }
+        };
         if let Some(stored) = stored
             && let Some(()) = self.bounded("save", self.store.save(key, &stored)).await
         {
@@ -404,12 +493,13 @@ impl<F: Fetch> Fetch for Stored<F> {
             if self.lease().as_ref().is_some_and(|lease| lease.key != key) {
                 self.release();
             }
-            if let Some(issued) = self.find(&key, current.as_ref()).await {
-                return Ok(issued);
+            let digest = credentials.digest();
+            if let Some(found) = self.find(&key, digest, current.as_ref()).await {
+                return found;
             }
             let fetched = self.inner.fetch(credentials, current).await;
             // If the store panics, nothing is saved.
-            let saved = AssertUnwindSafe(self.save(&key, fetched.as_ref().ok()));
+            let saved = AssertUnwindSafe(self.save(&key, digest, &fetched));
             drop(saved.catch_unwind().await);
             fetched
         };
@@ -417,7 +507,7 @@ impl<F: Fetch> Fetch for Stored<F> {
     }
 
     fn longest(&self) -> Duration {
-        let operations = OPERATION_TIMEOUT.saturating_mul(3);
+        let operations = OPERATION_TIMEOUT.saturating_mul(4);
         let store = LONGEST_WAIT.saturating_add(operations);
         self.inner.longest().saturating_add(store)
     }
@@ -461,6 +551,12 @@ fn time(millis: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
+/// Start of the key of what the endpoint said. Keys of tokens begin with the name of this crate.
+pub(crate) const SAID: &str = "said to ";
+/// Wait that processes share after refused credentials: the shortest backoff of one.
+const REFUSED: Duration = Duration::from_secs(60);
+/// Longest wait that is shared.
+const LONGEST_SAID: Duration = Duration::from_secs(300);
 /// Time between two reads of the store while another process holds the lease. Fifty waiting processes
 /// make two hundred reads a second, a small load for Redis.
 const LOAD_EVERY: Duration = Duration::from_millis(250);

@@ -36,6 +36,7 @@ mod seal;
 /// | key | value | until |
 /// |---|---|---|
 /// | `{fleet}:token:NAME` | the token, sealed | it expires |
+/// | `{fleet}:token:NAME` of another name | what the endpoint said when it gave no token, sealed | its wait ends |
 /// | `{fleet}:token:NAME:lease` | 16 random bytes of the member with the lease | the lease ends |
 ///
 /// `{fleet}` is the fleet's name in braces. `NAME` is 32 hexadecimal digits, derived from the

@@ -189,12 +189,12 @@ impl Builder {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use tower_tds::{Client, Provider, layers::token::RefreshPolicy};
+    /// use tower_tds::{Client, Provider};
     ///
-    /// // A token is fetched every four hours, and the secret is read again each time.
+    /// // A token of a day is renewed every four hours, and the secret is read again each time.
     /// let key = Provider::file("my-client-id", "/run/secrets/tds");
     /// let client = Client::builder("https://auth.example.org", "https://data.example.org", key)
-    ///     .tokens(|tokens| tokens.policy(RefreshPolicy::Interval(Duration::from_secs(4 * 3_600))));
+    ///     .tokens(|tokens| tokens.refresh_before(Duration::from_secs(20 * 3_600)));
     /// # drop(client);
     /// ```
     #[must_use]

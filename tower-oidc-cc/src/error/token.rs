@@ -11,7 +11,7 @@ use tower_tds_outcome::{Cause, Outcome, Secrets};
 /// wide and cheap to clone, because all calls that wait for one token request share its outcome.
 ///
 /// `Display` is one line: the failure, the URL, the root cause, the time since the first failure, and your next step.
-/// It repeats no text that a token endpoint sent. `Debug` adds a second line for programmers.
+/// Words of a token endpoint are redacted and cut. `Debug` adds a second line for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
@@ -22,8 +22,12 @@ struct Repr {
     in_discovery: bool,
     /// Scheme, host, port and path.
     place: Option<String>,
-    /// Cause at the root.
+    /// Cause at the root, or the words of the server.
     cause: Option<String>,
+    /// Digest of the credentials that the server refused.
+    digest: Option<u16>,
+    /// Words of the server, until the secrets are known that they may repeat.
+    words: Option<String>,
     failing_for: Duration,
     retry_after: Option<Duration>,
     /// Shows the layers above that the call was not sent.
@@ -77,6 +81,8 @@ impl TokenError {
             in_discovery: false,
             place: None,
             cause: None,
+            digest: None,
+            words: None,
             failing_for: Duration::ZERO,
             retry_after: None,
             source: Arc::new(Cause::new(Outcome::Unsent, None)),
@@ -104,9 +110,36 @@ impl TokenError {
     pub(crate) fn without(&self, secrets: &Secrets) -> Self {
         self.with(|repr| {
             let source = repr.source.get_ref();
-            repr.cause = source.map(|it| root(it, secrets)).or(repr.cause.take());
+            let words = repr.words.take().map(|words| secrets.line(&words));
+            let cause = source.map(|it| root(it, secrets)).or(words);
+            repr.cause = cause.or(repr.cause.take());
             repr.secrets = Some(secrets.clone());
         })
+    }
+
+    /// Returns the same error, for credentials with this digest.
+    pub(crate) fn for_credentials(&self, digest: u16) -> Self {
+        self.with(|repr| repr.digest = self.is_refusal().then_some(digest))
+    }
+
+    /// Returns the digest of the credentials that were refused.
+    pub(crate) fn refused(&self) -> Option<u16> {
+        self.0.digest
+    }
+
+    /// Returns the status of the endpoint, whether it refused the credentials, and its words.
+    pub(crate) fn said(&self) -> Option<(StatusCode, bool, Option<&str>)> {
+        let (status, is_refusal) = match self.0.kind {
+            Kind::Unavailable(status) => (status, false),
+            Kind::Rejected(status, _) => (status, true),
+            _ => return None,
+        };
+        Some((status, is_refusal, self.0.cause.as_deref()))
+    }
+
+    /// Returns the same error, with what the server said. It is shown once the secrets are known.
+    pub(crate) fn with_words(&self, words: Option<String>) -> Self {
+        self.with(|repr| repr.words = words)
     }
 
     /// Returns the same error, with its address but without the query.

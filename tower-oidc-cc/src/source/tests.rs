@@ -18,6 +18,8 @@ async fn a_call_with_a_settled_token_takes_no_lock() {
     let credentials = Credentials::new("client", "secret").unwrap();
     let source = TokenSource::builder(endpoint, credentials).build(client);
     source.ready().await.unwrap();
+    // The first acceptance is a change of state.
+    source.shared.accept(1);
     let held = source.shared.hold_lock();
     // On a thread of its own, so that the test detects a call that waits for the lock.
     let (done, ended) = std::sync::mpsc::channel();

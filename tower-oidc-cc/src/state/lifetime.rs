@@ -12,65 +12,11 @@ use crate::clock::Timestamp;
 #[cfg(test)]
 mod tests;
 
-/// Time of the next renewal, for [`TokenSourceBuilder::policy`].
-///
-/// Under every policy your first use requests the first token, and an expired token is never sent. Each figure below is
-/// the number of token requests a day for tokens of 24 hours, the first included.
-///
-/// [`TokenSourceBuilder::policy`]: crate::TokenSourceBuilder::policy
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_oidc_cc::RefreshPolicy;
-///
-/// let every_six_hours = RefreshPolicy::Interval(Duration::from_secs(6 * 60 * 60));
-/// assert_ne!(every_six_hours, RefreshPolicy::default());
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RefreshPolicy {
-    /// At 70 to 80 % of a token's life, at a random moment: 2 requests a day, and no call waits.
-    ///
-    /// If you share a [store](crate::TokenStore) and its token is already due for renewal, the process
-    /// renews it after half a minute at most; programs that end before that use it until it expires.
-    #[default]
-    Ahead,
-    /// On a fixed schedule, such as every 4 or 6 hours: at most 7 or 5 requests a day, and no call waits.
-    ///
-    /// Each renewal is early by a random part of up to a tenth of the interval, so that processes that
-    /// start together do not renew together. If a token's life is too short for your interval, it is
-    /// renewed as under [`Ahead`](Self::Ahead). Less than a minute counts as a minute.
-    Interval(Duration),
-    /// When a call finds the token expired: 2 requests a day at most, and none without calls. Your call
-    /// then waits, and it fails if the endpoint is down at that time.
-    OnExpiry,
-}
-
 /// Two moments of a token's life that matter after it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     pub(crate) renew_at: Timestamp,
     pub(crate) expires_at: Timestamp,
-}
-
-// === impl RefreshPolicy ===
-
-impl RefreshPolicy {
-    /// Returns the age at which a token of this life is renewed, reduced by the jitter `draw`, in
-    /// `0.0..1.0`.
-    pub(crate) fn age(self, life: Duration, draw: f64) -> Duration {
-        let ahead = life.mul_f64(RENEW - EARLIER * draw);
-        match self {
-            Self::Ahead => ahead,
-            Self::Interval(every) => {
-                let every = every.max(SHORTEST).min(life);
-                every.mul_f64(1.0 - EARLIER * draw).min(ahead)
-            }
-            Self::OnExpiry => life,
-        }
-    }
 }
 
 // === impl Lifetime ===
@@ -86,7 +32,7 @@ impl Lifetime {
         now: Timestamp,
         sent: Timestamp,
         life: Duration,
-        policy: RefreshPolicy,
+        before: Option<Duration>,
         draw: f64,
     ) -> Option<Self> {
         let life = life.min(LONGEST);
@@ -95,7 +41,7 @@ impl Lifetime {
         if left.is_zero() {
             return None;
         }
-        let planned = sent.checked_add(policy.age(life, draw))?;
+        let planned = sent.checked_add(age(life, before, draw))?;
         // A token that arrives late in its life is renewed after half of the rest, or after `MIN_DELAY` if that is
         // shorter. Without this line, a slow endpoint and a short life would cause a loop of requests.
         let soonest = now.checked_add(left.mul_f64(0.5).min(MIN_DELAY))?;
@@ -114,15 +60,26 @@ impl Lifetime {
     }
 }
 
+/// Returns the age at which a token of this life is renewed, reduced by the jitter `draw`, in `0.0..1.0`.
+fn age(life: Duration, before: Option<Duration>, draw: f64) -> Duration {
+    match before {
+        None => life.mul_f64(RENEW - EARLIER * draw),
+        Some(Duration::ZERO) => life,
+        Some(before) => {
+            let age = life.checked_sub(before).filter(|age| !age.is_zero());
+            let age = age.unwrap_or_else(|| life.mul_f64(0.5));
+            age.mul_f64(1.0 - EARLIER * draw)
+        }
+    }
+}
+
 /// Latest renewal, as a share of life. A 24 h token then costs 1.25 to 1.43 requests a day, and an
 /// endpoint may be down for almost five hours before a call fails.
 const RENEW: f64 = 0.8;
 /// Jitter, as a share of life. For a 24 h token it is 2.4 h, which spreads the renewals of a thousand
-/// processes that start together to one in nine seconds. The share of an interval is the same: 24 h
-/// then hold at most six renewals of 4 h (6 * 3.6 h is 21.6 h, 7 * 3.6 h is 25.2 h).
+/// processes that start together to one in nine seconds. An age that was set has the
+/// same share: 24 h then hold at most six renewals at 4 h (6 * 3.6 h is 21.6 h, 7 * 3.6 h is 25.2 h).
 const EARLIER: f64 = 0.1;
-/// Shortest interval; less is probably a mistake about the unit.
-const SHORTEST: Duration = Duration::from_secs(60);
 /// Shortest time from the arrival of a token to its renewal, unless half of the remaining life is
 /// shorter.
 const MIN_DELAY: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use http::StatusCode;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Action, Current, Event, Notice, Phase, Reason, RefreshPolicy, State};
+use super::{Action, Current, Event, Notice, Phase, Reason, State};
 use crate::{
     TokenError,
     clock::Timestamp,
@@ -24,7 +24,7 @@ pub(super) fn start() -> Timestamp {
 }
 
 fn state() -> State {
-    State::new(RefreshPolicy::Ahead, || 0.5)
+    State::new(None, || 0.5)
 }
 
 /// A token that no other test has.
@@ -113,7 +113,8 @@ proptest! {
                     state.on(token(now, life), now);
                     prop_assert_eq!(state.generation(), generation + 1);
                     let after = in_use(&state, now);
-                    prop_assert!(after == before || after == generation + 1);
+                    // A refused one may make room, even if its turn had come again.
+                    prop_assert!(after == before || after == generation + 1 || had);
                     expiries.push(now.checked_add(secs(life)).unwrap());
                     prop_assert_eq!(state.phase_at(now), Phase::Fresh);
                     in_flight = false;
@@ -202,35 +203,11 @@ fn doubted_token_is_not_replaced_by_an_earlier_one() {
     assert!(prefers(&state, later, later, 50));
 }
 
-#[test]
-fn a_renewed_token_rests_before_it_replaces_a_good_one() {
-    // The life, and the rest of the next token: a minute, or a tenth of what is left of the old one.
-    for (life, rest) in [(86_400, 60), (3_600, 60), (1_000, 25), (100, 2)] {
-        let (mut state, now) = (state(), start());
-        let at = |wait| now.checked_add(secs(wait)).unwrap();
-        state.on(token(now, life), now);
-        let due = life * 3 / 4;
-        assert!(matches!(state.on(Event::Timer, at(due)), Action::Request));
-        state.on(token(at(due), life), at(due));
-        let in_rest = at(due + rest - 1);
-        assert_eq!((state.generation(), in_use(&state, in_rest)), (2, 1));
-        assert_eq!(state.settled_at(in_rest), Some(1), "calls take no lock");
-        assert!(matches!(state.on(Event::Timer, in_rest), Action::Sleep(_)));
-        // Either may come first at the end of the rest: the timer or a call.
-        for event in [Event::Timer, Event::Needed] {
-            let mut state = state_at_rest(life, now);
-            let after = at(due + rest + 1);
-            state.on(event, after);
-            assert_eq!(in_use(&state, after), 2, "{life}");
-            assert_eq!(state.settled_at(after), Some(2), "{life}");
-        }
-    }
-}
-
-/// A state whose second token rests.
-fn state_at_rest(life: u64, now: Timestamp) -> State {
+/// A state whose second token is in reserve. The first was accepted.
+fn state_in_reserve(life: u64, now: Timestamp) -> State {
     let mut state = state();
     state.on(token(now, life), now);
+    state.on(Event::Accepted(1), now);
     let due = now.checked_add(secs(life * 3 / 4)).unwrap();
     state.on(Event::Timer, due);
     state.on(token(due, life), due);
@@ -238,42 +215,83 @@ fn state_at_rest(life: u64, now: Timestamp) -> State {
 }
 
 #[test]
-fn refusal_during_a_rest_ends_it_without_a_request_or_a_charge() {
+fn the_older_token_is_used_until_half_of_what_it_had_left_is_over() {
+    for life in [86_400, 3_600, 800, 80] {
+        let now = start();
+        let at = |wait| now.checked_add(secs(wait)).unwrap();
+        let state = state_in_reserve(life, now);
+        let half = at(life * 7 / 8 - 1);
+        assert_eq!((state.generation(), in_use(&state, half)), (2, 1));
+        assert_eq!(state.settled_at(half), Some(1), "calls take no lock");
+        // Either may come first afterwards: the timer or a call.
+        for event in [Event::Timer, Event::Needed] {
+            let mut state = state_in_reserve(life, now);
+            assert!(matches!(state.on(Event::Timer, half), Action::Sleep(_)));
+            let after = at(life * 7 / 8 + 1);
+            state.on(event, after);
+            assert_eq!(in_use(&state, after), 2, "{life}");
+            assert_eq!(state.settled_at(after), None, "it may be refused");
+            state.on(Event::Accepted(2), after);
+            assert_eq!(state.settled_at(after), Some(2), "{life}");
+        }
+    }
+}
+
+#[test]
+fn of_two_refused_tokens_each_is_sent_in_turn() {
     let now = start();
-    let mut state = state_at_rest(3_600, now);
     let at = |wait: u64| now.checked_add(secs(2_700 + wait)).unwrap();
-    assert_eq!(in_use(&state, at(1)), 1);
+    let mut state = state_in_reserve(3_600, now);
     assert!(matches!(
         state.on(Event::Refused(1), at(1)),
         Action::Superseded
     ));
     assert_eq!((in_use(&state, at(1)), state.flights()), (2, 1));
-    // The bucket is full: one refusal of the next token causes a refresh.
+    // The first is dead, so a third is requested; the second may be too young.
     assert!(matches!(
         state.on(Event::Refused(2), at(2)),
         Action::Request
     ));
+    state.on(Event::Failed(down()), at(2));
+    for (wait, used) in [(3, 1), (4, 2), (5, 1)] {
+        assert_eq!(in_use(&state, at(wait)), used);
+        state.on(Event::Refused(used), at(wait));
+    }
+    state.on(Event::Accepted(1), at(6));
+    assert_eq!(in_use(&state, at(6)), 1);
+    state.on(Event::Accepted(2), at(7));
+    assert_eq!(
+        in_use(&state, at(3_000)),
+        2,
+        "an accepted newer one is enough"
+    );
 }
 
 #[test]
-fn a_token_needs_no_rest_if_the_old_one_is_refused_or_gone_or_if_it_is_a_minute_old() {
-    let (mut first, now) = (state(), start());
-    let at = |wait| now.checked_add(secs(wait)).unwrap();
-    first.on(token(now, 3_600), now);
-    first.on(Event::Refused(1), at(1));
-    first.on(token(at(2), 3_600), at(2));
-    assert_eq!(in_use(&first, at(2)), 2);
-    // From a store, a minute after its request.
-    let mut second = state();
-    second.on(token(now, 3_600), now);
-    second.on(Event::Timer, at(2_700));
-    second.on(token(at(2_640), 3_600), at(2_700));
-    assert_eq!(in_use(&second, at(2_700)), 2);
-    let mut third = state();
-    third.on(token(now, 100), now);
-    assert!(matches!(third.on(Event::Needed, at(100)), Action::Request));
-    third.on(token(at(100), 100), at(100));
-    assert_eq!(in_use(&third, at(100)), 2);
+fn two_young_tokens_wait_for_the_clock_and_a_third_comes_minutes_later() {
+    let (mut state, now) = (state(), start());
+    let at = |wait: u64| now.checked_add(secs(wait)).unwrap();
+    state.on(token(now, 86_400), now);
+    assert!(matches!(state.on(Event::Refused(1), now), Action::Request));
+    state.on(token(now, 86_400), now);
+    let mut requests = Vec::new();
+    for second in 0..600 {
+        let used = in_use(&state, at(second));
+        match state.on(Event::Refused(used), at(second)) {
+            Action::Request => {
+                requests.push(second);
+                state.on(token(at(second), 86_400), at(second));
+            }
+            Action::SendAfter(wait) => assert_eq!(wait, secs(2)),
+            action => assert!(
+                matches!(action, Action::Rest | Action::Superseded),
+                "{action:?}"
+            ),
+        }
+    }
+    assert_eq!(requests, [225, 450]);
+    state.on(Event::Accepted(1), at(600));
+    assert_eq!(in_use(&state, at(600)), 1, "the oldest is kept");
 }
 
 #[test]
@@ -345,11 +363,13 @@ fn a_call_without_a_token_fails_until_the_backoff_is_over() {
 }
 
 #[test]
-fn a_token_is_settled_while_it_is_not_due_and_no_refusal_awaits_an_acceptance() {
+fn a_token_is_settled_while_it_is_not_due_and_was_accepted_last() {
     let (mut state, now) = (state(), start());
     let due = now.checked_add(secs(750)).unwrap();
     assert_eq!(state.settled_at(now), None);
     state.on(token(now, 1_000), now);
+    assert_eq!(state.settled_at(now), None, "it may be refused");
+    state.on(Event::Accepted(1), now);
     assert_eq!(state.settled_at(now), Some(1));
     assert_eq!(state.settled_at(due), None);
     state.on(Event::Refused(1), now);

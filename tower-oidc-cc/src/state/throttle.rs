@@ -1,17 +1,11 @@
-//! Throttle of token requests: the backoff after failures, and the rule for refused tokens. Arithmetic on `now`,
-//! without a clock.
+//! What spaces token requests: the backoff after failures, the rule for refused tokens, and the rule for missing roles.
+//! Arithmetic on `now`, without a clock.
 //!
-//! A 401 may come from a revoked token, a route that refuses all tokens, an error of the service, or a
-//! wrong clock. With an empty body it can be any of these, so every 401 counts. The simulation in this
-//! module's tests rejected four other rules:
-//!
-//! - Doubling the time between refreshes: hundreds of calls fail after a revocation if another route
-//!   refuses all tokens.
-//! - One refresh an hour for unknown texts: a service without texts fails for an hour.
-//! - Memory per path: a path that contains a number is new each time.
-//! - Token lives learned from refusals: the clocks of the service and the issuer disagree.
+//! A 401 may come from a revoked token, a route that refuses all tokens, an error of the service, or a wrong clock. With
+//! an empty body it can be any of these, so every 401 counts. Memory per path was rejected, because a path that contains
+//! a number is new each time, and token lives learned from refusals, because clocks disagree.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use crate::clock::Timestamp;
 
@@ -24,24 +18,22 @@ pub(crate) struct Backoff {
     failures: u32,
 }
 
-/// Counts the refusals of the token in use and the refreshes that they caused.
-///
-/// Each refresh takes one unit from a bucket of four, which regains one unit every five minutes, so
-/// there are at most sixteen refreshes an hour. As the bucket empties, the next refresh needs more
-/// refusals in a row, and more time since the last one. If it fails, the next refusal repeats it at no
-/// further cost.
+/// Counts the refreshes after refusals: at most 16 in any hour. Four are at once, and the rest is spread over what is left
+/// of the hour, so that tokens which die every 225 s or later are all replaced, and no gap is longer than five minutes.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    /// Refusals of the token in use since it was last accepted.
-    in_a_row: u32,
-    /// When the service began to refuse tokens; `None` after an acceptance.
-    since: Option<Timestamp>,
-    /// When the bucket is full again.
-    full_at: Option<Timestamp>,
-    /// When a refresh was charged last.
-    charged_at: Option<Timestamp>,
-    /// Whether a charged refresh still has to bring a token.
-    is_owed: bool,
+pub(crate) struct Refreshes {
+    /// Those of the last hour that brought a token; a failed one is repeated at its backoff.
+    past: VecDeque<Timestamp>,
+    /// Most refusals in a row of a token that was accepted after them.
+    tolerated: u32,
+}
+
+/// Times the requests for calls that lack a role.
+#[derive(Debug, Default)]
+pub(crate) struct Roles {
+    /// Number of the last token that lacked a role; zero before the first.
+    lacked_by: u64,
+    wait: Duration,
 }
 
 // === impl Backoff ===
@@ -66,84 +58,64 @@ impl Backoff {
         own.max(hint.unwrap_or_default().min(HINT_CAP))
     }
 
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
     pub(crate) fn succeed(&mut self) {
         self.failures = 0;
     }
 }
 
-// === impl Refusals ===
+// === impl Refreshes ===
 
-impl Refusals {
-    /// Records a refusal and returns whether it may cause a refresh.
-    pub(crate) fn refused_at(&mut self, now: Timestamp) -> bool {
-        self.in_a_row = self.in_a_row.saturating_add(1);
-        self.since.get_or_insert(now);
-        if self.is_owed {
+impl Refreshes {
+    /// Whether a token may be requested after this many refusals in a row. While tokens are too young (`is_waiting`), none
+    /// is requested at once.
+    ///
+    /// A token that was accepted after refusals is not dead: some route refuses every token. So once the free refreshes
+    /// are used up, such a route can't take the next one, because a longer row of refusals is needed.
+    pub(crate) fn allow_at(&mut self, now: Timestamp, refusals: u32, is_waiting: bool) -> bool {
+        self.past.retain(|at| at.age_at(now) < HOUR);
+        let (Some(first), Some(last)) = (self.past.front(), self.past.back()) else {
+            self.tolerated = 0;
+            return true;
+        };
+        if self.past.len() < FREE && !is_waiting {
             return true;
         }
-        let taken = BUCKET.len().saturating_sub(self.left_at(now));
-        let Some(&(in_a_row, distance)) = BUCKET.get(taken) else {
-            return false;
-        };
-        let is_far = self
-            .charged_at
-            .is_none_or(|charged_at| charged_at.age_at(now) >= distance);
-        self.in_a_row >= in_a_row && is_far
+        let units = u32::try_from(MOST.saturating_sub(self.past.len())).unwrap_or(0);
+        let spread = HOUR.saturating_sub(first.age_at(now)).checked_div(units);
+        refusals > self.tolerated && spread.is_some_and(|spread| last.age_at(now) >= spread)
     }
 
-    /// Charges a refresh, unless one was charged and has not brought a token.
-    pub(crate) fn charge_at(&mut self, now: Timestamp) {
-        if self.is_owed {
-            return;
+    /// Records that a refresh has brought a token.
+    pub(crate) fn note_at(&mut self, now: Timestamp) {
+        self.past.push_back(now);
+    }
+
+    /// Records that a token was accepted after this many refusals.
+    pub(crate) fn tolerate(&mut self, refusals: u32) {
+        self.tolerated = self.tolerated.max(refusals.min(LONGEST_ROW));
+    }
+}
+
+// === impl Roles ===
+
+impl Roles {
+    /// Records that the token of this number lacks a role, and returns the age at which it is replaced: five minutes,
+    /// and twice as long for each token in a row that lacks one, up to an hour.
+    pub(crate) fn missing(&mut self, generation: u64) -> Duration {
+        if generation != self.lacked_by {
+            let is_next = self.lacked_by != 0 && generation == self.lacked_by + 1;
+            self.wait = if is_next {
+                (self.wait * 2).min(HOUR)
+            } else {
+                ROLE
+            };
+            self.lacked_by = generation;
         }
-        self.is_owed = true;
-        self.charged_at = Some(now);
-        let from = self.full_at.filter(|full_at| !full_at.has_come_at(now));
-        self.full_at = from.unwrap_or(now).checked_add(REGAIN);
-    }
-
-    /// Records that the token in use was accepted, and returns for how long tokens were refused.
-    pub(crate) fn accepted_at(&mut self, now: Timestamp) -> Option<Duration> {
-        self.replaced();
-        self.since.take().map(|since| since.age_at(now))
-    }
-
-    /// Records that a new token is in use.
-    pub(crate) fn replaced(&mut self) {
-        self.in_a_row = 0;
-        self.is_owed = false;
-    }
-
-    /// Records that a refresh has brought the refused token again.
-    pub(crate) fn unchanged(&mut self) {
-        self.is_owed = false;
-    }
-
-    /// Whether the token in use was refused and not accepted since.
-    pub(crate) fn is_doubted(&self) -> bool {
-        self.in_a_row > 0
-    }
-
-    /// Whether the next acceptance changes anything.
-    pub(crate) fn awaits_acceptance(&self) -> bool {
-        self.since.is_some()
-    }
-
-    /// For how long tokens have been refused, if the token in use is one of them.
-    pub(crate) fn doubted_for_at(&self, now: Timestamp) -> Option<Duration> {
-        let since = self.since.filter(|_| self.is_doubted());
-        since.map(|since| since.age_at(now))
-    }
-
-    /// How many refreshes the bucket holds.
-    fn left_at(&self, now: Timestamp) -> usize {
-        let until_full = self
-            .full_at
-            .map_or(Duration::ZERO, |full_at| full_at.left_at(now));
-        let missing = until_full.as_nanos().div_ceil(REGAIN.as_nanos());
-        BUCKET
-            .len()
-            .saturating_sub(usize::try_from(missing).unwrap_or(usize::MAX))
+        self.wait
     }
 }
 
@@ -156,14 +128,12 @@ const CAP: Duration = Duration::from_secs(30);
 const REFUSED: Duration = Duration::from_secs(120);
 /// Longest `Retry-After` that is obeyed.
 const HINT_CAP: Duration = Duration::from_secs(300);
-/// For each unit of the bucket: the refusals in a row that a refresh needs, and the time since the last refresh. The
-/// simulation in this module's tests compares rules by their failed calls, with revoked tokens, single false refusals
-/// and routes that always refuse; these values came out best.
-const BUCKET: [(u32, Duration); 4] = [
-    (1, Duration::ZERO),
-    (2, Duration::from_secs(20)),
-    (4, Duration::from_secs(40)),
-    (16, Duration::from_secs(80)),
-];
-/// Time in which the bucket regains one unit. Twelve an hour and four at once make sixteen.
-const REGAIN: Duration = Duration::from_secs(5 * 60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Most refreshes after refusals in an hour.
+const MOST: usize = 16;
+/// Refreshes of an hour that need no distance.
+const FREE: usize = 4;
+/// Longest row of refusals that a dead token needs. A route with nine of ten calls makes longer ones, but not often.
+const LONGEST_ROW: u32 = 16;
+/// Age at which a token that lacks a role is replaced first.
+const ROLE: Duration = Duration::from_secs(5 * 60);

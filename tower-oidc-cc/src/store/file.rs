@@ -11,18 +11,18 @@ use std::{
 
 use tokio::task::spawn_blocking;
 
-use super::{StoredToken, TokenStore};
+use super::{SAID, StoredToken, TokenStore};
 use crate::error::ConfigError;
 
 /// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
 /// Give each client, endpoint and scope a file of its own. The folder must not be writable by other users, because they
 /// could hold the lock. Only the file's owner can access it (mode 0600); a new one is written beside the old one and
-/// renamed. The lease is a lock on a second file, `NAME.lock`, which ends with the process that holds it. If the file
-/// or its folder is not usable, the process logs a warning and requests a token.
+/// renamed. The lease is a lock on a second file, `NAME.lock`, which ends with the process that holds it. If the endpoint
+/// gives no token, `NAME.said` holds what it said. If the file or its folder is not usable, the process logs a warning and requests a token.
 ///
 /// If a token from the file is due for renewal, it is renewed after half a minute, or sooner if its life is short. A
-/// program that ends before that uses the token until it expires, under every [policy](crate::RefreshPolicy).
+/// program that ends before that uses the token until it expires.
 ///
 /// # Examples
 ///
@@ -44,6 +44,8 @@ pub struct FileStore {
 #[derive(Debug)]
 struct Paths {
     token: PathBuf,
+    /// What the endpoint said when it gave no token.
+    said: PathBuf,
     lock: PathBuf,
 }
 
@@ -54,12 +56,16 @@ impl FileStore {
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let token = path.into();
-        let mut lock = token.clone().into_os_string();
-        lock.push(".lock");
+        let beside = |suffix: &str| {
+            let mut path = token.clone().into_os_string();
+            path.push(suffix);
+            path.into()
+        };
         Self {
             paths: Arc::new(Paths {
+                said: beside(".said"),
+                lock: beside(".lock"),
                 token,
-                lock: lock.into(),
             }),
             leased: Mutex::default(),
         }
@@ -85,17 +91,31 @@ impl FileStore {
     }
 }
 
+// === impl Paths ===
+
+impl Paths {
+    fn of(&self, is_said: bool) -> &Path {
+        if is_said { &self.said } else { &self.token }
+    }
+}
+
 impl TokenStore for FileStore {
     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
-        let read = self.on_disk(|paths| read(&paths.token)).await?;
+        let is_said = key.starts_with(SAID);
+        let read = self.on_disk(move |paths| read(paths.of(is_said))).await?;
         match read.map(StoredToken::from_bytes) {
             Some(token) if !token.is_for(key) => Err(self.named(&OTHER).into()),
             token => Ok(token),
         }
     }
 
-    async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
+    async fn save(
+        &self,
+        key: &str,
+        token: &StoredToken,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
         // Writing closes the lock file, which ends the lease.
+        let is_said = key.starts_with(SAID);
         let (token, lock) = (token.clone(), self.leased().take());
         let write = move |paths: &Paths| {
             // The holder of the lease uses a fixed name, so that it removes what a killed process has left.
@@ -103,7 +123,7 @@ impl TokenStore for FileStore {
                 Some(_) => String::from(".new"),
                 None => format!(".{:x}", fastrand::u64(..)),
             };
-            let written = write(&paths.token, &beside, token.as_bytes());
+            let written = write(paths.of(is_said), &beside, token.as_bytes());
             drop(lock);
             written
         };

@@ -32,7 +32,7 @@ impl Data {
         let client = wire::client();
         let tokens = TokenSource::builder(keycloak.endpoint(test), credentials)
             // The server gives user information only to tokens with this scope.
-            .parameter("scope", "openid")
+            .scope("openid")
             .build(client.clone());
         let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
         Self {

@@ -205,3 +205,40 @@ async fn malformed_reply_is_named_as_what_it_is() {
         }
     }
 }
+
+/// Some servers and gateways answer every request with status 200.
+#[tokio::test(start_paused = true)]
+async fn an_error_with_status_200_is_a_refusal_with_the_words_of_the_server() {
+    for (body, code) in [
+        (r#"{"error":"invalid_client"}"#, Some("invalid_client")),
+        (
+            r#"{"error":"key_expired","error_description":"see the portal"}"#,
+            None,
+        ),
+        (r#"{"error":{"code":7}}"#, None),
+        (r#"{"error":"x","access_token":null}"#, None),
+    ] {
+        for kind in ["application/json", "text/html", "text/plain"] {
+            let reply = Reply::body(200, body).header("content-type", kind);
+            let endpoint = Endpoint::always(reply);
+            let tokens = tokens(&endpoint);
+            for _ in 0..60 {
+                drop(tokens.ready().await);
+                advance(secs(1)).await;
+            }
+            assert_eq!(endpoint.count(), 1, "{body}");
+            let error = tokens.ready().await.unwrap_err();
+            assert_eq!((error.is_transient(), error.oauth_error()), (false, code));
+            if body.contains("portal") {
+                assert!(
+                    error.to_string().contains("key_expired: see the portal"),
+                    "{error}"
+                );
+            }
+        }
+    }
+    for kind in ["text/html", "application/octet-stream"] {
+        let reply = Reply::default().header("content-type", kind);
+        tokens(&Endpoint::always(reply)).ready().await.unwrap();
+    }
+}

@@ -20,7 +20,7 @@ fn tokens(sim: &Sim, credentials: Credentials, scope: &str) -> TokenSource {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let client = sim.clone();
     TokenSource::builder(endpoint, credentials)
-        .parameter("scope", scope)
+        .scope(scope)
         .build(tower::service_fn(move |request: Request<Full<Bytes>>| {
             tower::ServiceExt::oneshot(client.clone(), request)
         }))
@@ -91,4 +91,26 @@ async fn unknown_scope_is_reported_as_invalid_scope() {
     ask("email").ready().await.unwrap();
     let error = ask("nope").ready().await.unwrap_err();
     assert_eq!(error.oauth_error(), Some("invalid_scope"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_requests_name_the_crate_and_carry_the_headers_that_were_set() {
+    use crate::support::{Endpoint, builder};
+    use http::{HeaderValue, header::HeaderName};
+
+    let version = concat!("tower-oidc-cc/", env!("CARGO_PKG_VERSION"));
+    let key = HeaderName::from_static("x-api-key");
+    let value = HeaderValue::from_static;
+    let named = builder()
+        .header(http::header::USER_AGENT, value("timetable/1"))
+        .header(key.clone(), value("7"))
+        .header(http::header::CONTENT_TYPE, value("text/plain"));
+    for (builder, agent, has_key) in [(builder(), version, false), (named, "timetable/1", true)] {
+        let endpoint = Endpoint::default();
+        builder.build(endpoint.clone()).ready().await.unwrap();
+        let post = endpoint.posts().remove(0);
+        assert_eq!(post.headers["user-agent"], agent);
+        assert_eq!(post.headers.contains_key(&key), has_key);
+        assert_eq!(post.content_type, "application/x-www-form-urlencoded");
+    }
 }

@@ -200,3 +200,21 @@ async fn unusable_token_file_is_logged_with_its_path() {
     assert_eq!(warnings.of("the token store failed"), 2);
     assert_eq!(warnings.of(token_file(&dir).to_str().unwrap()), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn programs_that_share_a_file_share_what_the_endpoint_said() {
+    let (dir, endpoint) = (Dir::new("said"), Endpoint::always(Reply::refusal()));
+    for _ in 0..5 {
+        let source = process(&dir, &endpoint);
+        let error = source.ready().await.unwrap_err();
+        assert_eq!(error.oauth_error(), Some("unauthorized_client"));
+    }
+    assert_eq!(endpoint.count(), 1);
+    let said = dir.0.join("token.json.said");
+    let mode = fs::metadata(&said).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Another program's clients are not in this file.
+    fs::write(&said, "garbage").unwrap();
+    endpoint.heal();
+    assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
+}

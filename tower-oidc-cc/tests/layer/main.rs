@@ -22,4 +22,5 @@ mod runtimes;
 mod shutdown;
 mod store;
 mod tls;
+mod two_tokens;
 mod usage;

@@ -207,23 +207,6 @@ async fn secret_file_that_others_can_read_is_used_with_one_warning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn environment_provider_names_an_unset_variable() {
-    // Tests may not set variables, so this reads two that cargo has set.
-    let endpoint = Endpoint::default();
-    let provider = Provider::env("CARGO_PKG_NAME", "CARGO_PKG_VERSION");
-    tokens(provider, &endpoint).ready().await.unwrap();
-    assert!(
-        endpoint.posts()[0]
-            .body
-            .contains("client_id=tower-oidc-cc&")
-    );
-    let unset = Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE");
-    let error = tokens(unset, &endpoint).ready().await.unwrap_err();
-    let reason = error.to_string();
-    assert!(reason.contains("NO_SUCH_VARIABLE is not set"), "{reason}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn hung_provider_times_out_and_later_calls_recover() {
     let hang = Arc::new(AtomicUsize::new(0));
     let provider = {
@@ -317,4 +300,24 @@ async fn provider_error_shows_no_secret() {
         text.contains("https://me:[redacted]@vault.example.com/v1/secret?token=[redacted] failed"),
         "{text}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_secret_ends_the_backoff_after_a_refusal_within_seconds() {
+    let dir = Dir::new("ended");
+    dir.swap("old");
+    let endpoint = Endpoint::scripted([Reply::refusal()]);
+    let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+    for _ in 0..30 {
+        assert!(tokens.ready().await.is_err());
+        sleep(secs(1)).await;
+    }
+    assert_eq!(endpoint.count(), 1, "the same secret is not sent again");
+    dir.swap("new");
+    let start = tokio::time::Instant::now();
+    while tokens.ready().await.is_err() {
+        sleep(secs(1)).await;
+    }
+    assert!(start.elapsed() <= secs(6), "{:?}", start.elapsed());
+    assert_eq!(secrets(&endpoint), ["old", "new"]);
 }

@@ -11,7 +11,6 @@ use proptest::prelude::*;
 use support::{Body, DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, get, layer, secs, seen};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::RefreshPolicy;
 
 fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
@@ -32,16 +31,12 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-fn policy() -> impl Strategy<Value = RefreshPolicy> {
-    prop_oneof![
-        Just(RefreshPolicy::Ahead),
-        Just(RefreshPolicy::OnExpiry),
-        (60u64..6 * HOUR).prop_map(|every| RefreshPolicy::Interval(secs(every))),
-    ]
+fn before() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![Just(None), Just(Some(0)), (60..6 * HOUR).prop_map(Some)]
 }
 
 /// A call each 20 seconds for a day, under `script`, and what has to hold.
-fn day(script: Vec<Reply>, policy: RefreshPolicy, dead_every: usize) {
+fn day(script: Vec<Reply>, before: Option<u64>, dead_every: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -49,7 +44,11 @@ fn day(script: Vec<Reply>, policy: RefreshPolicy, dead_every: usize) {
         .unwrap();
     runtime.block_on(async {
         let endpoint = Endpoint::scripted(script);
-        let tokens = builder().policy(policy).build(endpoint.clone());
+        let builder = match before {
+            Some(before) => builder().refresh_before(secs(before)),
+            None => builder(),
+        };
+        let tokens = builder.build(endpoint.clone());
         let mut number = 0_usize;
         let issued = endpoint.clone();
         let service = layer(&tokens).layer(service_fn(move |request: Request<Body>| {
@@ -102,9 +101,9 @@ proptest! {
     #[test]
     fn random_faults_fail_no_call_with_a_valid_token(
         script in prop::collection::vec(reply(), 0..120),
-        policy in policy(),
+        before in before(),
         dead_every in prop_oneof![Just(usize::MAX), 2usize..400],
     ) {
-        day(script, policy, dead_every);
+        day(script, before, dead_every);
     }
 }

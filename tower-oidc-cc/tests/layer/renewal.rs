@@ -207,8 +207,8 @@ async fn calls_during_a_renewal_neither_request_nor_wait() {
         let response = poll_once(call.as_mut()).expect("no call waits");
         assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
     }
-    // The new token rests for a tenth of the 200 to 300 s that are left of the old one.
-    for (wait, expected) in [(6, 1), (12, 1), (20, 2)] {
+    // The old token is used for half of the 200 to 300 s that it has left.
+    for (wait, expected) in [(6, 1), (90, 1), (60, 2)] {
         sleep(secs(wait)).await;
         let response = service.clone().oneshot(get(DATA)).await.unwrap();
         let expected = format!("Bearer canary-token-{expected}");

@@ -283,8 +283,8 @@ async fn stored_token_does_not_replace_itself_at_renewal() {
     let endpoint = Endpoint::always(Reply::token(100));
     let tokens = process(&store, &endpoint);
     ready(&tokens).await;
-    // By now it is renewed, at 80 % of its life at the latest.
-    sleep(secs(82)).await;
+    // By now it is renewed, at 80 % of its life at the latest, after five operations of the store.
+    sleep(secs(83)).await;
     assert_eq!(endpoint.count(), 2);
 }
 
@@ -372,4 +372,101 @@ async fn a_refresh_token_is_neither_used_nor_stored() {
     let kept = store.tokens().into_values().next().unwrap();
     let kept = String::from_utf8(kept.as_bytes().to_vec()).unwrap();
     assert!(kept.contains("two") && !kept.contains("refresh"), "{kept}");
+}
+
+/// Twenty programs that start by cron, in a minute.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_the_endpoint_asked_for_is_kept_by_all_programs_of_a_store() {
+    for (wait, kept) in [(60, 60), (7, 7), (86_400, 300)] {
+        let busy = Reply::body(
+            429,
+            r#"{"error":"slow_down","error_description":"too many"}"#,
+        );
+        let busy = busy.header("retry-after", wait.to_string());
+        let (store, endpoint) = (Store::default(), Endpoint::always(busy));
+        let start = Instant::now();
+        let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
+        let program = || {
+            let builder = builder().wall_clock(move || wall + start.elapsed());
+            builder.store(store.clone()).build(endpoint.clone())
+        };
+        let mut programs = JoinSet::new();
+        for _ in 0..20 {
+            let program = program();
+            programs.spawn(async move { program.ready().await.unwrap_err() });
+        }
+        for error in programs.join_all().await {
+            assert!(error.is_transient(), "{error}");
+        }
+        assert_eq!(endpoint.count(), 1);
+        assert!(start.elapsed() < secs(1), "at once");
+        while start.elapsed() < secs(kept) {
+            let error = program().ready().await.unwrap_err();
+            let left = secs(kept) - start.elapsed();
+            assert!(error.retry_after().unwrap() >= left, "{error}");
+            assert!(error.to_string().contains("429"), "{error}");
+            assert!(error.to_string().contains("too many"), "{error}");
+            sleep(secs(1)).await;
+        }
+        assert_eq!(endpoint.count(), 1);
+        endpoint.heal();
+        program().ready().await.unwrap();
+        assert_eq!(endpoint.count(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_secret_is_sent_once_a_minute_by_all_programs_and_a_corrected_one_at_once() {
+    let refusal = r#"{"error":"unauthorized_client","error_description":"Invalid client"}"#;
+    let (store, endpoint) = (
+        Store::default(),
+        Endpoint::always(Reply::body(401, refusal)),
+    );
+    let start = Instant::now();
+    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
+    let program = |secret: &str| {
+        let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+        let builder = TokenSource::builder(uri, Credentials::new("client", secret).unwrap());
+        let builder = builder.wall_clock(move || wall + start.elapsed());
+        builder.store(store.clone()).build(endpoint.clone())
+    };
+    for _ in 0..20 {
+        let error = program("wrong").ready().await.unwrap_err();
+        assert_eq!(error.oauth_error(), Some("unauthorized_client"));
+        assert!(!error.is_transient());
+        assert!(error.to_string().contains("Invalid client"), "{error}");
+        sleep(secs(2)).await;
+    }
+    assert_eq!(endpoint.count(), 1);
+    drop(program("corrected").ready().await);
+    assert_eq!(endpoint.count(), 2);
+    endpoint.heal();
+    sleep(secs(61)).await;
+    program("corrected").ready().await.unwrap();
+    // A valid token wins over what was said.
+    endpoint.set(Reply::body(401, refusal));
+    assert_eq!(ready(&program("wrong")).await, secs(0));
+    assert_eq!(endpoint.count(), 3);
+    assert!(store.tokens().into_values().all(|it| {
+        let bytes = String::from_utf8(it.as_bytes().to_vec()).unwrap();
+        !bytes.contains("wrong") && !bytes.contains("corrected")
+    }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_does_not_extend_a_shared_wait() {
+    for step in [-86_400_i64, -60, 60, 86_400] {
+        let busy = Reply::down().header("retry-after", "50");
+        let (store, endpoint) = (Store::default(), Endpoint::always(busy));
+        let start = Instant::now();
+        let program = |step: i64| {
+            let wall = SystemTime::UNIX_EPOCH + secs((1_700_000_000 + step).unsigned_abs());
+            let builder = builder().wall_clock(move || wall + start.elapsed());
+            builder.store(store.clone()).build(endpoint.clone())
+        };
+        drop(program(0).ready().await);
+        endpoint.heal();
+        program(step).ready().await.unwrap();
+        assert_eq!(endpoint.count(), 2, "{step}");
+    }
 }

@@ -147,7 +147,6 @@ async fn no_secret_or_token_is_printed_or_logged() {
 
     // Providers and health.
     for provider in [
-        Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE"),
         Provider::file("client", "/no/such/file"),
         Provider::from_fn(async || Credentials::new("client", SECRET)),
     ] {

@@ -40,6 +40,7 @@ pub(crate) struct Post {
     pub(crate) uri: String,
     pub(crate) content_type: String,
     pub(crate) accept: String,
+    pub(crate) headers: http::HeaderMap,
     pub(crate) body: String,
 }
 
@@ -201,6 +202,7 @@ impl Service<Request<Body>> for Endpoint {
             uri: head.uri.to_string(),
             content_type: text("content-type"),
             accept: text("accept"),
+            headers: head.headers.clone(),
             body,
         });
         let number = state.posts.len();

@@ -176,12 +176,21 @@ fn from_service(error: BoxError) -> Error {
 /// requested for it, and for one retry of the budget if not, because one node of the service may
 /// have erred. If the gateway could not check the token, the call is retried as in any outage.
 fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
-    if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
-        if rejection.is_worth_a_resend() {
-            error = error.with_one_resend().with_waited_for("another token");
-        } else if let Some(wait) = rejection.retry_after() {
-            error = error.with_retries_after(wait);
+    let is_about_token = matches!(
+        error.kind(),
+        Kind::InvalidToken | Kind::Unauthorized | Kind::MissingRole
+    );
+    if !is_about_token {
+        return error;
+    }
+    let (is_worth_it, wait) = (rejection.is_worth_a_resend(), rejection.retry_after());
+    if let Some(wait) = wait {
+        error = error.with_retries_after(wait);
+        if is_worth_it {
+            error = error.with_paced_retries().with_waited_for("another token");
         }
+    } else if is_worth_it {
+        error = error.with_one_resend().with_waited_for("another token");
     }
     error
 }

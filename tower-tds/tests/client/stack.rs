@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::{
     Client, Credentials, Error, Kind, Limits, Provider, Quota, RequestBody, SharedLimits,
-    layers::token::RefreshPolicy,
 };
 
 use crate::sim::{self, start};
@@ -69,7 +68,7 @@ async fn token_uses_the_callers_provider_and_settings() {
     });
     let client = Client::builder(server.auth_url(), server.base_url(), provider)
         .loopback_http()
-        .tokens(|tokens| tokens.policy(RefreshPolicy::OnExpiry))
+        .tokens(|tokens| tokens.refresh_before(Duration::ZERO))
         .build()
         .expect("loopback is let through");
     get(client.clone(), bus(&server)).await.expect("data");

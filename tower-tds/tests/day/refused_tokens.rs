@@ -381,3 +381,35 @@ async fn limit_refusals_cost_no_budget_and_failures_do() {
         assert_eq!(error.gave_up(), Some(gave_up), "{refusal}");
     }
 }
+
+/// The renewed token is as dead as the one that it was to replace.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_after_a_renewal_fails_no_call() {
+    let revoked = Duration::from_secs(3_000);
+    let start = Instant::now();
+    let accepts = move |age: Duration| {
+        let since = start.elapsed().checked_sub(revoked);
+        since.is_none_or(|since| age < since)
+    };
+    let stack = whole(judging(accepts, 3_600, INVALID));
+    let (failed, last) = failed_of_an_hour(stack).await;
+    assert_eq!(failed, 0, "{last:?}");
+}
+
+/// Issues tokens, and refuses those that were issued before the role was granted.
+#[tokio::test(start_paused = true)]
+async fn a_role_that_was_granted_meanwhile_fails_no_call() {
+    let granted = Duration::from_secs(200);
+    let start = Instant::now();
+    let accepts = move |age: Duration| {
+        let since = start.elapsed().checked_sub(granted);
+        since.is_some_and(|since| age <= since)
+    };
+    let stack = whole(judging(accepts, 86_400, "Missing required realm role"));
+    let before = stack.clone().oneshot(data()).await.map(drop);
+    let before = before.expect_err("the role is missing");
+    assert_eq!((before.kind(), before.attempts()), (Kind::MissingRole, 1));
+    sleep(Duration::from_secs(301)).await;
+    let after = stack.oneshot(data()).await;
+    after.map(drop).expect("the role was granted");
+}

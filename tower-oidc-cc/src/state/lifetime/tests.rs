@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{LONGEST, Lifetime, MIN_DELAY};
-use crate::{RefreshPolicy, clock::Timestamp};
+use crate::clock::Timestamp;
 
 fn moment() -> Timestamp {
     Timestamp {
@@ -23,10 +23,10 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[test]
 fn day_token_is_renewed_at_four_fifths_minus_jitter() {
     let sent = moment();
-    let latest = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::Ahead, 0.0).unwrap();
+    let latest = Lifetime::plan_at(sent, sent, DAY, None, 0.0).unwrap();
     assert_eq!(latest.renew_at.left_at(sent), DAY.mul_f64(0.8));
     assert_eq!(latest.expires_at.left_at(sent), DAY);
-    let earlier = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::Ahead, 0.999).unwrap();
+    let earlier = Lifetime::plan_at(sent, sent, DAY, None, 0.999).unwrap();
     assert!(earlier.renew_at.steady < latest.renew_at.steady);
     assert!(earlier.renew_at.left_at(sent) > DAY.mul_f64(0.7));
 }
@@ -35,32 +35,23 @@ fn day_token_is_renewed_at_four_fifths_minus_jitter() {
 fn late_token_is_used_for_half_of_its_remaining_life() {
     let sent = moment();
     let now = later(sent, Duration::from_secs(9));
-    let plan = Lifetime::plan_at(
-        now,
-        sent,
-        Duration::from_secs(10),
-        RefreshPolicy::Ahead,
-        0.5,
-    )
-    .unwrap();
+    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(10), None, 0.5).unwrap();
     assert_eq!(plan.renew_at, later(now, Duration::from_millis(500)));
 }
 
 #[test]
-fn interval_varies_by_a_tenth_and_stays_below_token_life() {
+fn renewal_that_was_set_varies_by_a_tenth_and_is_half_of_a_shorter_life() {
     let sent = moment();
     let hours = |n: u32| Duration::from_secs(3_600) * n;
-    let age = |every, life, draw| {
-        let policy = RefreshPolicy::Interval(every);
-        Lifetime::plan_at(sent, sent, life, policy, draw)
-            .unwrap()
-            .renew_at
-            .left_at(sent)
+    let age = |before, life, draw| {
+        let plan = Lifetime::plan_at(sent, sent, life, Some(before), draw);
+        plan.unwrap().renew_at.left_at(sent)
     };
-    assert_eq!(age(hours(6), DAY, 0.0), hours(6));
-    assert!(age(hours(6), DAY, 0.999) > hours(6).mul_f64(0.9));
-    assert_eq!(age(hours(6), hours(5), 0.0), hours(4));
-    assert_eq!(age(Duration::ZERO, DAY, 0.0), Duration::from_secs(60));
+    assert_eq!(age(hours(18), DAY, 0.0), hours(6));
+    assert!(age(hours(18), DAY, 0.999) > hours(6).mul_f64(0.9));
+    assert_eq!(age(hours(18), hours(18), 0.0), hours(9));
+    assert_eq!(age(hours(18), hours(5), 0.0), hours(5) / 2);
+    assert_eq!(age(Duration::ZERO, DAY, 0.5), DAY);
 }
 
 proptest! {
@@ -69,16 +60,12 @@ proptest! {
         life_ms in 1u64..u64::MAX,
         late_ms in 0u64..30_000,
         draw in 0.0f64..1.0,
-        policy in prop_oneof![
-            Just(RefreshPolicy::Ahead),
-            Just(RefreshPolicy::OnExpiry),
-            any::<u64>().prop_map(|ms| RefreshPolicy::Interval(Duration::from_millis(ms))),
-        ],
+        before in prop::option::of(any::<u64>().prop_map(Duration::from_millis)),
     ) {
         let sent = moment();
         let now = later(sent, Duration::from_millis(late_ms));
         let life = Duration::from_millis(life_ms);
-        match Lifetime::plan_at(now, sent, life, policy, draw) {
+        match Lifetime::plan_at(now, sent, life, before, draw) {
             None => prop_assert!(late_ms >= life_ms),
             Some(plan) => {
                 prop_assert!(late_ms < life_ms);
@@ -102,7 +89,7 @@ proptest! {
         let life = Duration::from_secs(life_s);
         let age = |draw: u32| {
             let draw = f64::from(draw) / 1_000.0;
-            let plan = Lifetime::plan_at(now, sent, life, RefreshPolicy::Ahead, draw).unwrap();
+            let plan = Lifetime::plan_at(now, sent, life, None, draw).unwrap();
             plan.renew_at.left_at(sent)
         };
         // A thousand draws are a thousand moments at equal distances, a ten-thousandth of a life
@@ -124,7 +111,7 @@ proptest! {
         let step = Duration::from_secs(step_s.unsigned_abs());
         let wall = if step_s < 0 { sent.wall - step } else { sent.wall + step };
         let now = Timestamp { wall, ..sent };
-        match Lifetime::plan_at(now, sent, life, RefreshPolicy::Ahead, draw) {
+        match Lifetime::plan_at(now, sent, life, None, draw) {
             None => prop_assert!(wall >= sent.wall + life),
             Some(plan) => {
                 let by_the_steady = Timestamp { wall, steady: sent.steady + life };

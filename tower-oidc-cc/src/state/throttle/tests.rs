@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use super::{Backoff, CAP, HINT_CAP, REFUSED, Refusals};
+use super::{Backoff, CAP, HINT_CAP, REFUSED, Refreshes, Roles};
 use crate::state::tests::{secs, start};
 
 /// Refuses once a second, with refreshes that succeed, and returns the seconds of the refreshes.
 fn refreshes(seconds: u64) -> Vec<u64> {
-    let (start, mut rule) = (start(), Refusals::default());
+    let (start, mut rule) = (start(), Refreshes::default());
     let refused = |second: &u64| {
         let now = start.checked_add(secs(*second)).unwrap();
-        let begins = rule.refused_at(now);
+        let begins = rule.allow_at(now, 1, false);
         if begins {
-            rule.charge_at(now);
-            rule.replaced();
+            rule.note_at(now);
         }
         begins
     };
@@ -22,62 +21,52 @@ fn refreshes(seconds: u64) -> Vec<u64> {
 
 #[test]
 fn constant_refusals_spread_refreshes_over_the_hour() {
-    let hour = refreshes(3_600);
-    assert_eq!(hour.get(..4), Some(&[0, 20, 60, 140][..]));
-    assert!(hour.len() <= 16, "{hour:?}");
     let long = refreshes(12 * 3_600);
+    assert_eq!(long.get(..5), Some(&[0, 1, 2, 3, 280][..]));
     for (at, second) in long.iter().enumerate() {
         let in_hour = long.iter().skip(at).take_while(|it| **it < second + 3_600);
         assert!(in_hour.count() <= 16, "{second}");
+        let next = long.get(at + 1).copied().unwrap_or(12 * 3_600);
+        assert!(next - second <= 301, "{second} to {next}");
     }
 }
 
+/// A token accepted after two refusals shows a route that refuses every token.
 #[test]
-fn emptier_bucket_requires_more_refusals_for_a_refresh() {
-    let (start, mut rule) = (start(), Refusals::default());
-    let mut needed = Vec::new();
-    for turn in 0..4_u64 {
-        // Far enough apart for the distance of the rule, but too near for a regained unit.
-        let now = start.checked_add(secs(turn * 85)).unwrap();
-        let mut count = 1;
-        while !rule.refused_at(now) {
-            count += 1;
-        }
-        needed.push(count);
-        rule.charge_at(now);
-        rule.replaced();
+fn tolerated_refusals_take_no_refresh_after_the_free_ones_and_a_longer_row_does() {
+    let (start, mut rule) = (start(), Refreshes::default());
+    for _ in 0..4 {
+        assert!(rule.allow_at(start, 1, false));
+        rule.note_at(start);
     }
-    assert_eq!(needed, [1, 2, 4, 16]);
+    rule.tolerate(2);
+    let later = start.checked_add(secs(310)).unwrap();
+    assert!(!rule.allow_at(later, 2, false));
+    assert!(rule.allow_at(later, 3, false));
+    rule.tolerate(1_000);
+    assert!(!rule.allow_at(later, 16, false));
+    assert!(rule.allow_at(later, 17, false));
+    // After an hour without a refresh, nothing is known of such routes.
+    let later = start.checked_add(secs(3_601)).unwrap();
+    assert!(rule.allow_at(later, 1, false));
+    rule.note_at(later);
 }
 
 #[test]
-fn acceptance_resets_the_refusal_count() {
-    let (now, mut rule) = (start(), Refusals::default());
-    assert!(rule.refused_at(now));
-    rule.charge_at(now);
-    rule.replaced();
-    let later = now.checked_add(secs(30)).unwrap();
-    for _ in 0..10 {
-        assert!(!rule.refused_at(later));
-        assert!(rule.is_doubted());
-        assert!(rule.accepted_at(later).is_some());
-        assert!(!rule.is_doubted());
+fn the_age_at_which_a_missing_role_replaces_a_token_doubles_up_to_an_hour() {
+    let mut roles = Roles::default();
+    let mut waits = Vec::new();
+    for generation in 1..8 {
+        let wait = roles.missing(generation);
+        assert_eq!(roles.missing(generation), wait, "once for each token");
+        waits.push(wait.as_secs() / 60);
     }
-}
-
-#[test]
-fn a_failed_refresh_is_repeated_at_no_charge_until_an_acceptance() {
-    let (start, mut rule) = (start(), Refusals::default());
-    let at = |second| start.checked_add(secs(second)).unwrap();
-    assert!(rule.refused_at(at(0)));
-    rule.charge_at(at(0));
-    for second in 1..100 {
-        assert!(rule.refused_at(at(second)), "{second}");
-        rule.charge_at(at(second));
-    }
-    assert_eq!(rule.left_at(at(100)), 3);
-    rule.accepted_at(at(100));
-    assert!(!rule.refused_at(at(101)));
+    assert_eq!(waits, [5, 10, 20, 40, 60, 60, 60]);
+    assert_eq!(
+        roles.missing(10),
+        secs(300),
+        "the one before it had the role"
+    );
 }
 
 const ALMOST: f64 = 1.0 - f64::EPSILON;

@@ -73,7 +73,8 @@ impl World {
         self.sim.ledger().summary().token_posts
     }
 
-    /// Moves the clock to the renewal of a token of one day, and to the end of the new tokens' rest.
+    /// Moves the clock to the renewal of a token of one day, and to the use of the new tokens: until half of what they have
+    /// left, the old ones are used.
     pub(crate) async fn renew(&self, members: &[TokenSource]) {
         let count = |member: &TokenSource| member.health().generation;
         let before: Vec<u64> = members.iter().map(count).collect();
@@ -84,7 +85,7 @@ impl World {
             members.all(|(member, before)| current(member).is_some() && count(member) > *before)
         })
         .await;
-        self.ahead.fetch_add(61, Ordering::Relaxed);
+        self.ahead.fetch_add(DAY / 10, Ordering::Relaxed);
     }
 
     /// The response to a call with the token of this member.

@@ -1,4 +1,4 @@
-//! The shared part of a source: the slot that calls read, and the state behind a lock.
+//! The owner of the state: publishes the token that calls read, and runs the flights.
 //!
 //! Callers and the task apply events to the state, which makes all decisions. Each step publishes its result: the token
 //! in the slot, and whether a flight has begun or ended. With a settled token, a call reads the slot and the wall
@@ -6,20 +6,25 @@
 
 use std::{
     fmt,
+    panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use arc_swap::ArcSwapOption;
-use tokio::{sync::Notify, time::Instant};
+use futures_util::FutureExt as _;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     clock::{Clock, Timestamp},
-    error::place,
+    error::{Kind, place},
     health::Health,
-    request::Fetch,
+    request::{Fetch, fly},
     state::{Action, Bearer, Current, Event, Notice, State},
 };
 
@@ -32,25 +37,40 @@ pub(crate) struct Shared {
     /// Locked for arithmetic, never across an `.await`.
     locked: Mutex<Locked>,
     /// Notified when a flight begins or ends, or the last handle is gone.
-    pub(super) changed: Arc<Notify>,
-    pub(super) fetch: Arc<dyn Fetch>,
+    changed: Arc<Notify>,
+    pub(crate) fetch: Arc<dyn Fetch>,
     clock: Clock,
 }
 
-pub(super) struct Locked {
-    pub(super) state: State,
+pub(crate) struct Locked {
+    pub(crate) state: State,
     /// Number of the task, while there is one.
-    pub(super) task: Option<u64>,
+    pub(crate) task: Option<u64>,
     /// How many tasks there have been.
-    pub(super) tasks: u64,
+    pub(crate) tasks: u64,
 }
 
 /// Next step of the task.
-pub(super) enum Step {
+enum Step {
     /// Run the flight of this number.
-    Fetch(u64, Arc<dyn Fetch>, Option<Current>),
+    Fetch {
+        flight: u64,
+        fetch: Arc<dyn Fetch>,
+        current: Option<Current>,
+        /// Digest of the refused credentials, if only others may be sent.
+        refused: Option<u16>,
+    },
     /// Sleep until this instant, or until a flight begins.
     Sleep(Option<Instant>),
+}
+
+/// Runs one flight after another, and sleeps between them.
+///
+/// It holds the shared part weakly, so it ends with the last handle, after the flight in progress.
+pub(crate) struct Task {
+    shared: Weak<Shared>,
+    number: u64,
+    changed: Arc<Notify>,
 }
 
 // === impl Shared ===
@@ -115,9 +135,14 @@ impl Shared {
     /// Records that a call with the token of this number was accepted.
     #[inline]
     pub(crate) fn accept(&self, generation: u64) {
-        if self.settled.load(Ordering::Relaxed) == 0 {
+        if self.settled.load(Ordering::Relaxed) != generation {
             self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
         }
+    }
+
+    /// Whether the token of this number was never accepted, and so may be too young.
+    pub(crate) fn is_untried(&self, generation: u64) -> bool {
+        self.lock().state.is_untried(generation)
     }
 
     /// Whether a newer token than the one of this number has come.
@@ -137,16 +162,20 @@ impl Shared {
     }
 
     /// Returns the next step of the task of this number; `None` if another one has taken its place.
-    pub(super) fn step(&self, task: u64) -> Option<Step> {
+    fn step(&self, task: u64) -> Option<Step> {
         self.with(|locked, now| {
             if locked.task != Some(task) {
                 return None;
             }
             let action = locked.state.on(Event::Timer, now);
-            let current = || locked.state.current_at(now);
             let flight = locked.state.in_flight();
             Some(match (flight, action) {
-                (Some(flight), _) => Step::Fetch(flight, Arc::clone(&self.fetch), current()),
+                (Some(flight), _) => Step::Fetch {
+                    flight,
+                    fetch: Arc::clone(&self.fetch),
+                    current: locked.state.current_at(now),
+                    refused: locked.state.refused_at(now),
+                },
                 (None, Action::Sleep(wait)) => Step::Sleep(now.steady.checked_add(wait)),
                 (None, _) => Step::Sleep(None),
             })
@@ -154,7 +183,7 @@ impl Shared {
     }
 
     /// Records the result of a flight, unless it was abandoned.
-    pub(super) fn settle(&self, flight: u64, event: Event) {
+    fn settle(&self, flight: u64, event: Event) {
         self.with(|locked, now| {
             if locked.state.in_flight() == Some(flight) {
                 locked.state.on(event, now);
@@ -163,7 +192,7 @@ impl Shared {
     }
 
     /// Records that the task of this number has ended with its runtime.
-    pub(super) fn lose(&self, task: u64) {
+    fn lose(&self, task: u64) {
         self.with(|locked, now| {
             if locked.task.take_if(|it| *it == task).is_some() {
                 locked.state.on(Event::Lost, now);
@@ -173,7 +202,7 @@ impl Shared {
 
     /// Runs `work` under the lock, and publishes what follows. Emits the log lines after the lock,
     /// because a subscriber may call the source.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
         let (mut locked, now) = (self.lock(), self.clock.now());
         let before = locked.state.in_flight();
         let done = work(&mut locked, now);
@@ -192,12 +221,12 @@ impl Shared {
     }
 
     #[cfg(test)]
-    pub(super) fn hold_lock(&self) -> impl Drop + '_ {
+    pub(crate) fn hold_lock(&self) -> impl Drop + '_ {
         self.lock()
     }
 
     /// Locks the state. Poison is ignored, because a panic under the lock leaves the state consistent.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,5 +241,64 @@ impl Drop for Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shared")
+    }
+}
+
+// === impl Task ===
+
+impl Task {
+    pub(crate) fn new(shared: &Arc<Shared>, number: u64) -> Self {
+        Self {
+            shared: Arc::downgrade(shared),
+            number,
+            changed: Arc::clone(&shared.changed),
+        }
+    }
+
+    pub(crate) async fn run(self) {
+        loop {
+            // Created before the state is read, so that no flight is missed between the two.
+            let changed = self.changed.notified();
+            let Some(step) = self.step() else {
+                return;
+            };
+            match step {
+                Step::Fetch {
+                    flight,
+                    fetch,
+                    current,
+                    refused,
+                } => {
+                    let flown = AssertUnwindSafe(fly(&*fetch, current, refused)).catch_unwind();
+                    let event = match flown.await {
+                        Ok(Ok(Some(issued))) => Event::Fetched(issued),
+                        Ok(Ok(None)) => Event::Unchanged,
+                        Ok(Err(error)) => Event::Failed(error),
+                        Err(_) => Event::Failed(Kind::Panicked.into()),
+                    };
+                    if let Some(shared) = self.shared.upgrade() {
+                        shared.settle(flight, event);
+                    }
+                }
+                Step::Sleep(Some(until)) => {
+                    drop(timeout_at(until, changed).await);
+                }
+                Step::Sleep(None) => changed.await,
+            }
+        }
+    }
+
+    fn step(&self) -> Option<Step> {
+        self.shared.upgrade()?.step(self.number)
+    }
+}
+
+/// If its runtime ends, the task is dropped at any of its awaits, and the next caller starts
+/// another one.
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.lose(self.number);
+        }
     }
 }
