@@ -24,8 +24,6 @@ use tokio::{
 };
 use tower::{Service, ServiceExt as _};
 
-use crate::backend::OWN;
-
 /// Form of the access log.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Access {
@@ -208,3 +206,6 @@ const UPKEEP: Duration = Duration::from_secs(1);
 const BUCKETS: [f64; 12] = [
     0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
 ];
+
+/// Paths of this server itself.
+pub(crate) const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];

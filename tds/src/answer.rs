@@ -7,7 +7,10 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::try_unfold;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, TRANSFER_ENCODING},
+    header::{
+        ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+        TRANSFER_ENCODING,
+    },
 };
 use tokio::{
     io::{AsyncBufRead, AsyncReadExt as _, BufReader},
@@ -17,7 +20,7 @@ use tokio_util::io::StreamReader;
 use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
 use tower_tds_outcome::retry_after;
 
-use crate::{download, ending::Trouble, manifest::Version};
+use crate::{ending::Trouble, manifest::Version};
 
 /// What a job accepts as data. HTML pages are accepted only if they are named.
 #[derive(Debug, Clone)]
@@ -144,7 +147,7 @@ impl Accept {
             codings.clear();
         }
         let rest = asked.range.filter(|_| codings.is_empty());
-        let rest = rest.and_then(|(start, known)| download::rest(&headers, start, known));
+        let rest = rest.and_then(|(start, known)| self::rest(&headers, start, known));
         let whole = match status {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => None,
             StatusCode::NOT_MODIFIED if asked.condition.is_some() => {
@@ -335,6 +338,30 @@ impl Body {
         }
         Self::Coded(coded)
     }
+}
+
+/// Returns the tag if it is strong: only such a tag identifies bytes, so that a part can be resumed
+/// (RFC 9110, section 13.1.5).
+pub(crate) fn strong(headers: &HeaderMap) -> Option<&str> {
+    let etag = headers.get(ETAG)?.to_str().ok()?;
+    etag.starts_with('"').then_some(etag)
+}
+
+/// Returns the length of the whole file, if a response has all of its missing bytes and they are of
+/// the same version.
+///
+/// Some servers ignore `If-Range`, and a server may send less than requested (RFC 9110, section
+/// 14.2).
+pub(crate) fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
+    let (end, whole) = range.split_once('/')?;
+    let number = |text: &str| text.parse::<u64>().ok();
+    let (start, end, whole) = (number(start)?, number(end)?, number(whole)?);
+    let follows = start == length && end.checked_add(1) == Some(whole);
+    let is_same =
+        strong(headers) == known.etag.as_deref() && known.length.is_none_or(|was| was == whole);
+    (follows && is_same).then_some(whole)
 }
 
 /// Returns how long to wait for a response that is being prepared, after so many tries.

@@ -26,7 +26,7 @@ use tower_tds::Client;
 
 use crate::{
     accept,
-    access::{self, Access, Log},
+    access::{self, Access, Log, OWN},
     cache::{Cache, Terms},
     exit::{Exit, Failure, causes},
     list,
@@ -312,8 +312,5 @@ pub(crate) fn has_its_host<B>(request: &Request<B>) -> bool {
 const STARTED: Duration = Duration::from_secs(10);
 
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Paths of this server itself.
-pub(crate) const OWN: [&str; 4] = ["/healthz", "/readyz", "/livez", "/metrics"];
 
 const ANY: &str = "*";

@@ -7,10 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{
-    HeaderMap,
-    header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
-};
+use http::header::{CONTENT_ENCODING, ETAG, IF_RANGE, RANGE};
 use tokio::{
     fs,
     sync::{Notify, Semaphore},
@@ -257,7 +254,7 @@ impl Downloads {
             part.clear().await?;
             let is_resumable = self.resume && !data.is_decoded();
             let version = Version {
-                etag: strong(&data.headers)
+                etag: answer::strong(&data.headers)
                     .filter(|_| is_resumable)
                     .map(str::to_owned),
                 length: data.length,
@@ -359,30 +356,6 @@ const fn is_of_the_range(kind: Kind) -> bool {
         kind,
         Kind::Rejected | Kind::MissingRole | Kind::RangeUnclear
     )
-}
-
-/// Returns the tag if it is strong: only such a tag identifies bytes, so that a part can be resumed
-/// (RFC 9110, section 13.1.5).
-fn strong(headers: &HeaderMap) -> Option<&str> {
-    let etag = headers.get(ETAG)?.to_str().ok()?;
-    etag.starts_with('"').then_some(etag)
-}
-
-/// Returns the length of the whole file, if a response has all of its missing bytes and they are of
-/// the same version.
-///
-/// Some servers ignore `If-Range`, and a server may send less than requested (RFC 9110, section
-/// 14.2).
-pub(crate) fn rest(headers: &HeaderMap, length: u64, known: &Version) -> Option<u64> {
-    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
-    let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
-    let (end, whole) = range.split_once('/')?;
-    let number = |text: &str| text.parse::<u64>().ok();
-    let (start, end, whole) = (number(start)?, number(end)?, number(whole)?);
-    let follows = start == length && end.checked_add(1) == Some(whole);
-    let is_same =
-        strong(headers) == known.etag.as_deref() && known.length.is_none_or(|was| was == whole);
-    (follows && is_same).then_some(whole)
 }
 
 /// Attempts for each file. Each consists of the client's own attempts.

@@ -218,7 +218,7 @@ fn any_headers_of_a_response_are_read_within_bounds() {
             [("content-range", value), ("etag", tag)]
                 .map(|(name, value)| (http::HeaderName::from_static(name), value)),
         );
-        assert!(download::rest(&headers, 5, &known).is_none_or(|whole| whole > 5));
+        assert!(answer::rest(&headers, 5, &known).is_none_or(|whole| whole > 5));
     });
     each(&["<b>{ready}</b> & \"x\""], |text| {
         assert!(!status::escaped(text).contains(['<', '>', '"', '{']));
@@ -404,7 +404,7 @@ fn names_that_windows_cannot_hold_are_told_apart_and_no_path_makes_one() {
 #[test]
 fn no_advice_names_a_function() {
     for kind in Kind::ALL {
-        let trouble = crate::ending::Trouble::from(Error::new(*kind, "why"));
+        let trouble = ending::Trouble::from(Error::new(*kind, "why"));
         let line = trouble.line("x".as_ref());
         for function in [
             "`",
@@ -423,7 +423,7 @@ fn no_advice_names_a_function() {
     );
     let unknown =
         Error::new(Kind::Tls, unknown).with_advice("give its CA to Builder::root_certificate");
-    let line = crate::ending::Trouble::from(unknown).line("x".as_ref());
+    let line = ending::Trouble::from(unknown).line("x".as_ref());
     assert!(
         line.contains("--ca or TDS_CA_FILE") && !line.contains("::"),
         "{line}"
