@@ -62,7 +62,7 @@ pub(crate) struct Data {
 }
 
 enum Body {
-    Plain(Response),
+    Plain(Box<Response>),
     Coded(Pin<Box<dyn AsyncBufRead + Send>>),
 }
 
@@ -315,7 +315,7 @@ impl Body {
     /// Decodes the last of the codings first, because it was applied last.
     fn of(response: Response, codings: &[String]) -> Self {
         if codings.is_empty() {
-            return Self::Plain(response);
+            return Self::Plain(Box::new(response));
         }
         let chunks = try_unfold(response, |mut response: Response| async move {
             let chunk = response.chunk().await.map_err(io::Error::other)?;

@@ -202,10 +202,11 @@ async fn started(client: Client) {
         (false, Some(error)) => format!("no token: {error}"),
         (false, None) => format!("no token yet from {}", status.endpoint),
     };
-    if !status.is_ready() {
-        warn(&why);
-    }
     system::notify(&["READY=1", &format!("STATUS={why}")]);
+    if status.is_ready() {
+        return;
+    }
+    warn(&why);
     drop(fetched.await);
     while !client.tokens().health().is_ready() {
         sleep(STARTED).await;

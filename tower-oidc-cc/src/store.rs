@@ -155,7 +155,7 @@ pub trait TokenStore: Send + Sync + 'static {
     }
 }
 
-/// Token for a [`TokenStore`]: its bytes and its expiry.
+/// Entry for a [`TokenStore`]: its bytes and its expiry. It is a token, or what the endpoint said in place of one.
 ///
 /// `Debug` shows no token. Times are those of the wall clock, because two machines share no other.
 #[derive(Clone)]
@@ -259,7 +259,7 @@ impl StoredToken {
         &self.bytes
     }
 
-    /// Returns the expiry of the token on the wall clock; 1970 if the bytes are malformed.
+    /// Returns the expiry of the entry on the wall clock; 1970 if it was made from bytes that are no token.
     #[must_use]
     pub fn expires_at(&self) -> SystemTime {
         self.expires_at

@@ -291,7 +291,7 @@ impl Error {
     /// certificates.
     #[must_use]
     pub fn is_unknown_issuer(&self) -> bool {
-        // rustls shows this only in its text.
+        // By text: rustls does not export this error of its verifier.
         let unknown = |error: &(dyn StdError + 'static)| {
             let text = error.to_string();
             text.contains("UnknownIssuer") || text.contains("unknown issuer")

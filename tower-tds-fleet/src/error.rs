@@ -104,8 +104,8 @@ impl FleetError {
 
 impl From<RedisError> for FleetError {
     fn from(error: RedisError) -> Self {
-        // Error codes are not enough, because a script wraps the errors of its commands in its own
-        // message.
+        // By text: error codes are not enough, because a script wraps the errors of its commands in its
+        // own message.
         let said = error.to_string();
         let text = said.to_lowercase();
         let named = KINDS.iter().find(|(part, _)| text.contains(part));

@@ -231,8 +231,8 @@ impl TokenError {
     /// such as `invalid_client` (RFC 6749, section 5.2).
     ///
     /// Correct the client id, the secret, or the client's settings at the server. You also get `None`
-    /// if the endpoint refused them without a code, or with one that no standard defines, which this
-    /// error does not repeat.
+    /// if the endpoint refused them without a code, or with one that no standard defines; the text of
+    /// this error has it all the same.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&'static str> {
         match self.0.kind {

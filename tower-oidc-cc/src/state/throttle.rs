@@ -82,7 +82,7 @@ impl Refreshes {
             return true;
         };
         if self.past.len() < FREE && !is_waiting {
-            return true;
+            return last.age_at(now) >= APART;
         }
         let units = u32::try_from(MOST.saturating_sub(self.past.len())).unwrap_or(0);
         let spread = HOUR.saturating_sub(first.age_at(now)).checked_div(units);
@@ -131,8 +131,10 @@ const HINT_CAP: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Most refreshes after refusals in an hour.
 const MOST: usize = 16;
-/// Refreshes of an hour that need no distance.
+/// Refreshes of an hour that need no distance but this one, so that a token which was issued in the instant of a revocation
+/// does not take them all.
 const FREE: usize = 4;
+const APART: Duration = Duration::from_secs(2);
 /// Longest row of refusals that a dead token needs. A route with nine of ten calls makes longer ones, but not often.
 const LONGEST_ROW: u32 = 16;
 /// Age at which a token that lacks a role is replaced first.

@@ -13,10 +13,16 @@ use tds_sim::{Config, Server};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    task::JoinSet,
 };
 use tonic::{Status, metadata::MetadataValue, service::interceptor::InterceptedService};
 use tower::{Layer, Service, ServiceExt};
-use tower_oidc_cc::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource};
+use tower_oidc_cc::{
+    BearerAuthLayer, Credentials, FileStore, Origin, Outcome, ReadHead, ReadOutcome, Rejection,
+    TokenEndpoint, TokenSource,
+};
+
+use crate::providers::Dir;
 
 type Http = Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>;
 
@@ -263,4 +269,84 @@ async fn printed_error_names_the_endpoint_and_the_root_cause() {
         debug.contains("failed to lookup address information"),
         "{debug}"
     );
+}
+
+fn stored(server: &Server, dir: &Dir, secret: &str) -> TokenSource {
+    let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect").unwrap();
+    let credentials = Credentials::new(server.client_id(), secret).unwrap();
+    let store = FileStore::new(dir.0.join("token.json"));
+    TokenSource::builder(endpoint, credentials)
+        .store(store)
+        .build(http())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_programs_with_a_wrong_secret_and_one_file_make_one_request() {
+    let (server, dir) = (
+        Server::start(Config::default()).await.unwrap(),
+        Dir::new("wrong"),
+    );
+    let mut programs = JoinSet::new();
+    for _ in 0..20 {
+        let program = stored(&server, &dir, "wrong");
+        programs.spawn(async move { program.ready().await.unwrap_err() });
+    }
+    for error in programs.join_all().await {
+        assert!(error.oauth_error().is_some(), "{error}");
+    }
+    assert_eq!(server.ledger().summary().token_posts, 1);
+    let corrected = stored(&server, &dir, server.client_secret());
+    corrected.ready().await.unwrap();
+    assert_eq!(server.ledger().summary().token_posts, 2);
+}
+
+/// The simulator tells the reason in its body, which this layer does not read.
+#[derive(Clone)]
+struct Role;
+
+impl ReadOutcome for Role {
+    fn read<B>(&self, result: Result<&Response<B>, &(dyn std::error::Error + 'static)>) -> Outcome {
+        match result {
+            Ok(response) if response.status() == 401 => Outcome::RoleMissing,
+            result => ReadHead.read(result),
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "entries of a store are dated by the system's clock"
+)]
+#[tokio::test]
+async fn a_role_that_was_granted_between_two_programs_is_seen_by_the_second() {
+    let mut config = Config::default();
+    config.roles = vec!["history".into()];
+    let (server, dir) = (Server::start(config).await.unwrap(), Dir::new("role"));
+    stored(&server, &dir, server.client_secret())
+        .ready()
+        .await
+        .unwrap();
+    server.set_roles(server.client_id(), ["live"]).unwrap();
+    for (minutes, status, posts) in [(4, 401, 1), (6, 200, 2)] {
+        // As if the first program had run this long ago.
+        let file = dir.0.join("token.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut entry: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = u64::try_from(now.unwrap().as_millis()).unwrap();
+        entry["issued"] = (now - minutes * 60_000).into();
+        std::fs::write(&file, entry.to_string()).unwrap();
+
+        let source = stored(&server, &dir, server.client_secret());
+        let layer = BearerAuthLayer::new(source, [origin(&server)]).read_outcome(Role);
+        let get = || Request::get(data(&server)).body(Full::default()).unwrap();
+        let service = layer.layer(http());
+        let mut answer = service.clone().oneshot(get()).await.unwrap();
+        let rejection = answer.extensions().get::<Rejection>();
+        if rejection.is_some_and(Rejection::is_worth_a_resend) {
+            answer = service.oneshot(get()).await.unwrap();
+        }
+        assert_eq!(answer.status(), status, "{minutes}");
+        assert_eq!(server.ledger().summary().token_posts, posts);
+    }
 }

@@ -123,7 +123,7 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
-        // rustls shows this only in its text.
+        // By text: rustls does not export this error of its verifier.
         if kind == Kind::Tls
             && self
                 .causes()
@@ -138,7 +138,7 @@ impl Error {
         if let Some(next) = below.find_map(|error| error.facts().next.as_deref()) {
             return next;
         }
-        // The proxy refused the call, not the service.
+        // By text: the error of hyper-util's tunnel is private. The proxy refused the call, not the service.
         let mut causes = self.causes().map(ToString::to_string);
         if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";

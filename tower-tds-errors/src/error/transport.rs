@@ -116,6 +116,7 @@ fn classify_link(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Opt
 /// Refines a connect error by its text, because hyper-util and hyper-rustls do not export the
 /// types.
 fn connecting(link: &(dyn StdError + 'static)) -> Option<KindAndSent> {
+    // By text: these types are private.
     let words = link.to_string();
     if words == NO_PROXY_CREDENTIALS {
         // Other refusals of a proxy may be transient, like a gateway's 503.
@@ -127,6 +128,7 @@ fn connecting(link: &(dyn StdError + 'static)) -> Option<KindAndSent> {
 
 /// Classifies by text the errors of unknown types: tower-http's decoders, and reqwest's timeout.
 fn untyped(words: &str, stage: Option<Stage>) -> Option<Kind> {
+    // By text: these types are private, too.
     if words == "brotli error" || words.starts_with("deflate decompression error") {
         return Some(Kind::Malformed);
     }
@@ -152,7 +154,8 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     } else if error.is_parse() {
         Kind::Malformed
     } else if error.source().is_some_and(|why| why.to_string() == GONE) {
-        // The runtime of the connection has ended, while the caller runs on another one.
+        // By text: hyper has no predicate for it. The runtime of the connection has ended, while the
+        // caller runs on another one.
         Kind::Reset
     } else if error.is_user() || error.is_body_write_aborted() {
         // The body of the request failed, or ended before its announced length.
@@ -165,7 +168,7 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
         // the same error.
         Kind::Reset
     } else {
-        // Errors of bodies have no predicate. Only they have this text.
+        // By text: errors of bodies have no predicate, and only they have this text.
         let body = error.to_string() == "error reading a body from connection";
         *at = Some(if body { Stage::Body } else { Stage::Connected });
         return None;
@@ -176,6 +179,7 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
 /// Whether the server refused the client's certificate, or required one and got none, and so refused
 /// the request. rustls shows it only in its text.
 fn refuses(error: &std::io::Error) -> bool {
+    // By text: the alert is inside of an error of rustls, which an IO error wraps.
     let words = error.to_string();
     let alert = words.strip_prefix("received fatal alert: ");
     alert.is_some_and(|alert| {
