@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower_tds::{Error, Kind};
 
 use crate::{
-    breaker, cache, download, ending, exit, fleet, list, manifest, save, settings, status,
+    answer, breaker, cache, download, ending, exit, fleet, list, manifest, save, settings, status,
 };
 
 /// Generator of pseudorandom numbers, with Knuth's constants.
