@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -28,7 +28,7 @@ use hyper::{
 };
 use hyper_util::client::legacy::connect::Connection;
 use tokio::{
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{Notify, oneshot, watch},
     time::{Instant, sleep_until, timeout_at},
 };
 use tower::{BoxError, ServiceExt as _};
@@ -93,7 +93,13 @@ struct InUse<B> {
 }
 
 /// Leads to the task of a connection, which alone can put it back.
-type Home<B> = mpsc::UnboundedSender<SendRequest<B>>;
+type Home<B> = Arc<Mutex<CameBack<B>>>;
+
+/// A sender on its way to its task, and what wakes the task.
+struct CameBack<B> {
+    sender: Option<SendRequest<B>>,
+    task: Option<Waker>,
+}
 
 /// Calls a pool, and connects if it has no idle connection.
 struct Caller<B, C> {
@@ -317,7 +323,7 @@ impl<B> Pool<B> {
     }
 
     fn list(&self) -> MutexGuard<'_, List<B>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 }
 
@@ -346,10 +352,11 @@ impl<B> Drop for Wait<'_, B> {
 
 impl<B> Drop for InUse<B> {
     fn drop(&mut self) {
-        if let Some(sender) = self.sender.take() {
-            // Without its task the connection has ended.
-            drop(self.home.send(sender));
-        }
+        let mut home = lock(&self.home);
+        home.sender = self.sender.take();
+        let task = home.task.take();
+        drop(home);
+        task.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -379,45 +386,49 @@ async fn connection<B, T>(
         Ok(connected) => connected,
         Err(error) => return drop(caller.send(Err(error))),
     };
-    let (home, mut came_back) = mpsc::unbounded_channel();
+    let home = Arc::new(Mutex::new(CameBack {
+        sender: None,
+        task: None,
+    }));
     // If the call has gone, the drop hands the connection over to this task.
     drop(caller.send(Ok(InUse {
         sender: Some(sender),
-        home: home.clone(),
+        home: Arc::clone(&home),
         is_reused: false,
     })));
     let mut connection = pin!(connection);
     let mut closes = pin!(sleep_until(Instant::now() + IDLE_TIMEOUT));
-    let (mut last, mut since) = (None, Instant::now());
+    let (mut last, mut since, mut is_set) = (None, Instant::now(), false);
     let driven = poll_fn(|cx| {
         // Polled first, because only then its sender can be ready again.
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        loop {
-            if last.is_none()
-                && let Poll::Ready(Some(sender)) = came_back.poll_recv(cx)
-            {
-                last = Some(sender);
-            }
-            let Some(mut sender) = last.take() else {
-                break;
-            };
+        let mut came_back = lock(&home);
+        last = came_back.sender.take().or(last.take());
+        let is_known = |task: &Waker| task.will_wake(cx.waker());
+        if !came_back.task.as_ref().is_some_and(is_known) {
+            came_back.task = Some(cx.waker().clone());
+        }
+        drop(came_back);
+        if let Some(mut sender) = last.take() {
             match SendRequest::poll_ready(&mut sender, cx) {
                 // Without its sender the connection ends.
                 Poll::Ready(Err(_)) => {}
                 Poll::Ready(Ok(())) => {
                     if let Some(pool) = pool.upgrade() {
-                        since = pool.put(sender, home.clone());
+                        since = pool.put(sender, Arc::clone(&home));
                     }
                 }
-                Poll::Pending => {
-                    last = Some(sender);
-                    break;
-                }
+                Poll::Pending => last = Some(sender),
             }
         }
-        while closes.as_mut().poll(cx).is_ready() {
+        // Polled only to be registered, because a look at its state is cheaper.
+        while !is_set || closes.is_elapsed() {
+            is_set = closes.as_mut().poll(cx).is_pending();
+            if is_set {
+                break;
+            }
             let now = Instant::now();
             let then = now.checked_sub(IDLE_TIMEOUT);
             if let (Some(pool), Some(then)) = (pool.upgrade(), then) {
@@ -479,6 +490,10 @@ fn take_target<B: Body>(request: &mut Request<B>) -> Result<Uri, BoxError> {
         request.headers_mut().insert(HOST, value);
     }
     Ok(target)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Boxes a body, whose connection is in use until the body is dropped.
