@@ -134,8 +134,7 @@ async fn access_log_has_a_line_of_json_for_each_request_and_no_query() {
     calls(1).await;
     let joined = first.send(&head).await;
     let both = async {
-        // The page counts itself.
-        let waiting = "tds_users_waiting 3\n";
+        let waiting = "tds_users_waiting 2\n";
         while !first.get("/metrics").await.text().contains(waiting) {}
     };
     timeout(HANGS, both).await.expect("both wait");

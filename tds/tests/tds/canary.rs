@@ -47,9 +47,11 @@ async fn no_job_shows_a_canary() {
             ],
             &["check"],
         ];
-        for job in jobs {
+        for (n, job) in jobs.into_iter().enumerate() {
             let mut run = bench.tds(job);
-            run.env("TDS_CLIENT_SECRET", secret)
+            // Each asks for its own token, or else what refused the first would speak for all.
+            run.env("TDS_STATE_DIR", bench.path(&format!("state-{n}")))
+                .env("TDS_CLIENT_SECRET", secret)
                 .env("TDS_LOG", "text:trace");
             let run = output(run).await;
             let shown = out(&run) + &err(&run);

@@ -93,19 +93,16 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             }
             // In a block, so that the wait for the next attempt holds nothing of this one.
             let error = {
-                let Some(request) = self.request() else {
+                let Some((attempt, record)) = self.attempt() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
-                let record = Record::attempt(&request, &self.shared.name);
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
                 let is_kept_below = self.shared.policy.is_kept_below;
                 let deadline = self.deadline.filter(|_| !is_kept_below);
                 let ended = if record.span.is_disabled() {
-                    let attempt = pin!(self.service.call(request));
-                    within(attempt, deadline, &mut timer).await
+                    within(pin!(attempt), deadline, &mut timer).await
                 } else {
-                    let attempt = record.span.in_scope(|| self.service.call(request));
                     let attempt = attempt.instrument(record.span.clone());
                     within(pin!(attempt), deadline, &mut timer).await
                 };
@@ -132,6 +129,18 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 return Err(self.give_up(GiveUp::NotReady, None));
             }
         }
+    }
+
+    /// Begins the next attempt, unless its request cannot be sent again. A function of its own, because
+    /// the future of the call would keep room for a request that it has borrowed.
+    fn attempt(&mut self) -> Option<(S::Future, Record)>
+    where
+        S: Service<Request<B>>,
+    {
+        let request = self.request()?;
+        let record = Record::attempt(&request, &self.shared.name);
+        let attempt = record.span.in_scope(|| self.service.call(request));
+        Some((attempt, record))
     }
 
     /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of

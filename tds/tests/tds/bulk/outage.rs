@@ -86,7 +86,7 @@ async fn outage_that_lasts_too_long_ends_the_job_and_leaves_the_rest_unfinished(
         assert_eq!(report["unfinished"], files, "{report}");
         let why = report["ended_by"].as_str().expect("a reason");
         let lasted = why.split_once("outage for ").expect("its length").1;
-        let (seconds, _) = lasted.split_once(" s,").expect("seconds");
+        let (seconds, _) = lasted.split_once(" s:").expect("seconds");
         assert!(seconds.parse::<u64>().is_ok_and(|s| s >= 2), "{why}");
         // A later run does the rest.
         bench.server.sim().set_faults(Faults::default());

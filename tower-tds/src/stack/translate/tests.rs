@@ -58,6 +58,10 @@ fn typed_error_means_what_its_response_means() {
                     let wait = said.get("retry-after").map(|_| Duration::from_secs(7));
                     expected = Outcome::QuotaExceeded(wait);
                 }
+                // Only the error knows that the request had a range, which the 416 may be about.
+                if expected == Outcome::ConnectionsExceeded && !asked.is_empty() {
+                    expected = Outcome::Other;
+                }
                 assert_eq!(typed, expected, "{status} {header:?}");
             }
         }
