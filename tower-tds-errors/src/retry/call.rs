@@ -76,7 +76,9 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<Error>,
     {
-        self.check_length()?;
+        if self.head.headers.contains_key(CONTENT_LENGTH) {
+            self.check_length()?;
+        }
         let mut timer = Timer::default();
         loop {
             let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
@@ -146,13 +148,12 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
     /// the body as the next request on its connection, or wait for it. The length of a body of
     /// unknown size is checked by its client as it sends it.
+    #[cold]
     fn check_length(&self) -> Result<(), Error> {
         let mut lengths = self.head.headers.get_all(CONTENT_LENGTH).iter();
-        let Some(length) = lengths.next() else {
-            return Ok(());
-        };
+        let length = lengths.next().and_then(|length| length.to_str().ok());
         // RFC 9110, section 8.6: digits alone.
-        let digits = length.to_str().ok().filter(|text| !text.starts_with('+'));
+        let digits = length.filter(|text| !text.starts_with('+'));
         let announced: Option<u64> = digits.and_then(|text| text.parse().ok());
         let fits = match (announced, self.size) {
             (Some(announced), Some(size)) => announced == size,
