@@ -1,4 +1,4 @@
-//! What differs between systems: the service manager, and the folders of a user.
+//! Differences between systems: the service manager, and the folders of a user.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! What spaces token requests: the backoff after failures, the rule for refused tokens, and the rule for missing roles.
+//! Spacing of token requests: the backoff after failures, the rule for refused tokens, and the rule for missing roles.
 //! Arithmetic on `now`, without a clock.
 //!
 //! A 401 may come from a revoked token, a route that refuses all tokens, an error of the service, or a wrong clock. With
