@@ -108,7 +108,15 @@ impl Part {
     pub(crate) async fn finish(mut self) -> io::Result<String> {
         self.flush().await?;
         self.file.sync_all().await?;
-        fs::rename(&self.part, &self.whole).await?;
+        let renamed = fs::rename(&self.part, &self.whole).await;
+        renamed.map_err(|error| {
+            let whole = self.whole.display();
+            let advice = "is it open in another program?";
+            io::Error::new(
+                error.kind(),
+                format!("{whole} cannot be replaced: {error}; {advice}"),
+            )
+        })?;
         self.keep();
         Ok(hex(self.sum.clone()))
     }

@@ -228,9 +228,10 @@ fn live(name: &str) -> String {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("tds-{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder of its own");
-    folder
+    let folder = tempfile::Builder::new()
+        .prefix(&format!("tds-{name}-"))
+        .tempdir();
+    folder.expect("a folder of its own").keep()
 }
 
 fn text(path: &Path) -> &str {

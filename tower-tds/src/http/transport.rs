@@ -104,15 +104,25 @@ fn tcp(
     // Finds dead connections while they are idle, and keeps those alive that a NAT would forget.
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
-    // A request that was given up must arrive no later than the limiter assumes. Zero would mean the system's default,
-    // which is a quarter of an hour.
-    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
+    give_up_after(limiter.limits().tcp_user_timeout(), &mut tcp);
     service_fn(move |target: Target| {
         let tcp = tcp.clone();
         async move { Ok(tcp.oneshot(target?).await?) }
     })
 }
+
+/// Ends a connection whose peer acknowledges nothing for this long.
+///
+/// A request that was given up must arrive no later than the limiter assumes. Without this the kernel goes on sending it, for a
+/// quarter of an hour on Linux.
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+fn give_up_after(unacknowledged: Duration, tcp: &mut HttpConnector) {
+    tcp.set_tcp_user_timeout(Some(unacknowledged));
+}
+
+/// Other systems have no such option, or none without unsafe code: see the README.
+#[cfg(not(any(target_os = "android", target_os = "fuchsia", target_os = "linux")))]
+fn give_up_after(_unacknowledged: Duration, _tcp: &mut HttpConnector) {}
 
 /// Bounds the time of a handshake, from the readiness of the connector: a task goes on with it when
 /// its call got another connection.

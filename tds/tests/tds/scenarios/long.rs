@@ -1,4 +1,4 @@
-//! Quotas of twenty seconds on a socket, and of a minute, an hour and a day under paused time.
+//! A quota of ten seconds on a socket, and quotas of a minute, an hour and a day under paused time.
 
 use http::Request;
 use tds_sim::{Config, Quota, Sim};
@@ -12,17 +12,17 @@ use tower_tds::{
 use super::{World, assert_all_served, ended};
 
 #[tokio::test]
-async fn a_quota_of_twenty_seconds_is_kept_on_a_socket() {
+async fn a_quota_of_ten_seconds_is_kept_on_a_socket() {
     let mut config = Config::default();
-    (config.rate, config.per) = (5, Duration::from_secs(20));
-    config.quota = Some(Quota::new(5, Duration::from_secs(20)));
+    (config.rate, config.per) = (5, Duration::from_secs(10));
+    config.quota = Some(Quota::new(5, Duration::from_secs(10)));
     let world = World::new("long-quota", config).await;
     // The job begins with a wait for one interval.
-    let run = world.bulk("files", "/v1/live/bus-{1..6}\n", &["--rate", "5/21s"]);
+    let run = world.bulk("files", "/v1/live/bus-{1..6}\n", &["--rate", "5/11s"]);
     ended(run, 0).await;
     let seen = world.summary();
     println!(
-        "5 in 20 s: 6 files in {:.1} s, {} token request, statuses {:?}",
+        "5 in 10 s: 6 files in {:.1} s, {} token request, statuses {:?}",
         world.seconds(|_| true),
         seen.token_posts,
         seen.by_status
