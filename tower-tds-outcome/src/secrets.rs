@@ -49,10 +49,14 @@ pub struct Secrets(Arc<Mutex<Arc<Vec<Known>>>>);
 struct Known {
     name: &'static str,
     value: Arc<Zeroizing<String>>,
-    /// As it is, and decoded.
-    plain: Arc<[Zeroizing<String>]>,
-    /// Inside of base64.
-    base64: Arc<[Zeroizing<String>]>,
+    forms: Arc<[Form]>,
+}
+
+/// A value as a text may have it: as it is, decoded, or inside of base64.
+#[derive(PartialEq)]
+struct Form {
+    text: Zeroizing<String>,
+    is_base64: bool,
 }
 
 // === impl Secrets ===
@@ -149,84 +153,101 @@ impl Known {
         let decoded = Decoded::new(value).text;
         // A backslash at the end of a value is joined with the quote behind it.
         let plain = [value, &decoded].map(|it| [it, it.trim_end_matches('\\')]);
-        let mut plain: Vec<_> = plain.concat().into_iter().map(normal).collect();
-        plain.sort_unstable();
-        plain.dedup();
+        let plain = plain.concat().into_iter().map(|it| Form::new(it, false));
         let is_short = value.chars().count() < SHORTEST_PART;
-        let base64 = inside_base64(value).map(|letters| normal(&letters));
+        let base64 = inside_base64(value).map(|letters| Form::new(&letters, true));
         let base64 = base64.into_iter().filter(|_| !is_short);
+        let mut forms: Vec<_> = plain.chain(base64).collect();
+        forms.retain(|form| !form.text.is_empty());
+        forms.dedup();
         Self {
             name,
             value: Arc::new(value.to_owned().into()),
-            plain: plain.into_iter().map(Zeroizing::new).collect(),
-            base64: base64.map(Zeroizing::new).collect(),
+            forms: forms.into(),
         }
     }
 }
 
-/// Finds in one text the known values, and what its syntax shows.
+/// Finds in one text the known values, and what its syntax shows. The text may have been cut inside of a value.
 fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     syntax::find(text, &mut found);
     let normal = normal(text);
-    for known in values {
-        for form in &*known.plain {
-            occurrences(&normal, form, |range| {
-                let joins = |c: char| c.is_alphanumeric() || c == '_';
-                let is_part = part(text, 0..range.start).ends_with(joins)
-                    || tail(text, range.end).starts_with(joins);
-                if !(is_part && form.chars().count() < SHORTEST_PART) {
-                    found.push(range);
-                }
-            });
+    // Most places of a text begin like no value.
+    let mut begins = [false; 256];
+    for form in values.iter().flat_map(|known| &*known.forms) {
+        match key(&form.text) {
+            Some(key) => begins
+                .iter_mut()
+                .skip(key)
+                .take(1)
+                .for_each(|it| *it = true),
+            None => begins = [true; 256],
         }
-        for letters in &*known.base64 {
-            let mut last = 0;
-            occurrences(&normal, letters, |range| {
-                if range.start < last {
-                    return;
-                }
-                // In HTTP Basic an id precedes the value, and a group of four letters may cover the end of one and the beginning of
-                // the other.
-                let is_other = |c: char| !(c.is_ascii_alphanumeric() || "+/-_=".contains(c));
-                let before = part(text, 0..range.start);
-                let start = before.trim_end_matches(|c| !is_other(c)).len();
-                let rest = tail(text, range.end);
-                last = range.end + rest.find(is_other).unwrap_or(rest.len());
-                found.push(start..last);
-            });
+    }
+    for (start, _) in normal.char_indices() {
+        let rest = tail(&normal, start);
+        if key(rest).is_some_and(|key| begins.get(key) == Some(&false)) {
+            continue;
+        }
+        let is_cut =
+            |form: &str| form.starts_with(rest) && rest.chars().nth(SHORTEST_PART - 1).is_some();
+        for form in values.iter().flat_map(|known| &*known.forms) {
+            if rest.starts_with(&*form.text) {
+                found.extend(form.place(text, start..start + form.text.len()));
+            } else if is_cut(&form.text) {
+                found.extend(form.place(text, start..text.len()));
+            }
         }
     }
     found
 }
 
-/// Finds a form in a text: whole, or from [`SHORTEST_PART`] characters on where the text ends.
-fn occurrences(text: &str, form: &str, mut found: impl FnMut(Range<usize>)) {
-    let begins = form.char_indices().nth(SHORTEST_PART);
-    let begins = begins.map_or(form, |(end, _)| part(form, 0..end));
-    let mut at = 0;
-    while let Some(next) = tail(text, at).find(begins) {
-        let start = at + next;
-        let rest = tail(text, start);
-        at = start + begins.chars().next().map_or(1, char::len_utf8);
-        if rest.starts_with(form) {
-            found(start..start + form.len());
-            at = start + form.len();
-        } else if form.starts_with(rest) {
-            found(start..text.len());
+/// A number for the first three bytes, if there are so many.
+fn key(text: &str) -> Option<usize> {
+    let [a, b, c, ..] = text.as_bytes() else {
+        return None;
+    };
+    Some((a.wrapping_mul(31) ^ b.wrapping_mul(7) ^ c).into())
+}
+
+// === impl Form ===
+
+impl Form {
+    fn new(text: &str, is_base64: bool) -> Self {
+        Self {
+            text: normal(text).into(),
+            is_base64,
         }
+    }
+
+    /// Returns what to replace where this form was found, if that is the value and not a part of a word.
+    fn place(&self, text: &str, found: Range<usize>) -> Option<Range<usize>> {
+        let (before, after) = (part(text, 0..found.start), tail(text, found.end));
+        if self.is_base64 {
+            // In HTTP Basic an id precedes the value, and a group of four letters may cover the end of one and the beginning of
+            // the other.
+            let is_letter = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
+            let start = before.trim_end_matches(is_letter).len();
+            return Some(start..text.len() - after.trim_start_matches(is_letter).len());
+        }
+        let joins = |c: char| c.is_alphanumeric() || c == '_';
+        let is_part = before.ends_with(joins) || after.starts_with(joins);
+        let is_short = self.text.chars().count() < SHORTEST_PART;
+        (!(is_short && is_part)).then_some(found)
     }
 }
 
 /// Writes alike what encodings write differently: a blank is a plus in forms, and base64 has two alphabets. Each character keeps its
 /// place.
 fn normal(text: &str) -> String {
-    let alike = |c| match c {
-        '+' | '-' => ' ',
-        '_' => '/',
-        c => c,
+    let alike = |byte: u8| match byte {
+        b'+' | b'-' => b' ',
+        b'_' => b'/',
+        byte => byte,
     };
-    text.chars().map(alike).collect()
+    let bytes = text.bytes().map(alike).collect();
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Returns the base64 letters of a value after 0, 1 and 2 other bytes, without the letters at its edges, which also

@@ -18,10 +18,7 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
             let word = token(text, start);
             let has = |of: fn(&u8) -> bool| part(text, word.clone()).as_bytes().iter().any(of);
             // `Basic authentication` is a sentence, and `Bearer realm="a"` is a challenge.
-            if word.len() >= LEAST
-                && has(u8::is_ascii_digit)
-                && has(u8::is_ascii_alphabetic)
-            {
+            if word.len() >= LEAST && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) {
                 found.push(word);
             }
         }
@@ -52,8 +49,14 @@ fn urls(text: &str, found: &mut Vec<Range<usize>>) {
         let url = part(text, start..ends);
         let host = find_at(url, 0, |c| matches!(c, '/' | '?' | '#'));
         // A password that is not percent-encoded may have an `@`, `/`, `?` or `#`. Behind the colon of a host stand only digits.
-        let colon = part(url, 0..host).find(':').filter(|_| !url.starts_with('['));
-        let is_port = |colon| tail(part(url, 0..host), colon + 1).bytes().all(|c| c.is_ascii_digit());
+        let colon = part(url, 0..host)
+            .find(':')
+            .filter(|_| !url.starts_with('['));
+        let is_port = |colon| {
+            tail(part(url, 0..host), colon + 1)
+                .bytes()
+                .all(|c| c.is_ascii_digit())
+        };
         let password = colon.filter(|colon| !is_port(*colon));
         let user = password.and_then(|_| url.rfind('@')).unwrap_or_default();
         found.extend(password.map(|colon| start + colon + 1..start + user));
