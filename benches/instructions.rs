@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-http1 limit-window limit-detached fed full waits-60 waits-6000 classify retry retry-bare whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-http1 limit-window limit-detached fed full waits-60 waits-6000 classify redact retry retry-bare whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -51,6 +51,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, RetryLayer};
 use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer, Rules};
+use tower_tds_outcome::Secrets;
 
 #[path = "wire.rs"]
 mod wire;
@@ -103,9 +104,29 @@ fn main() {
         }
         "whole" => run(whole::with_spans(&runtime), count),
         "whole-without-spans" => run(whole::without_spans(&runtime), count),
+        "redact" => redact(count),
         _ => run(Echo::new(), count),
     }
 }
+
+/// Redacts the text of an error, where four tokens are known.
+fn redact(count: u64) {
+    let secrets = Secrets::default();
+    for n in 0..4 {
+        secrets.add(
+            "token",
+            &format!("eyJhbGciOiJSUzI1NiJ9.{n}{}", "aZ3-_x".repeat(230)),
+        );
+    }
+    for _ in 0..count {
+        black_box(secrets.redact(black_box(TEXT)));
+    }
+}
+
+/// What a gateway says with its own quotes escaped.
+const TEXT: &str = "POST https://auth.example.org/auth/realms/ServiceConnect/protocol/openid-connect/token: \
+                    {\\\"error\\\":\\\"invalid_client\\\",\\\"error_description\\\":\\\"Invalid client or Invalid client credentials\\\"} \
+                    (status 401, Bearer error=%22invalid_token%22)";
 
 /// Records its drop, which shows that a request was sent.
 #[derive(Clone)]

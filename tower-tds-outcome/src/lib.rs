@@ -26,21 +26,21 @@
 //! let secrets = Secrets::default();
 //! secrets.add("client secret", "hunter2-is-known");
 //! assert_eq!(secrets.redact("got hunter2%2Dis-known"), "got [redacted]");
-//! assert_eq!(secrets.redact("GET /v1/bus?api_key=4bT9x0QzL3"), "GET /v1/bus?api_key=[redacted]");
+//! assert_eq!(secrets.redact("no route to https://h/v1?key=4bT9"), "no route to https://h/v1?[redacted]");
 //! assert_eq!(secrets.redact("error code: ACCESS_DENIED"), "error code: ACCESS_DENIED");
 //! ```
 //!
 //! # Guarantees
 //!
-//! - **Known values are replaced** wherever they stand, in each form that [`Secrets::redact`] lists. A value of fewer
-//!   than eight characters is replaced only as a whole word, and not in base64.
-//! - **Ordinary words stay.** If a text has none of your values, only passwords in URLs, and strings that don't look
-//!   like words or names, change.
+//! - **Values that you add are replaced** wherever they stand, in each form that [`Secrets::redact`] lists. A value of
+//!   fewer than eight characters is replaced only as a whole word, and not in base64.
+//! - **Ordinary words stay.** If a text has none of your values, only what its syntax shows to be secret changes:
+//!   password and query of a URL, the credential after `Bearer` or `Basic`, and JWTs.
 //! - **Memory is bounded.** `Secrets` keeps the last four values of each name.
 //!
 //! # Non-goals
 //!
-//! - Finding a secret that looks like a word and that you did not add.
+//! - Finding a secret that you did not add. A guess by shape eats ordinary words, and misses passwords.
 //! - Redacting bodies, which may be binary.
 //!
 //! [tower-oidc-cc]: https://docs.rs/tower-oidc-cc
@@ -60,7 +60,7 @@ mod framing;
 mod outcome;
 mod retry_after;
 mod secrets;
-mod shapes;
+mod syntax;
 mod text;
 
 #[cfg(doctest)]

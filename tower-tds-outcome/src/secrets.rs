@@ -11,7 +11,7 @@ use http::HeaderValue;
 use zeroize::Zeroizing;
 
 use crate::{
-    shapes,
+    syntax,
     text::{self, Decoded, part, tail},
 };
 
@@ -22,7 +22,7 @@ mod tests;
 ///
 /// If you use a token layer, take its `Secrets` for your own logs as well (`TokenSource::secrets` in tower-oidc-cc): it
 /// knows the client secret, the tokens and the assertions. Add the password of a proxy yourself. An empty `Secrets`
-/// still finds strings whose shape shows that they are secrets.
+/// still finds what the syntax of a text shows to be secret: see [`redact`](Self::redact).
 ///
 /// The last four values of each name are kept, so that a late text about a token that was just replaced is also clean.
 /// Don't add your client id: it is public, and helps to find a fault.
@@ -42,10 +42,22 @@ mod tests;
 /// assert!(!format!("{secrets:?}").contains("pa55"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Secrets(Arc<Mutex<Vec<Known>>>);
+pub struct Secrets(Arc<Mutex<Arc<Vec<Known>>>>);
 
-/// Name and value. The value's memory is overwritten when it is dropped.
-type Known = (&'static str, Zeroizing<String>);
+/// Value with its name, and the texts to search for. Their memory is overwritten when the last reader drops them.
+#[derive(Clone)]
+struct Known {
+    name: &'static str,
+    value: Arc<Zeroizing<String>>,
+    forms: Arc<[Form]>,
+}
+
+/// A value as a text may have it: as it is, decoded, or inside of base64.
+#[derive(PartialEq)]
+struct Form {
+    text: Zeroizing<String>,
+    is_base64: bool,
+}
 
 // === impl Secrets ===
 
@@ -59,14 +71,16 @@ impl Secrets {
         if value.is_empty() {
             return;
         }
+        let known = Known::new(name, value);
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = Arc::make_mut(&mut values);
         // A value that is added again becomes the newest one. The newest are in front.
-        values.retain(|(_, known)| **known != value);
-        values.insert(0, (name, value.to_owned().into()));
+        values.retain(|known| **known.value != value);
+        values.insert(0, known);
         let mut of_name = 0;
-        values.retain(|(of, _)| {
-            of_name += usize::from(*of == name);
-            *of != name || of_name <= KEPT
+        values.retain(|known| {
+            of_name += usize::from(known.name == name);
+            known.name != name || of_name <= KEPT
         });
     }
 
@@ -83,37 +97,28 @@ impl Secrets {
         }
     }
 
-    /// Replaces with `[redacted]` known values, passwords in URLs, and strings that do not look like words:
+    /// Replaces with `[redacted]` the values that you added, and what the syntax shows to be secret:
     ///
-    /// - known values: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either case,
-    ///   as a list of byte numbers, and in base64, alone or after a client id;
-    /// - passwords in URLs, and credentials after `Bearer` or `Basic` of 16 characters or more that have both letters
-    ///   and digits;
-    /// - values of `client_secret`, `secret`, `token`, `password`, `sig`, `key` and of names that end in one of them,
-    ///   in queries, forms, JSON, `name: value` and `name = value`, if they have eight characters or more and are not
-    ///   ordinary words;
-    /// - runs of 24 or more letters, digits, `+`, `/`, `_` and `-` in which letters and digits alternate more often
-    ///   than in names, as in JWTs. Paths, class names, UUIDs, names of pods, and lower-case names with dots stay.
+    /// - values that you added: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either
+    ///   case, and in base64, alone or after a client id; at the end of a text that was cut, from eight characters on;
+    /// - password and query of a URL;
+    /// - credentials after `Bearer` or `Basic` of 16 characters or more that have both letters and digits, and JWTs.
     ///
-    /// Trace ids, commit hashes and digests look like keys, so they are replaced as well.
-    ///
-    /// The work is linear in the length of the text, even if the text is made to slow it down.
+    /// Redact before you cut a text: the rest of a value may be too short to be found.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        let decoded = Decoded::new(text);
-        let mut found = shapes::find(&decoded);
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, value) in values.iter() {
-            find_decoded(&decoded.text, value, &mut found);
+        let values = Arc::clone(&values);
+        let mut found = find(text, &values);
+        if text.contains(['%', '\\', '&']) {
+            let decoded = Decoded::new(text);
+            let inside = find(&decoded.text, &values).into_iter();
+            found.extend(inside.map(|range| decoded.source(range)));
         }
-        let mut found: Vec<_> = found.into_iter().map(|it| decoded.source(it)).collect();
-        for (_, value) in values.iter() {
-            find(text, value, &mut found);
-            let bytes: Vec<_> = value.bytes().map(|byte| byte.to_string()).collect();
-            find(text, &bytes.join(", "), &mut found);
-        }
-        drop(values);
         found.retain(|range| !range.is_empty());
+        if found.is_empty() {
+            return text.to_owned();
+        }
         found.sort_unstable_by_key(|range| range.start);
         let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
         for range in found {
@@ -141,50 +146,108 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Finds a known value in a decoded text and in base64. The text may have been cut inside of the value.
-fn find_decoded(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
-    // Forms encode a space as a plus. If the value itself contains what looks like an escape, decoding has changed that
-    // too, and a backslash at its end was joined with the quote that follows.
-    let form = text.replace('+', " ");
-    let decoded = Decoded::new(value).text;
-    for known in [value, &decoded]
-        .map(|known| [known, known.trim_end_matches('\\')])
-        .concat()
-    {
-        let known = known.replace('+', " ");
-        find(&form, &known, found);
-        let ends = (SHORTEST_PART..known.len()).rev();
-        let mut cuts = ends.filter_map(|end| form.strip_suffix(known.get(..end)?));
-        found.extend(cuts.next().map(|before| before.len()..form.len()));
-    }
-    if value.chars().count() < SHORTEST_PART {
-        return;
-    }
-    // In HTTP Basic an id precedes the value, and a group of four letters may cover the end of one and the beginning of
-    // the other.
-    let inside = inside_base64(value);
-    let standard = text.replace('-', "+").replace('_', "/");
-    let is_other = |c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c));
-    let mut start = 0;
-    for run in standard.split_inclusive(is_other) {
-        if inside.iter().any(|letters| run.contains(letters)) {
-            found.push(start..start + run.trim_end_matches(is_other).len());
+// === impl Known ===
+
+impl Known {
+    fn new(name: &'static str, value: &str) -> Self {
+        let decoded = Decoded::new(value).text;
+        // A backslash at the end of a value is joined with the quote behind it.
+        let plain = [value, &decoded].map(|it| [it, it.trim_end_matches('\\')]);
+        let plain = plain.concat().into_iter().map(|it| Form::new(it, false));
+        let is_short = value.chars().count() < SHORTEST_PART;
+        let base64 = inside_base64(value).map(|letters| Form::new(&letters, true));
+        let base64 = base64.into_iter().filter(|_| !is_short);
+        let mut forms: Vec<_> = plain.chain(base64).collect();
+        forms.retain(|form| !form.text.is_empty());
+        forms.dedup();
+        Self {
+            name,
+            value: Arc::new(value.to_owned().into()),
+            forms: forms.into(),
         }
-        start += run.len();
     }
 }
 
-/// Finds a value in a text. A short value must be a whole word.
-fn find(text: &str, value: &str, found: &mut Vec<Range<usize>>) {
-    let joins = |c: char| c.is_alphanumeric() || c == '_';
-    let is_short = value.chars().count() < SHORTEST_PART;
-    for (start, _) in text.match_indices(value) {
-        let end = start + value.len();
-        let is_part = part(text, 0..start).ends_with(joins) || tail(text, end).starts_with(joins);
-        if !(is_short && is_part) {
-            found.push(start..end);
+/// Finds in one text the known values, and what its syntax shows. The text may have been cut inside of a value.
+fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    syntax::find(text, &mut found);
+    let normal = normal(text);
+    // Most places of a text begin like no value.
+    let mut begins = [false; 256];
+    for form in values.iter().flat_map(|known| &*known.forms) {
+        match key(&form.text) {
+            Some(key) => begins
+                .iter_mut()
+                .skip(key)
+                .take(1)
+                .for_each(|it| *it = true),
+            None => begins = [true; 256],
         }
     }
+    for (start, _) in normal.char_indices() {
+        let rest = tail(&normal, start);
+        if key(rest).is_some_and(|key| begins.get(key) == Some(&false)) {
+            continue;
+        }
+        let is_cut =
+            |form: &str| form.starts_with(rest) && rest.chars().nth(SHORTEST_PART - 1).is_some();
+        for form in values.iter().flat_map(|known| &*known.forms) {
+            if rest.starts_with(&*form.text) {
+                found.extend(form.place(text, start..start + form.text.len()));
+            } else if is_cut(&form.text) {
+                found.extend(form.place(text, start..text.len()));
+            }
+        }
+    }
+    found
+}
+
+/// A number for the first three bytes, if there are so many.
+fn key(text: &str) -> Option<usize> {
+    let [a, b, c, ..] = text.as_bytes() else {
+        return None;
+    };
+    Some((a.wrapping_mul(31) ^ b.wrapping_mul(7) ^ c).into())
+}
+
+// === impl Form ===
+
+impl Form {
+    fn new(text: &str, is_base64: bool) -> Self {
+        Self {
+            text: normal(text).into(),
+            is_base64,
+        }
+    }
+
+    /// Returns what to replace where this form was found, if that is the value and not a part of a word.
+    fn place(&self, text: &str, found: Range<usize>) -> Option<Range<usize>> {
+        let (before, after) = (part(text, 0..found.start), tail(text, found.end));
+        if self.is_base64 {
+            // In HTTP Basic an id precedes the value, and a group of four letters may cover the end of one and the beginning of
+            // the other.
+            let is_letter = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
+            let start = before.trim_end_matches(is_letter).len();
+            return Some(start..text.len() - after.trim_start_matches(is_letter).len());
+        }
+        let joins = |c: char| c.is_alphanumeric() || c == '_';
+        let is_part = before.ends_with(joins) || after.starts_with(joins);
+        let is_short = self.text.chars().count() < SHORTEST_PART;
+        (!(is_short && is_part)).then_some(found)
+    }
+}
+
+/// Writes alike what encodings write differently: a blank is a plus in forms, and base64 has two alphabets. Each character keeps its
+/// place.
+fn normal(text: &str) -> String {
+    let alike = |byte: u8| match byte {
+        b'+' | b'-' => b' ',
+        b'_' => b'/',
+        byte => byte,
+    };
+    let bytes = text.bytes().map(alike).collect();
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Returns the base64 letters of a value after 0, 1 and 2 other bytes, without the letters at its edges, which also

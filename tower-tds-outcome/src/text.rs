@@ -16,13 +16,20 @@ impl Decoded {
     /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and `&quot;`, even if they were escaped several times.
     pub(crate) fn new(source: &str) -> Self {
         let mut decoded = Self::default();
-        let mut rest = source;
-        while let Some(c) = rest.chars().next() {
-            let (c, length) = escape(rest).unwrap_or((c, c.len_utf8()));
-            decoded.text.push(c);
-            let start = source.len() - rest.len();
-            decoded.starts.resize(decoded.text.len(), start);
-            rest = tail(rest, length);
+        let mut at = 0;
+        while at < source.len() {
+            let rest = tail(source, at);
+            let plain = rest.find(['%', '\\', '&']).unwrap_or(rest.len());
+            decoded.text.push_str(part(rest, 0..plain));
+            decoded.starts.extend(at..at + plain);
+            at += plain;
+            let rest = tail(source, at);
+            if let Some(c) = rest.chars().next() {
+                let (c, length) = escape(rest).unwrap_or((c, c.len_utf8()));
+                decoded.text.push(c);
+                decoded.starts.resize(decoded.text.len(), at);
+                at += length;
+            }
         }
         decoded.starts.push(source.len());
         decoded

@@ -170,7 +170,7 @@ impl ClassifyLayer {
     /// Shares the secrets that no text of an error shows, for example those of a token source.
     ///
     /// Without this, the layer only knows the `Authorization` header of the request that failed, and keeps a copy of it
-    /// during each call. Either way it hides strings that look like secrets: see [`Secrets::redact`].
+    /// during each call. Either way it hides what syntax shows to be secret: see [`Secrets::redact`].
     #[must_use]
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = Some(secrets);

@@ -20,7 +20,6 @@ const SENTENCES: &[&str] = &[
     "AADSTS7000215: Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, not the client secret ID, for a secret added to app 'a8fdfbd0-da97-42d9-8f1a-fd6a7cb650b4'.\r\nTrace ID: 6f6c4645-0202-4486-b625-fa957dfc4700\r\nCorrelation ID: 5fc87507-4086-4e77-b415-cee677eb232e\r\nTimestamp: 2023-05-06 06:03:00Z",
     "{\"error\":\"invalid_grant\",\"error_description\":\"AADSTS9002313: Invalid request. Request is malformed or invalid. Trace ID: 416deea9-9d5c-4cbe-81eb-e6397b902000 Correlation ID: bd487592-f96d-48f0-b095-f9ade4b75d45 Timestamp: 2024-10-03 18:40:55Z\",\"error_codes\":[9002313],\"timestamp\":\"2024-10-03 18:40:55Z\"}",
     "AADSTS7000218: The request body must contain the following parameter: 'client_assertion' or 'client_secret'. Trace ID: 6ee9ec92-6726-422a-85ce-86a1a6502800",
-    "{\"error_uri\":\"https://login.microsoftonline.com/error?code=7000215\"}",
     "{\"error\":{\"code\":\"InvalidAuthenticationToken\",\"message\":\"Access token has expired or is not yet valid.\"}}",
     "{\"error\":\"access_denied\",\"error_description\":\"Service not enabled within domain: https://api.example.com/v2/\"}",
     "{\"errorCode\":\"E0000011\",\"errorSummary\":\"Invalid token provided\",\"errorLink\":\"E0000011\",\"errorCauses\":[]}",
@@ -115,6 +114,14 @@ const SENTENCES: &[&str] = &[
     "La contraseña: inválida",
     "ssh://git@github.com/example/tds.git is not an http address",
     "https://[::1]:8443/v1/@me answered 404",
+    // Words that look like names and values.
+    "token: 'access_token' parameter must not be empty",
+    "key: TPE10132 not found",
+    "password: Expired2026; reset it in the member centre",
+    "secret=Rotation2026Required",
+    "金鑰key:TPE10132已停用，請於會員中心重設",
+    "token：A1B2C3D4E5 已過期，請重新申請",
+    "車站代碼 station=TPE1013200X 不存在",
 ];
 
 #[test]
