@@ -39,8 +39,7 @@ mod tests;
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed assertion for each request |
-/// | [`id_only`](Self::id_only) | `tls_client_auth`, `none` | in the TLS handshake, in a [`field`](Self::field), or nowhere |
-/// | [`form`](Self::form) | - | only in the [`field`](Self::field)s that you add |
+/// | [`form`](Self::form) | `tls_client_auth`, `none` | in the TLS handshake, in the [`field`](Self::field)s that you add, or nowhere |
 ///
 /// For any other grant, add [`field`](Self::field)s: see the code for [your server](crate::_servers).
 ///
@@ -75,8 +74,6 @@ enum Proof {
     /// `private_key_jwt`: the key that signs a new assertion for each attempt.
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
-    /// The client id in the form, without a proof.
-    IdOnly,
     /// Neither a client id nor a proof.
     Absent,
 }
@@ -160,22 +157,11 @@ impl Credentials {
         Ok(Self::proven(client_id, Proof::Assertion(assertion)))
     }
 
-    /// Creates credentials that send the client id in the form, without a proof.
+    /// Starts a form without a proof: for servers that identify you by an assertion, a certificate of the HTTP client
+    /// (RFC 8705), or nothing.
     ///
-    /// Use it where the HTTP client holds a certificate for the TLS handshake (RFC 8705), where the
-    /// client is public, or where another system made the proof and you add it as a
-    /// [`field`](Self::field).
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the id is empty or contains a control character.
-    pub fn id_only(client_id: impl Into<String>) -> Result<Self, ConfigError> {
-        Ok(Self::proven(checked(client_id.into(), ID)?, Proof::IdOnly))
-    }
-
-    /// Starts a form without a client id, for servers that identify you by an assertion.
-    ///
-    /// `account` is not sent: a [`TokenStore`](crate::TokenStore) keeps the token under this name.
+    /// Only the [`field`](Self::field)s that you add are sent, such as `client_id`. `account` is not: a
+    /// [`TokenStore`](crate::TokenStore) keeps the token under this name.
     #[must_use]
     pub fn form(account: impl Into<String>) -> Self {
         Self::proven(account.into(), Proof::Absent)
@@ -185,10 +171,10 @@ impl Credentials {
     ///
     /// A field `grant_type` replaces `client_credentials`. If a value must be new for each request,
     /// return the credentials from [`Provider::from_fn`]. For values that never change and are not secret, prefer
-    /// [`parameter`](crate::TokenSourceBuilder::parameter).
+    /// [`TokenSourceBuilder::field`](crate::TokenSourceBuilder::field).
     ///
     /// Programs of one client must not share a store if they act for different subjects: a
-    /// [`TokenStore`](crate::TokenStore) distinguishes tokens by endpoint, parameters and client id, but not by these
+    /// [`TokenStore`](crate::TokenStore) distinguishes tokens by endpoint, fields of the builder and client id, but not by these
     /// fields.
     ///
     /// # Examples
@@ -261,7 +247,7 @@ impl Credentials {
         let mut header = None;
         match &self.proof {
             Proof::Basic(made) => header = Some(made.clone()),
-            Proof::IdOnly | Proof::Absent => {}
+            Proof::Absent => {}
             Proof::Post(secret) => drop(form.append_pair("client_secret", secret)),
             #[cfg(feature = "private-key-jwt")]
             Proof::Assertion(assertion) => {
@@ -300,7 +286,6 @@ impl fmt::Debug for Proof {
             Self::Basic(_) => f.write_str("client_secret_basic([redacted])"),
             #[cfg(feature = "private-key-jwt")]
             Self::Assertion(assertion) => assertion.fmt(f),
-            Self::IdOnly => f.write_str("id_only"),
             Self::Absent => f.write_str("none"),
         }
     }

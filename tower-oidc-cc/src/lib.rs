@@ -111,16 +111,14 @@ pub use self::store::file::FileStore;
 pub use self::{
     credentials::{Credentials, Provider},
     endpoint::TokenEndpoint,
-    error::{ConfigError, Error, TokenError},
-    health::Health,
+    error::{ConfigError, Error, Rejection, TokenError},
     origin::Origin,
-    rejection::Rejection,
     reply::AccessToken,
-    service::{BearerAuth, BearerAuthLayer},
-    source::{TokenSource, TokenSourceBuilder},
+    service::{BearerAuth, BearerAuthLayer, ResponseFuture},
+    source::{Health, TokenSource, TokenSourceBuilder},
     store::{StoredToken, TokenStore},
 };
-pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
+pub use tower_tds_outcome::{DeadlineAt, Outcome};
 
 #[cfg(feature = "private-key-jwt")]
 mod assertion;
@@ -128,10 +126,7 @@ mod clock;
 mod credentials;
 mod endpoint;
 mod error;
-pub mod future;
-mod health;
 mod origin;
-mod rejection;
 mod reply;
 mod request;
 mod service;

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::{kind, push};
+use super::key as key_of;
 use crate::TokenEndpoint;
 
 fn key(fields: &[(String, String)], client_id: &str) -> String {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    push(kind(&endpoint, fields), client_id)
+    key_of(&endpoint, fields, client_id)
 }
 
 fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -297,17 +297,6 @@ async fn panic_of_a_provider_or_client_is_named_in_the_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repeated_error_shows_how_long_requests_have_failed() {
-    let source = tokens(&Endpoint::always(Reply::down()));
-    let first = source.ready().await.unwrap_err();
-    assert!(!first.to_string().contains("failing for"), "{first}");
-    sleep(secs(300)).await;
-    let later = source.ready().await.unwrap_err().to_string();
-    assert!(later.contains("failing for 300 s"), "{later}");
-    assert!(later.contains("503"), "{later}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn discovery_document_may_begin_with_a_byte_order_mark() {
     let document = "\u{feff}\r\n{\"issuer\":\"https://sso.example.com\",\
                     \"token_endpoint\":\"https://sso.example.com/t\"}";
