@@ -43,7 +43,7 @@ use crate::{
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
 /// | a day, with any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
-/// | the life of a token that the endpoint returns again and again until its end | 4 at most |
+/// | the life of a token that the endpoint returns again and again until its end | 10 at most |
 /// | wrong credentials | 1 in one to two minutes |
 /// | an hour in which the service refuses tokens, whatever the text of its 401 | 16 at most |
 /// | a day in which a role stays missing | 26 to 30 |

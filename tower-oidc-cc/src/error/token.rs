@@ -1,4 +1,4 @@
-//! The error of a call without a token, with the cause, the URL, the duration, and the next step.
+//! The error of a call without a token, with the cause, the URL and the next step.
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tower_tds_outcome::{Cause, Outcome, Secrets};
 /// Retrying is safe: a call that ends with this error was **never sent** to the inner service. The error is one word
 /// wide and cheap to clone, because all calls that wait for one token request share its outcome.
 ///
-/// `Display` is one line: the failure, the URL, the root cause, the time since the first failure, and your next step.
+/// `Display` is one line: the failure, the URL, the root cause, and your next step.
 /// Words of a token endpoint are redacted and cut. `Debug` adds a second line for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);

@@ -169,34 +169,6 @@ fn now() -> SystemTime {
 }
 
 #[test]
-fn retry_after_is_read_as_a_date() {
-    let later = "Sun, 06 Nov 1994 08:50:37 GMT";
-    let after = |headers: &[(&'static str, &str)]| {
-        let error = reply_with(503, b"", headers).unwrap_err();
-        error.retry_after().map(|wait| wait.as_secs())
-    };
-    assert_eq!(after(&[("retry-after", later)]), Some(60));
-    let past = "Sun, 06 Nov 1994 08:00:00 GMT";
-    assert_eq!(after(&[("retry-after", past)]), Some(0));
-}
-
-#[test]
-fn a_list_and_the_reset_of_a_limit_are_waits_as_on_the_data_side() {
-    let after = |status, name, value| {
-        let error = reply_with(status, b"", &[(name, value)]).unwrap_err();
-        error.retry_after().map(|wait| wait.as_secs())
-    };
-    for status in [429, 503] {
-        assert_eq!(after(status, "retry-after", "60, 60"), Some(60));
-        assert_eq!(after(status, "retry-after", "7, 60"), Some(60));
-    }
-    assert_eq!(after(429, "ratelimit-reset", "60"), Some(60));
-    assert_eq!(after(429, "x-ratelimit-reset", "60"), Some(60));
-    // Gateways send it with every response.
-    assert_eq!(after(503, "ratelimit-reset", "60"), None);
-}
-
-#[test]
 fn token_error_keeps_the_status_of_an_unreadable_body() {
     let (head, ()) = Response::builder()
         .status(503)

@@ -50,20 +50,6 @@ fn fields_of_the_builder_are_appended_form_encoded() {
 }
 
 #[test]
-fn large_form_is_sent_completely() {
-    let long = "%".repeat(5_000);
-    let credentials = Credentials::new("id", long.clone()).unwrap();
-    let request = request(&credentials, &[("more", &long)]);
-    let escaped = "%25".repeat(5_000);
-    assert_eq!(
-        *request.body(),
-        format!(
-            "grant_type=client_credentials&client_id=id&client_secret={escaped}&more={escaped}"
-        )
-    );
-}
-
-#[test]
 fn fields_replace_the_grant_and_join_any_proof() {
     let add = |credentials: Credentials| {
         credentials

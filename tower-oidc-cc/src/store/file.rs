@@ -4,7 +4,7 @@ use std::{
     error::Error,
     fs,
     io::{self, Read as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -55,7 +55,7 @@ impl FileStore {
     /// Runs work on the disk on a blocking thread.
     async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&PathBuf) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Box<dyn Error + Send + Sync>> {
         let path = Arc::clone(&self.path);
         let done = spawn_blocking(move || work(&path)).await;
@@ -110,7 +110,7 @@ impl TokenStore for FileStore {
 }
 
 /// Reads the file; `None` if there is none.
-fn read(path: &PathBuf) -> io::Result<Option<Vec<u8>>> {
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -143,7 +143,7 @@ fn check_owner(_: &fs::Metadata) -> io::Result<()> {
 }
 
 /// Writes a new file beside the old one, and renames it.
-fn write(path: &PathBuf, suffix: &str, bytes: &[u8]) -> io::Result<()> {
+fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
     let beside = beside(path, suffix);
     drop(fs::remove_file(&beside));
     let written = private(&beside, true).and_then(|mut file| {
@@ -155,7 +155,7 @@ fn write(path: &PathBuf, suffix: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Takes the lock; `None` if another process holds it.
-fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
+fn lock(path: &Path) -> io::Result<Option<fs::File>> {
     let file = private(&beside(path, ".lock"), false)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
@@ -164,14 +164,14 @@ fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
     }
 }
 
-fn beside(path: &PathBuf, suffix: &str) -> PathBuf {
-    let mut name = path.clone().into_os_string();
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.to_path_buf().into_os_string();
     name.push(suffix);
     name.into()
 }
 
 /// Opens a file for its owner alone.
-fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
+fn private(path: &Path, new: bool) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).create_new(new);
     #[cfg(unix)]

@@ -121,16 +121,6 @@ async fn error_below_is_the_source_and_needs_no_type_parameter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn layer_works_above_and_below_a_timeout() {
-    let below = tower::timeout::Timeout::new(echo(), std::time::Duration::from_secs(1));
-    let layer = layer(&tokens(&Endpoint::default()));
-    let service = layer.layer(below);
-    let above = tower::timeout::Timeout::new(service, std::time::Duration::from_secs(1));
-    let response = above.oneshot(get(DATA)).await.unwrap();
-    assert_eq!(response.into_body(), "Bearer canary-token-1");
-}
-
-#[tokio::test(start_paused = true)]
 async fn transport_error_is_the_source_and_appears_in_the_text() {
     let error = tokens(&Endpoint::always(Reply::broken()))
         .ready()

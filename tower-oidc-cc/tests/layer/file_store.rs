@@ -128,14 +128,6 @@ async fn token_file_readable_by_others_or_foreign_is_ignored() {
     }
 }
 
-#[tokio::test]
-async fn token_file_exists_when_ready_returns() {
-    let (dir, endpoint) = (Dir::new("quick"), Endpoint::default());
-    let source = process(&dir, &endpoint);
-    source.ready().await.unwrap();
-    assert!(token_file(&dir).exists());
-}
-
 #[test]
 fn source_dropped_during_a_request_ends_its_turn() {
     let (dir, endpoint) = (Dir::new("ended"), Endpoint::always(Reply::hang()));

@@ -245,34 +245,3 @@ async fn ten_thousand_handles_built_and_dropped_leave_no_task() {
     settle().await;
     assert_eq!(metrics.num_alive_tasks(), before);
 }
-
-#[tokio::test(start_paused = true)]
-async fn source_recovers_after_any_two_errors() {
-    let faults = || {
-        [
-            Reply::down(),
-            Reply::refusal(),
-            Reply::broken(),
-            Reply::hang(),
-            Reply::panic(),
-            Reply::token(0),
-            Reply::body(302, ""),
-            Reply::body(200, "<html>"),
-        ]
-    };
-    for (first, second) in faults()
-        .into_iter()
-        .flat_map(|first| faults().map(|second| (first.clone(), second)))
-    {
-        let endpoint = Endpoint::scripted([first, second]);
-        let tokens = tokens(&endpoint);
-        for _ in 0..2 {
-            let error = tokens.ready().await.unwrap_err();
-            let wait = error.retry_after().unwrap_or_default();
-            assert!(wait <= secs(120), "{error}");
-            tokio::time::sleep(wait).await;
-        }
-        tokens.ready().await.unwrap();
-        assert_eq!(endpoint.count(), 3);
-    }
-}

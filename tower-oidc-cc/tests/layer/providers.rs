@@ -14,7 +14,7 @@ use std::{
 };
 
 use support::{Endpoint, endpoint::Reply, secs};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::time::sleep;
 use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, TokenSource};
 
 fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> TokenSource {
@@ -90,41 +90,6 @@ async fn provider_is_called_before_each_token_request() {
     *secret.lock().unwrap() = "two".into();
     sleep(secs(90)).await;
     assert_eq!(secrets(&endpoint), ["one", "two"]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_handles_read_one_file_at_once() {
-    let (dir, endpoint) = (Dir::new("handles"), Endpoint::default());
-    dir.swap("s3cr3t");
-    for _ in 0..20 {
-        let provider = Provider::file("client", dir.secret());
-        let mut ready = JoinSet::new();
-        for _ in 0..16 {
-            let tokens = tokens(provider.clone(), &endpoint);
-            ready.spawn(async move { tokens.ready().await });
-        }
-        for outcome in ready.join_all().await {
-            outcome.unwrap();
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn rotated_secret_file_is_used_within_two_minutes() {
-    let dir = Dir::new("rotation");
-    dir.swap("old");
-    let endpoint = Endpoint::scripted([Reply::token(1_000), Reply::refusal()]);
-    let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
-    tokens.ready().await.unwrap();
-    // The renewal is refused: the server has a new secret by now.
-    while endpoint.count() < 2 {
-        sleep(secs(1)).await;
-        tokens.ready().await.unwrap();
-    }
-    dir.swap("new");
-    sleep(secs(120)).await;
-    assert_eq!(secrets(&endpoint), ["old", "old", "new"]);
-    tokens.ready().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,32 +183,6 @@ async fn named_pipe_is_refused_and_keeps_the_last_good_secret() {
     let first = tokens(Provider::file("client", dir.secret()), &endpoint);
     let error = first.ready().await.unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn secret_file_is_trimmed_and_control_characters_are_refused() {
-    let dir = Dir::new("blank");
-    dir.swap("\u{feff}  secret\r\n");
-    let endpoint = Endpoint::default();
-    let file = || Provider::file(" client ", dir.secret());
-    tokens(file(), &endpoint).ready().await.unwrap();
-    assert_eq!(secrets(&endpoint), ["secret"]);
-    dir.swap("sec\tret");
-    let error = tokens(file(), &endpoint).ready().await.unwrap_err();
-    assert!(error.to_string().contains("control character"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn oversized_secret_file_is_refused() {
-    let dir = Dir::new("large");
-    dir.swap(&"s".repeat(16 * 1024 + 1));
-    let endpoint = Endpoint::default();
-    let error = tokens(Provider::file("client", dir.secret()), &endpoint)
-        .ready()
-        .await;
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("larger than 16 KiB"), "{error}");
-    assert_eq!(endpoint.count(), 0);
 }
 
 #[tokio::test(start_paused = true)]

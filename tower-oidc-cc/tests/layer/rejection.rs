@@ -546,72 +546,6 @@ async fn late_refusal_of_an_old_token_is_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_error_statuses_cause_no_refresh() {
-    let endpoint = Endpoint::default();
-    let service =
-        layer(&tokens(&endpoint)).layer(service_fn(|request: Request<Body>| async move {
-            let status: u16 = request.uri().query().unwrap().parse().unwrap();
-            let mut response = Response::new(String::new());
-            *response.status_mut() = StatusCode::from_u16(status).unwrap();
-            Ok::<_, Infallible>(response)
-        }));
-    for status in [403, 416, 423, 429, 500, 503] {
-        drop(
-            service
-                .clone()
-                .oneshot(get(&format!("{DATA}?{status}")))
-                .await
-                .unwrap(),
-        );
-    }
-    assert_eq!(endpoint.count(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn gateway_with_a_fast_clock_fails_no_resent_call() {
-    for ahead in [30, 90] {
-        for before in [150, 0] {
-            let endpoint = Endpoint::always(Reply::token(600));
-            let tokens = builder()
-                .refresh_before(secs(before))
-                .build(endpoint.clone());
-            let below = lasting(&endpoint, secs(600 - ahead), dead);
-            let service = Again(layer(&tokens).layer(below));
-            let failed = refused(&service, secs(1), secs(6 * HOUR)).await;
-            assert_eq!(failed, 0, "{ahead} s ahead, {before}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn call_succeeds_when_refused_tokens_become_valid_again() {
-    let endpoint = Endpoint::default();
-    let well = Arc::new(AtomicBool::new(false));
-    let says = Arc::clone(&well);
-    let below = service_fn(move |request: Request<Body>| {
-        let well = says.load(Ordering::SeqCst);
-        async move {
-            Ok::<_, Infallible>(if well {
-                Response::new(seen(&request))
-            } else {
-                dead()
-            })
-        }
-    });
-    let service = layer(&builder().build(endpoint.clone())).layer(below);
-    for minutes in [1, 2, 10, 30] {
-        well.store(false, Ordering::SeqCst);
-        refused(&service, secs(1), secs(60 * minutes)).await;
-        well.store(true, Ordering::SeqCst);
-        let before = endpoint.count();
-        let response = service.clone().oneshot(get(DATA)).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(endpoint.count(), before, "the token in use is sent");
-        sleep(secs(2 * HOUR)).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn calls_recover_within_five_minutes_when_new_tokens_are_valid() {
     for incident in [60, 120, 700, 2_000] {
         let endpoint = Endpoint::default();
@@ -634,31 +568,4 @@ async fn calls_recover_within_five_minutes_when_new_tokens_are_valid() {
 /// Whether the rejection states that a newer token is in use.
 fn names_newer_token(rejection: &Rejection) -> bool {
     rejection.to_string().contains("another one is in use")
-}
-
-/// gRPC refuses with status 200, and its own status in the head.
-#[tokio::test(start_paused = true)]
-async fn token_that_grpc_refuses_is_replaced_and_no_retried_call_fails() {
-    let endpoint = Endpoint::default();
-    let tokens = tokens(&endpoint);
-    let dead = service_fn(|request: Request<Body>| async move {
-        let mut response = Response::new(seen(&request));
-        let headers = response.headers_mut();
-        headers.insert("content-type", "application/grpc".parse().unwrap());
-        let status = if seen(&request).ends_with("-1") {
-            "16"
-        } else {
-            "0"
-        };
-        headers.insert("grpc-status", status.parse().unwrap());
-        Ok::<_, Infallible>(response)
-    });
-    let service = Again(layer(&tokens).layer(dead));
-    let mut failed = 0;
-    for _ in 0..HOUR {
-        let response = service.clone().oneshot(get(DATA)).await.unwrap();
-        failed += usize::from(response.headers()["grpc-status"] != "0");
-        advance(secs(1)).await;
-    }
-    assert_eq!((failed, endpoint.count()), (0, 2));
 }

@@ -231,17 +231,6 @@ async fn stored_token_keeps_its_original_expiry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stored_token_does_not_replace_itself_at_renewal() {
-    let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
-    let endpoint = Endpoint::always(Reply::token(100));
-    let tokens = process(&store, &endpoint);
-    ready(&tokens).await;
-    // By now it is renewed, at 80 % of its life at the latest, after five operations of the store.
-    sleep(secs(83)).await;
-    assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn store_never_restores_a_refused_token() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
     let refusing = || {
@@ -299,32 +288,6 @@ async fn debug_of_a_stored_token_shows_no_token() {
         expires,
         SystemTime::UNIX_EPOCH + secs(1_700_000_000 + 86_400)
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refresh_token_is_neither_used_nor_stored() {
-    let reply = |token: &str| {
-        let reply = format!(
-            r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":100,
-                "refresh_token":"canary-refresh","refresh_expires_in":1800}}"#
-        );
-        Reply::body(200, reply)
-    };
-    let (store, endpoint) = (
-        Store::default(),
-        Endpoint::scripted([reply("one"), reply("two")]),
-    );
-    let tokens = process(&store, &endpoint);
-    ready(&tokens).await;
-    sleep(secs(90)).await;
-    settle().await;
-    // The renewal is a request like the first one. The store holds only the token of each.
-    let asked: Vec<_> = endpoint.posts().into_iter().map(|post| post.body).collect();
-    let usual = format!("grant_type=client_credentials&client_id=client&client_secret={SECRET}");
-    assert_eq!(asked, [usual.clone(), usual]);
-    let kept = store.tokens().into_values().next().unwrap();
-    let kept = String::from_utf8(kept.as_bytes().to_vec()).unwrap();
-    assert!(kept.contains("two") && !kept.contains("refresh"), "{kept}");
 }
 
 /// Twenty programs that start by cron, in a minute.

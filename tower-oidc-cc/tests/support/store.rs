@@ -34,7 +34,6 @@ pub(crate) enum Op {
 pub(crate) enum Fault {
     Fails,
     Hangs,
-    Slow(Duration),
 }
 
 // === impl Store ===
@@ -75,26 +74,23 @@ impl Store {
             .insert(key.to_owned(), until);
     }
 
-    /// Returns the entry if it is enough, or if the turn was free, which it takes.
+    /// Returns the entry, and whether it is enough or it is the turn of this process.
     fn look(
         &self,
         key: &str,
         is_enough: &(dyn Fn(&StoredToken) -> bool + Sync),
-    ) -> Option<Option<StoredToken>> {
+    ) -> (Option<StoredToken>, bool) {
         let (mut state, now) = (self.state.lock().unwrap(), Instant::now());
         // As in a real store, the token is converted into bytes and back.
         let found = state.tokens.get(key);
         let found = found.map(|token| StoredToken::from_bytes(token.as_bytes()));
+        let is_enough = found.as_ref().is_some_and(is_enough);
         let is_free = state.turns.get(key).is_none_or(|until| *until <= now);
-        if !found.as_ref().is_some_and(is_enough) {
-            if !is_free {
-                return None;
-            }
-            state
-                .turns
-                .insert(key.to_owned(), now + Duration::from_secs(5));
+        if !is_enough && is_free {
+            let until = now + Duration::from_secs(5);
+            state.turns.insert(key.to_owned(), until);
         }
-        Some(found)
+        (found, is_enough || is_free)
     }
 
     async fn fault(&self, op: Op) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -103,10 +99,6 @@ impl Store {
             None => Ok(()),
             Some(Fault::Fails) => Err("the store is down".into()),
             Some(Fault::Hangs) => pending().await,
-            Some(Fault::Slow(by)) => {
-                sleep(by).await;
-                Ok(())
-            }
         }
     }
 }
@@ -119,7 +111,7 @@ impl TokenStore for Store {
     ) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         self.fault(Op::Load).await?;
         loop {
-            if let Some(found) = self.look(key, is_enough) {
+            if let (found, true) = self.look(key, is_enough) {
                 return Ok(found);
             }
             sleep(Duration::from_millis(250)).await;
