@@ -261,7 +261,6 @@ impl Board {
             ("waits_for", escaped(&waits(&status, &rate))),
             ("token_age", since(token.last_success)),
             ("token_life", since(token.life_left)),
-            ("token_next", rough(token.next_attempt)),
             ("tokens", token.generation.to_string()),
             ("token_error", escaped(error.as_deref().unwrap_or("none"))),
             ("resources", resources.iter().map(row).collect()),

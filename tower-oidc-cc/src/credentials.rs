@@ -39,8 +39,7 @@ mod tests;
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed assertion for each request |
-/// | [`id_only`](Self::id_only) | `tls_client_auth`, `none` | in the TLS handshake, in a [`field`](Self::field), or nowhere |
-/// | [`form`](Self::form) | - | only in the [`field`](Self::field)s that you add |
+/// | [`form`](Self::form) | `tls_client_auth`, `none` | in the TLS handshake, in the [`field`](Self::field)s that you add, or nowhere |
 ///
 /// For any other grant, add [`field`](Self::field)s: see the code for [your server](crate::_servers).
 ///
@@ -61,24 +60,13 @@ mod tests;
 /// ```
 pub struct Credentials {
     client_id: String,
-    proof: Proof,
-    /// Further fields of the form. Their values may be secrets.
-    fields: Vec<(String, Zeroizing<String>)>,
-}
-
-/// Proof of a client, by method.
-enum Proof {
-    /// `client_secret_post`: the secret, in the form.
-    Post(Zeroizing<String>),
-    /// `client_secret_basic`: the header, made once.
-    Basic(HeaderValue),
-    /// `private_key_jwt`: the key that signs a new assertion for each attempt.
+    /// The `Authorization` of `client_secret_basic`, made once.
+    header: Option<HeaderValue>,
+    /// The key of `private_key_jwt`, which signs a new assertion for each attempt.
     #[cfg(feature = "private-key-jwt")]
-    Assertion(Assertion),
-    /// The client id in the form, without a proof.
-    IdOnly,
-    /// Neither a client id nor a proof.
-    Absent,
+    assertion: Option<Assertion>,
+    /// Fields of the form, from `client_secret` to those of other grants. Their values may be secrets.
+    fields: Vec<(String, Zeroizing<String>)>,
 }
 
 /// Provides credentials: fixed ones, or the current ones from outside the program.
@@ -90,14 +78,6 @@ enum Proof {
 pub struct Provider {
     function: Arc<dyn Fn() -> Providing + Send + Sync>,
     secrets: Secrets,
-}
-
-/// State of a file's provider between two reads.
-#[derive(Default)]
-struct Kept {
-    /// The last good credentials.
-    credentials: Option<Arc<Credentials>>,
-    has_warned: bool,
 }
 
 /// Form of a token request.
@@ -124,7 +104,8 @@ impl Credentials {
         client_secret: impl Into<String>,
     ) -> Result<Self, ConfigError> {
         let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
-        Ok(Self::proven(client_id, Proof::Post(secret)))
+        let credentials = Self::form(client_id.clone()).field("client_id", client_id);
+        Ok(credentials.secret("client_secret", secret))
     }
 
     /// Creates credentials that send the client id and the client secret in a Basic header.
@@ -143,7 +124,10 @@ impl Credentials {
         let header = basic(&client_id, &secret).ok_or(ConfigError::new(
             "the client id and the secret do not form a header",
         ))?;
-        Ok(Self::proven(client_id, Proof::Basic(header)))
+        Ok(Self {
+            header: Some(header),
+            ..Self::form(client_id)
+        })
     }
 
     /// Creates credentials that send an assertion, which is signed for each token request.
@@ -157,38 +141,38 @@ impl Credentials {
         assertion: Assertion,
     ) -> Result<Self, ConfigError> {
         let client_id = checked(client_id.into(), ID)?;
-        Ok(Self::proven(client_id, Proof::Assertion(assertion)))
+        // The assertion names the client, but some servers read this field first.
+        let credentials = Self::form(client_id.clone()).field("client_id", client_id);
+        Ok(Self {
+            assertion: Some(assertion),
+            ..credentials
+        })
     }
 
-    /// Creates credentials that send the client id in the form, without a proof.
+    /// Starts a form without a proof: for servers that identify you by an assertion, a certificate of the HTTP client
+    /// (RFC 8705), or nothing.
     ///
-    /// Use it where the HTTP client holds a certificate for the TLS handshake (RFC 8705), where the
-    /// client is public, or where another system made the proof and you add it as a
-    /// [`field`](Self::field).
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the id is empty or contains a control character.
-    pub fn id_only(client_id: impl Into<String>) -> Result<Self, ConfigError> {
-        Ok(Self::proven(checked(client_id.into(), ID)?, Proof::IdOnly))
-    }
-
-    /// Starts a form without a client id, for servers that identify you by an assertion.
-    ///
-    /// `account` is not sent: a [`TokenStore`](crate::TokenStore) keeps the token under this name.
+    /// Only the [`field`](Self::field)s that you add are sent, such as `client_id`. `account` is not: a
+    /// [`TokenStore`](crate::TokenStore) keeps the token under this name.
     #[must_use]
     pub fn form(account: impl Into<String>) -> Self {
-        Self::proven(account.into(), Proof::Absent)
+        Self {
+            client_id: account.into(),
+            header: None,
+            #[cfg(feature = "private-key-jwt")]
+            assertion: None,
+            fields: Vec::new(),
+        }
     }
 
     /// Adds a field to the form of the token request, such as an assertion.
     ///
     /// A field `grant_type` replaces `client_credentials`. If a value must be new for each request,
     /// return the credentials from [`Provider::from_fn`]. For values that never change and are not secret, prefer
-    /// [`parameter`](crate::TokenSourceBuilder::parameter).
+    /// [`TokenSourceBuilder::field`](crate::TokenSourceBuilder::field).
     ///
     /// Programs of one client must not share a store if they act for different subjects: a
-    /// [`TokenStore`](crate::TokenStore) distinguishes tokens by endpoint, parameters and client id, but not by these
+    /// [`TokenStore`](crate::TokenStore) distinguishes tokens by endpoint, fields of the builder and client id, but not by these
     /// fields.
     ///
     /// # Examples
@@ -206,18 +190,13 @@ impl Credentials {
     /// # Ok::<(), tower_oidc_cc::ConfigError>(())
     /// ```
     #[must_use]
-    pub fn field(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.fields
-            .push((name.into(), Zeroizing::new(value.into())));
-        self
+    pub fn field(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.secret(name, Zeroizing::new(value.into()))
     }
 
-    fn proven(client_id: String, proof: Proof) -> Self {
-        Self {
-            client_id,
-            proof,
-            fields: Vec::new(),
-        }
+    fn secret(mut self, name: impl Into<String>, value: Zeroizing<String>) -> Self {
+        self.fields.push((name.into(), value));
+        self
     }
 
     pub(crate) fn client_id(&self) -> &str {
@@ -228,12 +207,8 @@ impl Credentials {
     /// help to guess a secret.
     pub(crate) fn digest(&self) -> u16 {
         let mut hash = DefaultHasher::new();
-        self.client_id.hash(&mut hash);
-        match &self.proof {
-            Proof::Post(secret) => secret.as_bytes().hash(&mut hash),
-            Proof::Basic(header) => header.as_bytes().hash(&mut hash),
-            proof => format!("{proof:?}").hash(&mut hash),
-        }
+        let header = self.header.as_ref().map(HeaderValue::as_bytes);
+        (&self.client_id, header).hash(&mut hash);
         for (name, value) in &self.fields {
             (name, value.as_str()).hash(&mut hash);
         }
@@ -251,58 +226,32 @@ impl Credentials {
         if self.fields.iter().all(|(name, _)| name != "grant_type") {
             form.append_pair("grant_type", "client_credentials");
         }
-        // An assertion names the client, but some servers read this field first.
-        if !matches!(self.proof, Proof::Basic(_) | Proof::Absent) {
-            form.append_pair("client_id", &self.client_id);
-        }
+        let fields = self.fields.iter();
+        form.extend_pairs(fields.map(|(name, value)| (name, value.as_str())));
         // Of all proofs, only an assertion contains a time and an audience.
         #[cfg(not(feature = "private-key-jwt"))]
         let _ = (now, endpoint);
-        let mut header = None;
-        match &self.proof {
-            Proof::Basic(made) => header = Some(made.clone()),
-            Proof::IdOnly | Proof::Absent => {}
-            Proof::Post(secret) => drop(form.append_pair("client_secret", secret)),
-            #[cfg(feature = "private-key-jwt")]
-            Proof::Assertion(assertion) => {
-                let signed = assertion
-                    .sign_at(now, &self.client_id, &endpoint.audience())
-                    .ok_or_else(|| TokenError::no_credentials(&UNSIGNED, &Secrets::default()))?;
-                form.append_pair("client_assertion_type", ASSERTION_TYPE);
-                form.append_pair("client_assertion", &signed);
-            }
+        #[cfg(feature = "private-key-jwt")]
+        if let Some(assertion) = &self.assertion {
+            let signed = assertion
+                .sign_at(now, &self.client_id, &endpoint.audience())
+                .ok_or_else(|| TokenError::no_credentials(&UNSIGNED, &Secrets::default()))?;
+            form.append_pair("client_assertion_type", ASSERTION_TYPE);
+            form.append_pair("client_assertion", &signed);
         }
-        form.extend_pairs(
-            self.fields
-                .iter()
-                .map(|(name, value)| (name, value.as_str())),
-        );
-        Ok(header)
+        Ok(self.header.clone())
     }
 }
 
+/// Shows neither a secret nor its length.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.fields.iter().map(|(name, _)| name);
         f.debug_struct("Credentials")
             .field("client_id", &self.client_id)
-            .field("proof", &self.proof)
+            .field("header", &self.header)
             .field("fields", &Vec::from_iter(names))
-            .finish()
-    }
-}
-
-/// Shows only the method: neither the secret nor its length.
-impl fmt::Debug for Proof {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Post(_) => f.write_str("client_secret_post([redacted])"),
-            Self::Basic(_) => f.write_str("client_secret_basic([redacted])"),
-            #[cfg(feature = "private-key-jwt")]
-            Self::Assertion(assertion) => assertion.fmt(f),
-            Self::IdOnly => f.write_str("id_only"),
-            Self::Absent => f.write_str("none"),
-        }
+            .finish_non_exhaustive()
     }
 }
 
@@ -316,8 +265,6 @@ impl Provider {
     /// secret to another file, and rename that to this one. It must be a regular file of 16 KiB at most.
     ///
     /// On unix, a file that its group or other users can write is refused, because they could then choose the secret.
-    /// If other users can read it, which is how Docker and Kubernetes mount secrets by default, one warning names the
-    /// mount's setting that prevents this. Its group may read it, as with Kubernetes' `fsGroup`.
     ///
     /// Each read takes a blocking thread of the runtime. If a network file system hangs, that thread hangs with it.
     #[must_use]
@@ -419,18 +366,17 @@ fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
 
 /// Reads the file again, because it is small and token requests are rare. A watch would miss the
 /// changes of a network file system.
-async fn from_file(client_id: String, path: PathBuf, kept: Arc<Mutex<Kept>>) -> Provided {
+async fn from_file(
+    client_id: String,
+    path: PathBuf,
+    kept: Arc<Mutex<Option<Arc<Credentials>>>>,
+) -> Provided {
     let kept = kept.lock_owned().await;
-    let read = spawn_blocking(move || (read(&path), path, kept));
-    let (read, path, mut kept) = read.await?;
-    let read = read.and_then(|(text, is_readable)| {
-        if is_readable && !std::mem::replace(&mut kept.has_warned, true) {
-            tracing::warn!(path = %path.display(), "{READABLE}");
-        }
-        Ok(Arc::new(Credentials::new(client_id, text.as_str())?))
-    });
-    match (read, &kept.credentials) {
-        (Ok(credentials), _) => Ok(Arc::clone(kept.credentials.insert(credentials))),
+    let (text, mut kept) = spawn_blocking(move || (read(&path), kept)).await?;
+    let credentials =
+        text.and_then(|text| Ok(Arc::new(Credentials::new(client_id, text.as_str())?)));
+    match (credentials, &*kept) {
+        (Ok(credentials), _) => Ok(Arc::clone(kept.insert(credentials))),
         (Err(error), Some(last)) => {
             tracing::warn!(
                 error,
@@ -442,25 +388,22 @@ async fn from_file(client_id: String, path: PathBuf, kept: Arc<Mutex<Kept>>) -> 
     }
 }
 
-/// Reads the secret, and whether other users can read it too.
-fn read(path: &Path) -> Result<(Zeroizing<String>, bool), Box<dyn Error + Send + Sync>> {
+fn read(path: &Path) -> Result<Zeroizing<String>, Box<dyn Error + Send + Sync>> {
     let refused = |reason: &str| format!("{}: {reason}", path.display());
     let named = |error: io::Error| refused(&error.to_string());
     // The file is checked before it is opened, because opening a pipe waits for its writer.
     let metadata = fs::metadata(path).map_err(named)?;
-    let mode = mode(&metadata);
     let fault = if !metadata.is_file() {
         Some("it is not a regular file")
     } else if metadata.len() > LARGEST {
         Some("it is larger than 16 KiB")
     } else {
-        (mode & 0o022 != 0).then_some(WRITABLE)
+        (mode(&metadata) & 0o022 != 0).then_some(WRITABLE)
     };
-    if let Some(fault) = fault {
-        return Err(refused(fault).into());
+    match fault {
+        Some(fault) => Err(refused(fault).into()),
+        None => Ok(fs::read_to_string(path).map_err(named)?.into()),
     }
-    let text = fs::read_to_string(path).map_err(named)?;
-    Ok((text.into(), mode & 0o004 != 0))
 }
 
 #[cfg(unix)]
@@ -489,5 +432,3 @@ const UNSIGNED: ConfigError = ConfigError::new("the private key cannot sign");
 /// Largest file of a secret. A secret of Keycloak has 32 characters.
 const LARGEST: u64 = 16 * 1024;
 const WRITABLE: &str = "its group or other users may write the secret's file: chmod 600 it";
-const READABLE: &str = "other users may read the secret's file: set `mode` of the secret to 0400 in Docker, \
-     `defaultMode` of its volume to 0400 in Kubernetes (0440 with an fsGroup), or chmod 600 it";

@@ -34,12 +34,13 @@ mod tests;
 /// | `error` with any value, together with a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
 /// | `token_type` `Bearer` or `BearerToken` in any letter case, or none | accepted |
-/// | another `token_type` | an error that names it; not transient |
+/// | another `token_type` | an error; not transient |
 /// | HTML, a list, a truncated or empty body, more than 64 KiB | transient: tried again |
 /// | 401, whatever its body | wrong credentials; not transient |
 /// | 400, unless its body is an HTML page | a wrong setting; not transient |
 /// | 408, 425, 429, 5xx, or the code `temporarily_unavailable`, `server_error`, `slow_down` | transient: tried again |
-/// | another 4xx | transient, unless a standard defines its `error` code |
+/// | 403 with an `error` code | a wrong setting; not transient |
+/// | another 4xx | transient: tried again |
 /// | 200 with an `error` and no token | as a 400: not transient, unless the code says so |
 ///
 /// # Examples

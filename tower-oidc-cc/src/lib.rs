@@ -85,14 +85,13 @@
 //!
 //! See [`Error`] for the next step after each error, [`TokenSource`] for the load on the token
 //! endpoint, and [`TokenEndpoint`] for the accepted replies. [`TokenSource::health`] returns the
-//! condition of the token. `tracing` logs each change at info or warn, and repeats a lasting failure
-//! once a minute.
+//! condition of the token. `tracing` logs each token at info, and each refusal and failure at warn.
 //!
 //! # Non-goals
 //!
 //! - Resending refused requests: put a retry layer outside.
 //! - One source for several runtimes. Its task runs on the runtime of its first use. If that runtime
-//!   ends, the next use spawns another task, and a token request in flight at that time may fail.
+//!   ends, the next use spawns another task; while it is blocked or not driven, calls wait.
 //! - Machines that are suspended between `poll_ready` and `call`. That call may send an expired token;
 //!   the 401 then causes a refresh.
 //! - Tokens that are revoked more often than every 225 seconds.
@@ -111,16 +110,14 @@ pub use self::store::file::FileStore;
 pub use self::{
     credentials::{Credentials, Provider},
     endpoint::TokenEndpoint,
-    error::{ConfigError, Error, TokenError},
-    health::Health,
+    error::{ConfigError, Error, Rejection, TokenError},
     origin::Origin,
-    rejection::Rejection,
     reply::AccessToken,
-    service::{BearerAuth, BearerAuthLayer},
-    source::{TokenSource, TokenSourceBuilder},
+    service::{BearerAuth, BearerAuthLayer, ResponseFuture},
+    source::{Health, TokenSource, TokenSourceBuilder},
     store::{StoredToken, TokenStore},
 };
-pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
+pub use tower_tds_outcome::{DeadlineAt, Outcome};
 
 #[cfg(feature = "private-key-jwt")]
 mod assertion;
@@ -128,10 +125,7 @@ mod clock;
 mod credentials;
 mod endpoint;
 mod error;
-pub mod future;
-mod health;
 mod origin;
-mod rejection;
 mod reply;
 mod request;
 mod service;

@@ -48,27 +48,18 @@ pub(crate) struct Places {
 // === impl Places ===
 
 impl Places {
-    /// Whether a request may carry the token, by the fast path. If `false`, [`check`](Self::check)
-    /// decides.
-    #[inline]
-    pub(crate) fn contain(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        // Most clients add the `Host` header below this layer. A scan of a few names is faster than a
-        // hash.
-        let mut named = self.origins.iter().filter(|origin| origin.contains(uri));
-        named.next().is_some_and(|origin| {
-            !headers.keys().any(|name| name == HOST) || origin.is_spelt_in(headers)
-        })
-    }
-
     /// Checks that a request may carry the token.
+    #[inline]
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
         let is_path = uri.authority().is_none();
         let named = self.origins.iter().find(|origin| origin.contains(uri));
+        // Most clients add the `Host` header below this layer. A scan of a few names is faster than a hash.
+        let mut hosts = headers.iter().filter(|(name, _)| *name == HOST);
         match named.or(self.default_origin.as_ref().filter(|_| is_path)) {
-            Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
-            Some(_) => Err(Kind::OtherHost),
-            None if is_path => Err(Kind::NoOrigin),
-            None => Err(Kind::ForeignOrigin),
+            Some(origin) if hosts.all(|(_, host)| origin.is_named(host)) => Ok(()),
+            Some(_) => Err(OTHER_HOST),
+            None if is_path => Err(NO_ORIGIN),
+            None => Err(FOREIGN),
         }
     }
 }
@@ -177,12 +168,6 @@ impl Origin {
         normal(&self.scheme, authority).as_deref() == Some(self.authority.as_str())
     }
 
-    /// Whether the `Host` header is spelt as this origin.
-    fn is_spelt_in(&self, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(HOST).iter();
-        hosts.all(|host| host == self.authority.as_str())
-    }
-
     /// Whether a `Host` header names this origin (RFC 9110, section 7.2).
     fn is_named(&self, host: &HeaderValue) -> bool {
         let authority = Authority::try_from(host.as_bytes());
@@ -231,3 +216,8 @@ fn normal(scheme: &Scheme, authority: &Authority) -> Option<String> {
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     Some(host.to_ascii_lowercase() + &port)
 }
+
+const FOREIGN: Kind = Kind::Foreign("the request goes to an origin that may not see the token");
+const NO_ORIGIN: Kind =
+    Kind::Foreign("the address of the request is only a path, and the layer has no default origin");
+const OTHER_HOST: Kind = Kind::Foreign("the Host header names another host than the address");

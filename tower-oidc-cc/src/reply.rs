@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header, response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tower_tds_outcome::retry_after;
+use tower_tds_outcome::{Secrets, retry_after};
 
 use crate::{
     clock::Timestamp,
@@ -31,21 +31,15 @@ pub struct AccessToken {
     header: HeaderValue,
 }
 
-/// Times and the origin of a token that was just fetched.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fetched {
+/// A token that was just fetched.
+#[derive(Clone, Debug)]
+pub(crate) struct Issued {
+    pub(crate) token: AccessToken,
     /// Time of the token request. The life counts from it, because the server's count began later.
     pub(crate) sent: Timestamp,
     pub(crate) life: Duration,
     /// Whether this process requested it; otherwise it comes from a store.
     pub(crate) is_own: bool,
-}
-
-/// A token that was just fetched, with its times.
-#[derive(Clone, Debug)]
-pub(crate) struct Issued {
-    pub(crate) token: AccessToken,
-    pub(crate) fetched: Fetched,
 }
 
 /// Members that are read. Unknown members are ignored, and so is `refresh_token`: this grant does not
@@ -63,13 +57,8 @@ struct Reply {
 // === impl Reply ===
 
 impl Reply {
-    /// Returns the kind of a refusal by its code.
-    fn refused(&self, status: StatusCode) -> Kind {
-        let text = self.error.as_str().unwrap_or_default();
-        if known(BUSY, text).is_some() {
-            return Kind::Unavailable(status);
-        }
-        Kind::Rejected(status, code(text))
+    fn code(&self) -> Option<&str> {
+        self.error.as_str()
     }
 
     /// Returns the server's own words.
@@ -120,40 +109,46 @@ pub(crate) fn read(
     body: Result<Bytes, TokenError>,
     sent: Timestamp,
     now: SystemTime,
+    secrets: &Secrets,
 ) -> Result<Issued, TokenError> {
+    let refused = |kind, reply: Option<&Reply>| {
+        let error = failure(head, kind, now);
+        match reply.and_then(Reply::words) {
+            Some(words) => error.because(secrets.line(&words)),
+            None => error,
+        }
+    };
     let status = head.status;
     if !status.is_success() {
         let body = body.ok();
         let reply = body.as_deref().and_then(|body| parse::<Reply>(body).ok());
         let kind = refusal(status, reply.as_ref(), body.as_deref());
-        let words = reply.and_then(|reply| reply.words());
-        return Err(failure(head, kind, now).with_words(words));
+        return Err(refused(kind, reply.as_ref()));
     }
     let reply: Reply = parse(&body?).map_err(Kind::Malformed)?;
     let Value::String(value) = &reply.access_token else {
         return Err(match reply.error {
             Value::Null | Value::Bool(false) => Kind::Malformed("it has no access_token").into(),
             // Some servers and gateways send their errors with status 200.
-            _ => failure(head, reply.refused(status), now).with_words(reply.words()),
+            _ if is_busy(&reply) => refused(Kind::Unavailable(status), Some(&reply)),
+            _ => refused(Kind::Rejected(status), Some(&reply)),
         });
     };
     // Some servers leave the type out, because they have only one.
     let kind = match &reply.token_type {
-        Value::Null => "bearer",
+        Value::Null => BEARER[0],
         kind => kind.as_str().unwrap_or_default(),
     };
-    if known(BEARER, kind).is_none() {
+    if !is_one_of(&BEARER, kind) {
         // RFC 6749, section 7.1: MUST NOT use a token of a type it does not understand.
-        return Err(Kind::WrongType(known(OTHER_TYPES, kind).unwrap_or("not Bearer")).into());
+        return Err(Kind::Unusable("its type is not Bearer").into());
     }
     let life = life(&reply.expires_in).map_err(Kind::Malformed)?;
     Ok(Issued {
         token: AccessToken::new(value).map_err(Kind::Unusable)?,
-        fetched: Fetched {
-            sent,
-            life: life.unwrap_or(DEFAULT_LIFE),
-            is_own: true,
-        },
+        sent,
+        life: life.unwrap_or(DEFAULT_LIFE),
+        is_own: true,
     })
 }
 
@@ -177,19 +172,24 @@ pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
 ///
 /// A 401 is a failed client authentication whatever its body is: gateways write their own. A 400 is a
 /// wrong setting, unless it is a page, which a proxy sends about a request that it did not pass on.
-/// Other statuses need a code, because a gateway or a server that starts sends them too.
+/// A 403 needs a code, because a gateway sends it too. Other servers than the right one send the rest.
 fn refusal(status: StatusCode, reply: Option<&Reply>, body: Option<&[u8]>) -> Kind {
-    let refused = reply.map_or(Kind::Rejected(status, None), |it| it.refused(status));
     let is_refusal = match status.as_u16() {
-        // The server did not look at the credentials.
-        408 | 425 | 429 | 500.. => false,
+        _ if reply.is_some_and(is_busy) => false,
         400 => body.is_some_and(|body| !is_page(trimmed(body))),
-        status => status == 401 || matches!(refused, Kind::Rejected(_, Some(_))),
+        401 => true,
+        403 => reply.is_some_and(|reply| reply.code().is_some()),
+        _ => false,
     };
     if is_refusal {
-        return refused;
+        return Kind::Rejected(status);
     }
     Kind::Unavailable(status)
+}
+
+/// Whether the code is that of a server that may do better later.
+fn is_busy(reply: &Reply) -> bool {
+    reply.code().is_some_and(|code| is_one_of(&BUSY, code))
 }
 
 /// Reads a JSON object. The fault is a fixed text, because the parser's own text quotes the input.
@@ -217,16 +217,9 @@ fn is_page(text: &[u8]) -> bool {
     text.starts_with(b"<")
 }
 
-/// Returns the name in a list that equals `text`, in any letter case. Errors show this name instead of the server's
-/// text, which may echo a secret.
-fn known(names: &'static str, text: &str) -> Option<&'static str> {
-    let mut names = names.split(' ');
-    names.find(|name| name.eq_ignore_ascii_case(text))
-}
-
-/// Returns the code of a refusal that equals `text`, if a standard defines it.
-pub(crate) fn code(text: &str) -> Option<&'static str> {
-    known(REFUSALS, text)
+/// Whether a list has this name, in any letter case.
+fn is_one_of(names: &[&str], text: &str) -> bool {
+    names.iter().any(|name| name.eq_ignore_ascii_case(text))
 }
 
 /// Returns the lifetime of a token: whole seconds, as a number or, from some servers, as digits in a
@@ -262,15 +255,12 @@ const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
 const SCHEME: &str = "Bearer ";
 /// Byte-order mark (U+FEFF), which some servers send before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// Codes that only a person can resolve, so errors name them: RFC 6749, section 5.2; `access_denied`, which Keycloak
-/// sends for a disabled realm; RFC 8707, 9396 and 9449; Entra ID's `invalid_resource`.
-const REFUSALS: &str = "invalid_request invalid_client invalid_grant unauthorized_client \
-     unsupported_grant_type invalid_scope access_denied invalid_target invalid_resource \
-     invalid_authorization_details invalid_dpop_proof use_dpop_nonce";
-/// Codes of a server that may do better later: RFC 6749, section 4.1.2.1; RFC 8628, section 3.5;
-/// Keycloak.
-const BUSY: &str = "temporarily_unavailable server_error slow_down unknown_error";
+/// RFC 6749, section 4.1.2.1; RFC 8628, section 3.5; Keycloak.
+const BUSY: [&str; 4] = [
+    "temporarily_unavailable",
+    "server_error",
+    "slow_down",
+    "unknown_error",
+];
 /// The type of RFC 6750, and Apigee's name for it.
-const BEARER: &str = "Bearer BearerToken";
-/// Other registered types (RFC 9449, 9200 and 8693), and `mac`, which was never registered.
-const OTHER_TYPES: &str = "DPoP PoP N_A mac";
+const BEARER: [&str; 2] = ["Bearer", "BearerToken"];

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    future::poll_fn,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
@@ -9,10 +10,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header, response::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header, response::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::timeout;
+use tower_service::Service;
 use tower_tds_outcome::Secrets;
 
 use crate::{
@@ -21,28 +23,14 @@ use crate::{
     endpoint::TokenEndpoint,
     error::{Kind, TokenError},
     reply::{self, Issued},
-    state::Current,
+    state::Bearer,
+    store::{Store, TOKEN, Turn, key},
 };
 
 #[cfg(test)]
 mod tests;
 
-/// Fetches a token with credentials: a [`Grant`], or a store above it.
-pub(crate) trait Fetch: Send + Sync + 'static {
-    /// `current` is the token in use at the start of the flight.
-    fn fetch<'a>(
-        &'a self,
-        credentials: &'a Credentials,
-        current: Option<Current>,
-    ) -> BoxFuture<'a, Result<Issued, TokenError>>;
-
-    /// Returns the longest time of a fetch.
-    fn longest(&self) -> Duration;
-
-    fn settings(&self) -> &Settings;
-}
-
-/// Fetches each token by a token request.
+/// The grant of one source: makes its token requests.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
     settings: Settings,
@@ -55,19 +43,20 @@ pub(crate) struct Settings {
     pub(crate) endpoint: TokenEndpoint,
     pub(crate) provider: Provider,
     /// Fields of all forms, besides those of the grant and the client.
-    pub(crate) parameters: Vec<(String, String)>,
+    pub(crate) fields: Vec<(String, String)>,
     /// Headers of all requests.
     pub(crate) headers: HeaderMap,
     /// Longest time of one request.
     pub(crate) timeout: Duration,
     pub(crate) clock: Clock,
+    pub(crate) store: Option<Store>,
 }
 
 /// The HTTP client behind one type: sends a request and reads the response.
 pub(crate) type Exchange =
     dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
 /// The head of a response, and its body or an error.
-pub(crate) type Answer = (Parts, Result<Bytes, TokenError>);
+type Answer = (Parts, Result<Bytes, TokenError>);
 
 // === impl Grant ===
 
@@ -78,6 +67,83 @@ impl Grant {
             settings,
             discovered: Mutex::default(),
         }
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// One flight: the credentials, and a token for them. `None` if the credentials are those that were refused.
+    /// `newest` is the newest token so far.
+    pub(crate) async fn fly(
+        &self,
+        newest: Option<&Bearer>,
+        refused: Option<u16>,
+    ) -> Result<Option<Issued>, TokenError> {
+        let Settings {
+            endpoint,
+            provider,
+            fields,
+            clock,
+            store,
+            ..
+        } = &self.settings;
+        let credentials = self.credentials().await?;
+        let digest = credentials.digest();
+        if refused == Some(digest) {
+            return Ok(None);
+        }
+        let asked = self.ask(&credentials);
+        let fetched = match store {
+            Some(store) => {
+                let turn = Turn {
+                    key: key(endpoint, fields, credentials.client_id()),
+                    digest,
+                    newest,
+                    clock,
+                    secrets: provider.secrets(),
+                };
+                store.share(&turn, asked).await
+            }
+            None => asked.await,
+        };
+        match fetched {
+            Ok(issued) => Ok(Some(issued)),
+            Err(error) => Err(error.for_credentials(digest)),
+        }
+    }
+
+    /// Calls the provider. If it panics or takes too long, that is an error like any other.
+    async fn credentials(&self) -> Result<Arc<Credentials>, TokenError> {
+        let provider = &self.settings.provider;
+        let provided = timeout(self.settings.timeout, provider.provide());
+        let provided = match AssertUnwindSafe(provided).catch_unwind().await {
+            Ok(Ok(provided)) => provided,
+            Ok(Err(_)) => Err("the provider took too long".into()),
+            Err(_) => Err("the provider panicked".into()),
+        };
+        provided.map_err(|error| TokenError::no_credentials(&*error, provider.secrets()))
+    }
+
+    /// Requests a token.
+    async fn ask(&self, credentials: &Credentials) -> Result<Issued, TokenError> {
+        let endpoint = self.endpoint().await?;
+        let Settings { clock, fields, .. } = &self.settings;
+        let secrets = self.settings.provider.secrets();
+        let sent = clock.now();
+        let request = request_at(sent.wall, &endpoint, credentials, fields)?;
+        know(secrets, &request);
+        let read = match self.exchange(request).await {
+            Ok((head, body)) => reply::read(&head, body, sent, clock.wall(), secrets),
+            Err(error) => Err(error),
+        };
+        match &read {
+            Ok(issued) => secrets.add(TOKEN, issued.token.secret()),
+            Err(error) if error.is_refusal() => {}
+            // The endpoint may have moved, so the next flight reads the document again.
+            Err(_) => *self.discovered() = None,
+        }
+        read.map_err(|error| error.at(endpoint.uri()))
     }
 
     /// Returns the endpoint, from the discovery document if there is one.
@@ -97,7 +163,7 @@ impl Grant {
             Ok((head, body)) => endpoint.found(&head, body, self.settings.clock.wall()),
             Err(error) => Err(error),
         };
-        let endpoint = found.map_err(|error| error.in_discovery().at(document))?;
+        let endpoint = found.map_err(|error| error.at(document))?;
         tracing::info!(?endpoint, "the token endpoint was discovered");
         *self.discovered() = Some(endpoint.clone());
         Ok(endpoint)
@@ -109,108 +175,42 @@ impl Grant {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask(
-        &self,
-        endpoint: &TokenEndpoint,
-        credentials: &Credentials,
-    ) -> Result<Issued, TokenError> {
-        let Settings {
-            clock, parameters, ..
-        } = &self.settings;
-        let sent = clock.now();
-        let request = request_at(sent.wall, endpoint, credentials, parameters)?;
-        let secrets = self.settings.provider.secrets();
-        know(secrets, &request);
-        let (head, body) = self.exchange(request).await?;
-        let issued = reply::read(&head, body, sent, clock.wall())?;
-        secrets.add(TOKEN, issued.token.secret());
-        Ok(issued)
-    }
-
     async fn exchange(&self, mut request: Request<Bytes>) -> Result<Answer, TokenError> {
         for (name, value) in &self.settings.headers {
             let entry = request.headers_mut().entry(name);
             entry.or_insert_with(|| value.clone());
         }
         let answer = timeout(self.settings.timeout, (self.exchange)(request)).await;
-        answer.unwrap_or_else(|_| Err(Kind::Timeout.into()))
+        answer.unwrap_or_else(|_| Err(TokenError::new(Kind::Transport).because(LATE)))
     }
 }
 
-impl Fetch for Grant {
-    fn fetch<'a>(
-        &'a self,
-        credentials: &'a Credentials,
-        _: Option<Current>,
-    ) -> BoxFuture<'a, Result<Issued, TokenError>> {
-        let fetched = async move {
-            let endpoint = self.endpoint().await?;
-            self.ask(&endpoint, credentials).await.map_err(|error| {
-                if !error.is_refusal() {
-                    // The endpoint may have moved, so the next fetch reads the document again.
-                    *self.discovered() = None;
-                }
-                error
-                    .at(endpoint.uri())
-                    .without(self.settings.provider.secrets())
-            })
+/// Puts the HTTP client behind one type.
+pub(crate) fn exchange<S, B, R>(client: S, secrets: Secrets) -> Box<Exchange>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Future: Send,
+    B: From<Bytes> + 'static,
+    R: Body + Send + 'static,
+    R::Data: Send,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Held only while the client is cloned. It makes the closure `Sync` where `S` is not.
+    let client = Mutex::new(client);
+    Box::new(move |request| {
+        let client = client.lock();
+        let mut client = client.unwrap_or_else(PoisonError::into_inner).clone();
+        let secrets = secrets.clone();
+        let answer = async move {
+            let failed = |error| TokenError::with_source(Kind::Transport, error, &secrets);
+            let ready = poll_fn(|cx| client.poll_ready(cx)).await;
+            ready.map_err(failed)?;
+            let response = client.call(request.map(B::from)).await;
+            Ok(collect(response.map_err(failed)?, &secrets).await)
         };
-        fetched.boxed()
-    }
-
-    fn longest(&self) -> Duration {
-        let is_discovered = self.settings.endpoint.is_discovered();
-        let requests = if is_discovered { 2 } else { 1 };
-        self.settings.timeout.saturating_mul(requests)
-    }
-
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-}
-
-// === impl Settings ===
-
-impl Settings {
-    /// Returns the address of the endpoint, or of the document that names it.
-    pub(crate) fn uri(&self) -> &Uri {
-        self.endpoint.uri()
-    }
-
-    /// Calls the provider. If it panics or takes too long, that is an error like any other.
-    async fn credentials(&self) -> Result<Arc<Credentials>, TokenError> {
-        let provided = timeout(self.timeout, self.provider.provide());
-        let provided = match AssertUnwindSafe(provided).catch_unwind().await {
-            Ok(Ok(provided)) => provided,
-            Ok(Err(_)) => Err("the provider took too long".into()),
-            Err(_) => Err("the provider panicked".into()),
-        };
-        provided.map_err(|error| TokenError::no_credentials(&*error, self.provider.secrets()))
-    }
-}
-
-/// One flight: the credentials, and a token for them. `None` if the credentials are those that were refused.
-pub(crate) async fn fly(
-    fetch: &dyn Fetch,
-    current: Option<Current>,
-    refused: Option<u16>,
-) -> Result<Option<Issued>, TokenError> {
-    let settings = fetch.settings();
-    let secrets = settings.provider.secrets();
-    let credentials = settings.credentials().await?;
-    let digest = credentials.digest();
-    if refused == Some(digest) {
-        return Ok(None);
-    }
-    let fetched = fetch.fetch(&credentials, current).await;
-    let issued = fetched.map_err(|error| error.without(secrets).for_credentials(digest))?;
-    secrets.add(TOKEN, issued.token.secret());
-    Ok(Some(issued))
-}
-
-/// Returns the longest time of a flight.
-pub(crate) fn longest_flight(fetch: &dyn Fetch) -> Duration {
-    fetch.settings().timeout.saturating_add(fetch.longest())
+        answer.boxed()
+    })
 }
 
 /// Builds a token request. Each attempt builds its own, because an assertion is valid once.
@@ -218,11 +218,11 @@ fn request_at(
     now: SystemTime,
     endpoint: &TokenEndpoint,
     credentials: &Credentials,
-    parameters: &[(String, String)],
+    fields: &[(String, String)],
 ) -> Result<Request<Bytes>, TokenError> {
     let mut form = Form::new(String::new());
     let proof = credentials.prove_at(now, endpoint, &mut form)?;
-    form.extend_pairs(parameters);
+    form.extend_pairs(fields);
 
     let mut request = Request::new(Bytes::from(form.finish()));
     *request.method_mut() = Method::POST;
@@ -251,7 +251,7 @@ fn know(secrets: &Secrets, request: &Request<Bytes>) {
 }
 
 /// Reads a response, and its body to the end or to `LARGEST`.
-pub(crate) async fn collect<R>(response: Response<R>) -> Answer
+async fn collect<R>(response: Response<R>, secrets: &Secrets) -> Answer
 where
     R: Body,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -262,20 +262,16 @@ where
         Err(error) if error.is::<LengthLimitError>() => {
             Err(Kind::Malformed("it is larger than 64 KiB").into())
         }
-        Err(error) => Err(TokenError::with_source(
-            Kind::Malformed("it was cut off"),
-            error,
-        )),
+        Err(error) => {
+            let kind = Kind::Malformed("it was cut off");
+            Err(TokenError::with_source(kind, error, secrets))
+        }
     };
     (head, body)
 }
 
-pub(crate) fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> TokenError {
-    TokenError::with_source(Kind::Transport, error)
-}
-
-/// The name of tokens among the secrets.
-const TOKEN: &str = "access_token";
+/// The cause of an error after the timeout.
+const LATE: &str = "it did not answer in time";
 /// Fields of a form that prove something: RFC 6749, 7521, 8693.
 const PROOFS: [&str; 6] = [
     "client_secret",

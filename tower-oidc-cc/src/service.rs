@@ -1,22 +1,24 @@
-//! Layer and service: a token in `poll_ready`, the header in `call`.
+//! Layer, service and the future of a call: a token in `poll_ready`, the header in `call`, and the refused call that is
+//! held while its token is replaced.
 
 use std::{
     fmt, mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures_util::FutureExt as _;
-use http::{HeaderMap, Request, Response, Uri, header::AUTHORIZATION};
-use tokio::time::Instant;
+use http::{Request, Response, header::AUTHORIZATION};
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, timeout_at};
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, ReadHead, ReadOutcome};
+use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome as _};
 
 use crate::{
-    error::{BoxError, Error, Kind, TokenError},
-    future::{ResponseFuture, Sent},
+    error::{BoxError, Error, Kind, Refresh, Rejection, TokenError},
     origin::{Origin, Places},
     source::TokenSource,
     state::Bearer,
@@ -30,13 +32,15 @@ use crate::{
 /// Follow redirects above this layer: each one is then a new request, which is compared with the list. If a client below
 /// follows them, they are not compared.
 ///
+/// If your service refuses tokens with a status of its own, map it to 401 below this layer, for example by `map_response`.
+/// An error from below is read by the [`Outcome`](tower_tds_outcome::Outcome) that it carries.
+///
 /// # Examples
 ///
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
-pub struct BearerAuthLayer<J = ReadHead> {
+pub struct BearerAuthLayer {
     rules: Arc<Rules>,
-    reader: J,
 }
 
 /// Puts a bearer token on each request.
@@ -67,11 +71,55 @@ pub struct BearerAuthLayer<J = ReadHead> {
 /// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an async block
 /// around it: the compiler cannot prove that such a block is `Send` (rust-lang/rust#102211). tower's `Timeout` has the
 /// same problem.
-pub struct BearerAuth<S, J = ReadHead> {
+pub struct BearerAuth<S> {
     inner: S,
     rules: Arc<Rules>,
-    reader: J,
     readiness: Readiness,
+}
+
+pin_project! {
+    /// Resolves to the response of the inner service, or to an error. If the error has a [`token`](Error::token) error,
+    /// nothing was sent.
+    ///
+    /// A refused call is held while its token is being replaced: until the token request has a result, for ten seconds
+    /// at most, and not beyond the call's deadline ([`DeadlineAt`](tower_tds_outcome::DeadlineAt)). When you send it
+    /// again, it carries the new token. If an outer timeout of yours is shorter, the call ends as a timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the call of the inner service, but not a token request.
+    pub struct ResponseFuture<F, T> {
+        #[pin]
+        call: Call<F, T>,
+    }
+}
+
+pin_project! {
+    #[project = CallProj]
+    enum Call<F, T> {
+        Sent {
+            #[pin]
+            inner: F,
+            sent: Sent,
+        },
+        Held {
+            // `None` once the call has ended.
+            result: Option<Result<T, BoxError>>,
+            wait: Pin<Box<dyn Future<Output = Rejection> + Send + Sync>>,
+        },
+        Failed {
+            error: TokenError,
+        },
+    }
+}
+
+/// Source, token and deadline of a sent call.
+#[derive(Clone)]
+struct Sent {
+    source: TokenSource,
+    /// Number of the token that was sent.
+    generation: u64,
+    deadline: Option<Instant>,
 }
 
 /// Settings that all services of a layer share.
@@ -92,6 +140,13 @@ enum Readiness {
     Ready(Arc<Bearer>),
     /// No token: the next call returns this error.
     Failed(TokenError),
+}
+
+/// What a result shows about the token of its call.
+enum Refused {
+    No,
+    Now(Rejection),
+    Held(Pin<Box<dyn Future<Output = Rejection> + Send + Sync>>),
 }
 
 /// Wait for a token.
@@ -126,33 +181,17 @@ impl BearerAuthLayer {
                     default_origin,
                 },
             }),
-            reader: ReadHead,
         }
     }
 }
 
-impl<J> BearerAuthLayer<J> {
-    /// Sets the type that reads the outcome of a call; [`ReadHead`] by default.
-    ///
-    /// You need it if your service refuses tokens with a status of its own. [`ReadHead`] also reads the
-    /// [`Outcome`](tower_tds_outcome::Outcome) that an error from below carries.
-    #[must_use]
-    pub fn read_outcome<K: ReadOutcome>(self, reader: K) -> BearerAuthLayer<K> {
-        BearerAuthLayer {
-            rules: self.rules,
-            reader,
-        }
-    }
-}
-
-impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
-    type Service = BearerAuth<S, J>;
+impl<S> Layer<S> for BearerAuthLayer {
+    type Service = BearerAuth<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         BearerAuth {
             inner,
             rules: Arc::clone(&self.rules),
-            reader: self.reader.clone(),
             readiness: Readiness::Unready,
         }
     }
@@ -160,7 +199,7 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
 
 // === impl BearerAuth ===
 
-impl<S, J> BearerAuth<S, J> {
+impl<S> BearerAuth<S> {
     /// Polls for a token: the one in use, or the result of a token request. Resolves to whether
     /// there is a token.
     #[inline]
@@ -199,62 +238,52 @@ impl<S, J> BearerAuth<S, J> {
     /// Inserts the header into a request that may carry the token.
     #[inline]
     fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
-        let (uri, headers) = (request.uri(), request.headers());
+        let Rules { source, places } = &*self.rules;
+        places.check(request.uri(), request.headers())?;
         let bearer = match mem::take(&mut self.readiness) {
-            Readiness::Ready(bearer)
-                if self.rules.source.shared.is_settled(&bearer)
-                    && self.rules.places.contain(uri, headers) =>
-            {
-                bearer
-            }
-            readiness => self.authorize_slowly(readiness, uri, headers)?,
+            Readiness::Ready(bearer) if source.shared.is_settled(&bearer) => bearer,
+            readiness => self.bearer(readiness)?,
         };
         let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         Ok(Sent {
-            source: self.rules.source.clone(),
+            source: source.clone(),
             generation: bearer.generation,
             deadline,
         })
     }
 
+    /// Returns the token of a call whose service is not ready, or whose token is not settled.
     #[cold]
-    fn authorize_slowly(
-        &self,
-        readiness: Readiness,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Result<Arc<Bearer>, TokenError> {
-        let Rules { source, places, .. } = &*self.rules;
-        let missing = match readiness {
-            Readiness::Failed(error) if source.shared.bearer().is_none() => return Err(error),
+    fn bearer(&self, readiness: Readiness) -> Result<Arc<Bearer>, TokenError> {
+        let current = self.rules.source.shared.bearer();
+        let missing = match (readiness, current) {
             // The inner service was not polled to readiness, so it cannot be called, even if there is a token now.
-            Readiness::Failed(_) => return Err(Kind::Expired.into()),
-            Readiness::Waiting(_) => return Err(Kind::Unready.into()),
-            Readiness::Ready(_) => Kind::Expired,
-            Readiness::Unready => Kind::Unready,
+            (Readiness::Failed(_), Some(_)) => EXPIRED,
+            (Readiness::Failed(error), None) => return Err(error),
+            (Readiness::Waiting(_), _) => return Err(UNREADY.into()),
+            (_, Some(bearer)) => return Ok(bearer),
+            (Readiness::Ready(_), None) => EXPIRED,
+            (Readiness::Unready, None) => UNREADY,
         };
-        places.check(uri, headers)?;
-        if let Some(bearer) = source.shared.bearer() {
-            return Ok(bearer);
-        }
         // One poll begins the token request, which goes on without its caller.
-        let waited = source.clone().wait().now_or_never();
-        waited.unwrap_or_else(|| Err(missing.into()))
+        let waited = self.rules.source.clone().wait().now_or_never();
+        waited
+            .and_then(Result::err)
+            .map_or_else(|| Err(missing.into()), Err)
     }
 }
 
-impl<S, J, B, R> Service<Request<B>> for BearerAuth<S, J>
+impl<S, B, R> Service<Request<B>> for BearerAuth<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
-    J: ReadOutcome + Clone,
 {
     type Response = S::Response;
     type Error = Error;
-    type Future = ResponseFuture<S::Future, S::Response, J>;
+    type Future = ResponseFuture<S::Future, S::Response>;
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -266,27 +295,163 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        match self.authorize(&mut request) {
-            Ok(sent) => ResponseFuture::sent(self.inner.call(request), sent, self.reader.clone()),
-            Err(error) => ResponseFuture::failed(error),
-        }
+        let call = match self.authorize(&mut request) {
+            Ok(sent) => Call::Sent {
+                inner: self.inner.call(request),
+                sent,
+            },
+            Err(error) => Call::Failed { error },
+        };
+        ResponseFuture { call }
     }
 }
 
-impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
+impl<S: Clone> Clone for BearerAuth<S> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
-            reader: self.reader.clone(),
             readiness: Readiness::Unready,
         }
     }
 }
 
-impl<S: fmt::Debug, J> fmt::Debug for BearerAuth<S, J> {
+impl<S: fmt::Debug> fmt::Debug for BearerAuth<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("BearerAuth");
         f.field("inner", &self.inner).finish_non_exhaustive()
     }
 }
+
+// === impl ResponseFuture ===
+
+impl<F, R, E> Future for ResponseFuture<F, Response<R>>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Response<R>, Error>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut call = self.project().call;
+        loop {
+            match call.as_mut().project() {
+                // ## Sent => (Held | done)
+                CallProj::Sent { inner, sent } => {
+                    // `polled` is matched by reference, because each move of a response copies it.
+                    let polled = inner.poll(cx);
+                    if let Poll::Ready(Ok(response)) = &polled
+                        && ReadHead.read(Ok(response)) == Outcome::Accepted
+                    {
+                        sent.source.shared.accept(sent.generation);
+                        return polled.map_err(Error::below);
+                    }
+                    let result = ready!(polled).map_err(Into::into);
+                    match sent.refused(&result) {
+                        Refused::No => return Poll::Ready(result.map_err(Error::below)),
+                        Refused::Now(rejection) => return Poll::Ready(rejected(result, rejection)),
+                        Refused::Held(wait) => call.set(Call::Held {
+                            result: Some(result),
+                            wait,
+                        }),
+                    }
+                }
+                // ## Held => done
+                CallProj::Held { result, wait } => {
+                    if result.is_none() {
+                        return Poll::Pending;
+                    }
+                    let rejection = ready!(wait.as_mut().poll(cx));
+                    let result = result.take();
+                    return result.map_or(Poll::Pending, |result| {
+                        Poll::Ready(rejected(result, rejection))
+                    });
+                }
+                // ## Failed => done
+                CallProj::Failed { error } => return Poll::Ready(Err(error.clone().into())),
+            }
+        }
+    }
+}
+
+impl<F, T> fmt::Debug for ResponseFuture<F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseFuture")
+    }
+}
+
+// === impl Sent ===
+
+impl Sent {
+    /// Reports a refused call. It is held while its token is being replaced.
+    #[cold]
+    fn refused<R>(&self, result: &Result<Response<R>, BoxError>) -> Refused {
+        let outcome = match result {
+            Ok(response) => ReadHead.read(Ok(response)),
+            Err(error) => ReadHead.read::<R>(Err(&**error)),
+        };
+        let generation = self.generation;
+        let reported = match outcome {
+            Outcome::TokenRefused => self.source.report(|it, now| it.refused(generation, now)),
+            Outcome::RoleMissing => self
+                .source
+                .report(|it, now| it.role_missing(generation, now)),
+            Outcome::NoHeader => Err(Refresh::None),
+            // Any other outcome shows nothing about the token.
+            _ => return Refused::No,
+        };
+        match reported {
+            Ok(flight) => Refused::Held(Box::pin(self.clone().hold(outcome, flight))),
+            Err(refresh) => Refused::Now(self.rejection(outcome, refresh)),
+        }
+    }
+
+    /// Waits until the flight or the time for it has ended.
+    async fn hold(self, outcome: Outcome, flight: Option<u64>) -> Rejection {
+        let shared = &self.source.shared;
+        let longest = shared.now().steady + LONGEST;
+        let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
+        let until = deadline.map_or(longest, |it| it.min(longest));
+        drop(timeout_at(until, shared.ended(flight)).await);
+        let newest = shared.with(|state, _| state.generation());
+        let refresh = if newest > self.generation {
+            Refresh::Replaced
+        } else if shared.bearer().is_some() && outcome == Outcome::TokenRefused {
+            Refresh::Requested
+        } else {
+            Refresh::None
+        };
+        self.rejection(outcome, refresh)
+    }
+
+    fn rejection(&self, outcome: Outcome, refresh: Refresh) -> Rejection {
+        let shared = &self.source.shared;
+        let is_untried = shared.with(|state, _| state.is_untried(self.generation));
+        Rejection::new(outcome, refresh, is_untried)
+    }
+}
+
+fn rejected<R>(
+    result: Result<Response<R>, BoxError>,
+    rejection: Rejection,
+) -> Result<Response<R>, Error> {
+    tracing::debug!(?rejection, "the service refused a call");
+    match result {
+        Ok(mut response) => {
+            response.extensions_mut().insert(rejection);
+            Ok(response)
+        }
+        Err(error) => Err(Error::refused(error, rejection)),
+    }
+}
+
+const EXPIRED: Kind =
+    Kind::Unready("the token expired between readiness and call; request not sent");
+const UNREADY: Kind =
+    Kind::Unready("the token layer was called before it was ready; request not sent");
+/// Longest time that a refusal is held: the default timeout of a token request.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Time from the return of a held refusal to the deadline. Without it, the timer of a layer above
+/// might fire first: tokio's are exact to one millisecond.
+const HEADROOM: Duration = Duration::from_millis(10);

@@ -3,38 +3,28 @@
 use std::{
     error::Error,
     fmt,
-    future::poll_fn,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body::Body;
-use tokio::{
-    runtime::Handle,
-    time::{Instant, timeout_at},
-};
+use tokio::time::timeout_at;
 use tower_service::Service;
 use tower_tds_outcome::Secrets;
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     credentials::Provider,
     endpoint::TokenEndpoint,
-    error::{Kind, TokenError},
-    health::Health,
-    rejection::Refresh,
+    error::{Kind, Refresh, TokenError, place},
     reply::AccessToken,
-    request::{Fetch, Grant, Settings, USER_AGENT, collect, longest_flight, transport},
-    state::{Action, Bearer, Event, State},
-    store::{Erased, Stored, TokenStore},
-    task::{Shared, Task},
+    request::{Grant, Settings, USER_AGENT, exchange},
+    state::{Bearer, Need, State},
+    store::{Store, TokenStore},
+    task::Shared,
 };
-
-#[cfg(test)]
-mod tests;
 
 /// Keeps one valid token for all clones of this handle.
 ///
@@ -53,7 +43,7 @@ mod tests;
 /// | a thousand concurrent calls with no token, or with a refused one | 1 |
 /// | a day, with any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | an hour without the endpoint, under load | about 240, at random intervals of at most 30 s |
-/// | the life of a token that the endpoint returns again and again until its end | 4 at most |
+/// | the life of a token that the endpoint returns again and again until its end | 10 at most |
 /// | wrong credentials | 1 in one to two minutes |
 /// | an hour in which the service refuses tokens, whatever the text of its 401 | 16 at most |
 /// | a day in which a role stays missing | 26 to 30 |
@@ -132,14 +122,26 @@ pub struct TokenSource {
 pub struct TokenSourceBuilder {
     settings: Settings,
     refresh_before: Option<Duration>,
-    store: Option<Box<dyn Erased>>,
 }
 
-/// Decision on a call that has no settled token.
-enum Entry {
-    Send(Arc<Bearer>),
-    /// Wait for this flight. From the instant on, if there is one, the token in use may be sent.
-    Wait(u64, Option<Instant>),
+/// Condition of the token, for a health endpoint or a metric.
+///
+/// Call [`TokenSource::health`] once a second rather than once a request: it takes a lock and reads the clocks.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Health {
+    /// Number of tokens received so far, which is also the number of the newest token.
+    pub generation: u64,
+    /// Time until the token in use expires; `None` if calls have to wait for a token.
+    pub life_left: Option<Duration>,
+    /// Time since the last token was received; `None` before the first.
+    pub last_success: Option<Duration>,
+    /// Last failure of a token request, if no token request has succeeded since.
+    ///
+    /// As long as [`is_ready`](Self::is_ready) is true, your calls do not fail because of it.
+    pub last_error: Option<TokenError>,
+    /// Address of the token endpoint, or of the document that names it.
+    pub endpoint: String,
 }
 
 // === impl TokenSource ===
@@ -157,13 +159,13 @@ impl TokenSource {
             settings: Settings {
                 endpoint,
                 provider: credentials.into(),
-                parameters: Vec::new(),
+                fields: Vec::new(),
                 headers: HeaderMap::from_iter([(header::USER_AGENT, USER_AGENT)]),
                 timeout: TIMEOUT,
                 clock: Clock::default(),
+                store: None,
             },
             refresh_before: None,
-            store: None,
         }
     }
 
@@ -212,16 +214,16 @@ impl TokenSource {
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.shared.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
-            self.report(Event::Invalidated(bearer.generation)).ok();
+            self.report(|state, now| state.invalidated(bearer.generation, now))
+                .ok();
         }
     }
 
     /// Waits until no token request is in flight, for a program that is about to end.
     ///
     /// Call this before your program ends, after its last request: otherwise a token in flight
-    /// may be lost, and the other processes of a [`TokenStore`](crate::TokenStore) wait until this
-    /// process's [lease](crate::TokenStore::lease), its turn to request a token, has run out. Afterwards
-    /// the token is in the store.
+    /// may be lost, and the other processes of a [`TokenStore`](crate::TokenStore) may wait for it. Afterwards the token
+    /// is in the store.
     ///
     /// # Cancel safety
     ///
@@ -241,8 +243,11 @@ impl TokenSource {
     /// # let _ = shut_down;
     /// ```
     pub async fn idle(&self) {
-        while let Some(flight) = self.shared.in_flight() {
-            self.shared.ended(flight).await;
+        while let Some(flight) = self.shared.in_flight()
+            && self.shared.drive()
+        {
+            let look = self.shared.now().steady + LOOK_EVERY;
+            drop(timeout_at(look, self.shared.ended(Some(flight))).await);
         }
     }
 
@@ -252,7 +257,7 @@ impl TokenSource {
     /// Share them with layers that put texts of the same service into errors.
     #[must_use]
     pub fn secrets(&self) -> &Secrets {
-        self.shared.fetch.settings().provider.secrets()
+        self.shared.grant.settings().provider.secrets()
     }
 
     /// Returns the condition of the token, without waiting or requesting one.
@@ -267,14 +272,21 @@ impl TokenSource {
     /// fn is_worrying(tokens: &TokenSource) -> bool {
     ///     let health = tokens.health();
     ///     let short = health.life_left.is_none_or(|left| left < Duration::from_secs(1_800));
-    ///     let refused = health.refused_for > Some(Duration::from_secs(60));
-    ///     refused || (health.last_error.is_some() && short)
+    ///     health.last_error.is_some() && short
     /// }
     /// # let _ = is_worrying;
     /// ```
     #[must_use]
     pub fn health(&self) -> Health {
-        self.shared.health()
+        self.shared.with(|state, now| Health {
+            generation: state.generation(),
+            life_left: state
+                .in_use_at(now)
+                .map(|it| it.lifetime.expires_at.left_at(now)),
+            last_success: state.succeeded_at().map(|at| at.age_at(now)),
+            last_error: state.last_error().cloned(),
+            endpoint: place(self.shared.grant.settings().endpoint.uri()),
+        })
     }
 }
 
@@ -282,95 +294,44 @@ impl TokenSource {
     /// Waits for a token that may be sent.
     pub(crate) async fn wait(self) -> Result<Arc<Bearer>, TokenError> {
         loop {
-            let (flight, until) = match self.enter()? {
-                Entry::Send(bearer) => return Ok(bearer),
-                Entry::Wait(flight, until) => (flight, until),
+            let (need, flight, now) = self.shared.with(|state, now| {
+                let need = state.need(now)?;
+                // The task that would begin the renewal may have ended with its runtime.
+                state.tick(now);
+                Ok::<_, TokenError>((need, state.in_flight(), now.steady))
+            })?;
+            let is_driven = self.shared.drive();
+            let until = match need {
+                Need::Send(bearer) => return Ok(bearer),
+                Need::Wait(_) if !is_driven => return Err(NO_RUNTIME.into()),
+                // The runtime that runs the flight may end.
+                Need::Wait(until) => until.unwrap_or_else(|| now + LOOK_EVERY),
             };
-            let longest = longest_flight(&*self.shared.fetch).min(LONGEST);
-            let end = until.unwrap_or_else(|| self.shared.now() + longest);
             // After a flight the state is read again: the caller may be polled long after its end.
-            let waited = timeout_at(end, self.shared.ended(flight)).await;
-            if waited.is_err() && until.is_none() {
-                return Err(self.abandon(flight));
-            }
+            drop(timeout_at(until, self.shared.ended(flight)).await);
         }
     }
 
     /// Records that a call was refused, and returns the flight that replaces its token, if there is one.
-    pub(crate) fn report(&self, event: Event) -> Result<u64, Refresh> {
+    pub(crate) fn report(
+        &self,
+        refused: impl FnOnce(&mut State, Timestamp) -> Result<(), Refresh>,
+    ) -> Result<Option<u64>, Refresh> {
         let flight = self
             .shared
-            .with(|locked, now| match locked.state.on(event, now) {
-                Action::Superseded => Err(Refresh::Replaced),
-                Action::Request | Action::Join => Ok(locked.state.flights()),
-                Action::SendAfter(wait) => Err(Refresh::After(wait)),
-                _ => Err(Refresh::None),
-            })?;
-        self.drive().then_some(flight).ok_or(Refresh::None)
+            .with(|state, now| refused(state, now).map(|()| state.in_flight()))?;
+        self.shared.drive().then_some(flight).ok_or(Refresh::None)
     }
+}
 
-    /// Decides on a call that has no settled token.
-    fn enter(&self) -> Result<Entry, TokenError> {
-        let entry = self.shared.with(|locked, now| {
-            let state = &mut locked.state;
-            let action = state.on(Event::Needed, now);
-            match (action, state.in_use_at(now).cloned()) {
-                (Action::Fail(error), _) => Err(error),
-                (Action::Send, Some(bearer)) => {
-                    // The task that would renew it may have ended with its runtime.
-                    state.on(Event::Timer, now);
-                    Ok(Entry::Send(bearer))
-                }
-                (Action::JoinUntil(until), _) => Ok(Entry::Wait(state.flights(), Some(until))),
-                _ => Ok(Entry::Wait(state.flights(), None)),
-            }
-        })?;
-        let is_driven = self.drive();
-        match entry {
-            Entry::Wait(..) if !is_driven => Err(Kind::NoRuntime.into()),
-            entry => Ok(entry),
-        }
-    }
+// === impl Health ===
 
-    /// Returns whether there is a task for the flight, after an attempt to start one. Without a running runtime there
-    /// is none, and the flight is lost.
-    fn drive(&self) -> bool {
-        let is_driven = Handle::try_current().is_ok_and(|runtime| {
-            let mut locked = self.shared.lock();
-            if locked.task.is_some() {
-                return true;
-            }
-            locked.tasks += 1;
-            let number = locked.tasks;
-            locked.task = Some(number);
-            // A runtime that has ended drops the task at once, and its drop takes the lock.
-            drop(locked);
-            let task = Task::new(&self.shared, number);
-            !runtime.spawn(task.run()).is_finished()
-        });
-        if !is_driven {
-            self.shared.with(|locked, now| {
-                if locked.task.is_none() {
-                    locked.state.on(Event::Lost, now);
-                }
-            });
-        }
-        is_driven
-    }
-
-    /// Abandons a flight that makes no progress, because its runtime no longer runs. With the next call,
-    /// another task starts.
-    fn abandon(&self, flight: u64) -> TokenError {
-        let error = TokenError::new(Kind::NoRuntime).at(self.shared.fetch.settings().uri());
-        self.shared.with(|locked, now| {
-            if locked.state.in_flight() == Some(flight) {
-                locked.task = None;
-                if let Action::Fail(error) = locked.state.on(Event::Failed(error.clone()), now) {
-                    return error;
-                }
-            }
-            error
-        })
+impl Health {
+    /// Whether there is a valid token. If so, new calls wait for a second at most, while a refused
+    /// token is replaced.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.life_left.is_some()
     }
 }
 
@@ -381,7 +342,7 @@ impl TokenSourceBuilder {
     /// the client.
     #[must_use]
     pub fn scope(self, scopes: impl Into<String>) -> Self {
-        self.parameter("scope", scopes)
+        self.field("scope", scopes)
     }
 
     /// Adds a field to the form of each token request, such as a `resource` (RFC 8707) or the `audience` that some servers
@@ -391,8 +352,8 @@ impl TokenSourceBuilder {
     /// fields of the grant and the client: they are sent already, and servers refuse a field that occurs
     /// twice.
     #[must_use]
-    pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.parameters.push((name.into(), value.into()));
+    pub fn field(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.fields.push((name.into(), value.into()));
         self
     }
 
@@ -431,12 +392,11 @@ impl TokenSourceBuilder {
 
     /// Shares the token with other processes that use the same store; none by default.
     ///
-    /// Without a token, a process waits for twelve seconds at most while another one requests it. If that one has saved
-    /// no token after five seconds, one of the waiting processes makes the request. In the process that requested the
-    /// token, callers wait until it is saved, for two seconds at most.
+    /// Without a token, a process waits for twelve seconds at most while another one requests it. In the process that
+    /// requested the token, callers wait until it is saved, for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
-        self.store = Some(Box::new(store));
+        self.settings.store = Some(Store::new(store));
         self
     }
 
@@ -467,28 +427,11 @@ impl TokenSourceBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        // Held only while the client is cloned. It makes the closure `Sync` where `S` is not.
-        let client = Mutex::new(client);
-        let exchange = move |request: Request<Bytes>| {
-            let client = client.lock();
-            let mut client = client.unwrap_or_else(PoisonError::into_inner).clone();
-            let answer = async move {
-                let ready = poll_fn(|cx| client.poll_ready(cx)).await;
-                ready.map_err(transport)?;
-                let response = client.call(request.map(B::from)).await.map_err(transport)?;
-                Ok(collect(response).await)
-            };
-            answer.boxed()
-        };
         let clock = self.settings.clock.clone();
         let state = State::new(self.refresh_before, fastrand::f64);
-        let grant = Grant::new(Box::new(exchange), self.settings);
-        let fetch: Arc<dyn Fetch> = match self.store {
-            Some(store) => Arc::new(Stored::new(grant, store)),
-            None => Arc::new(grant),
-        };
+        let exchange = exchange(client, self.settings.provider.secrets().clone());
         TokenSource {
-            shared: Shared::new(state, fetch, clock),
+            shared: Shared::new(state, Grant::new(exchange, self.settings), clock),
         }
     }
 }
@@ -502,5 +445,6 @@ impl fmt::Debug for TokenSourceBuilder {
 /// Default timeout of a token request. Keycloak 26.5.0 answers in 5 ms; ten seconds leave time for a TLS
 /// handshake with a few lost packets, and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait, so that adding it to the clock cannot overflow.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time after which a waiting caller looks whether the runtime of the flight has ended.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const NO_RUNTIME: Kind = Kind::Unready("no tokio runtime runs the token request");

@@ -1,4 +1,4 @@
-//! Token stores: one token for several processes, and the lease to request it.
+//! Token stores: one token for several processes, and one process that requests it.
 
 #![cfg_attr(
     not(test),
@@ -10,24 +10,21 @@ use std::{
     error::Error,
     fmt,
     future::Future,
-    panic::AssertUnwindSafe,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
+use tower_tds_outcome::Secrets;
 
 use crate::{
-    clock::Timestamp,
-    credentials::Credentials,
+    clock::{Clock, Timestamp},
     endpoint::TokenEndpoint,
     error::{Kind, TokenError},
-    reply::{self, AccessToken, Fetched, Issued},
-    request::{Fetch, Settings},
-    state::Current,
+    reply::{AccessToken, Issued},
+    state::Bearer,
 };
 
 #[cfg(feature = "file-store")]
@@ -39,52 +36,53 @@ mod tests;
 ///
 /// Use it where many processes share one client: a file for processes on one machine, Redis or Valkey for several
 /// machines. Pass it to [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store). The store is read before each
-/// token request, and written after a successful one. Calls that find a valid token do not wait for it.
+/// token request, and written after it. Calls that find a valid token do not wait for it.
 ///
-/// If your store fails or takes longer than two seconds, it is skipped, and the process requests a token itself. If it
-/// holds no usable token, the process that gets the [lease](Self::lease) requests one, and the others wait for it, for
-/// twelve seconds at most. Tokens are stored in plain text: restrict the readers, or encrypt the bytes of
-/// [`StoredToken::as_bytes`].
+/// If your store fails, or takes twelve seconds for a load or two for a save, it is skipped, and the process requests a
+/// token itself: bound your own operations, if they may hang. Tokens are stored in plain text: restrict the readers, or
+/// encrypt the bytes of [`StoredToken::as_bytes`].
 ///
-/// What the endpoint said in place of a token is shared too, as an entry of its own: after a `Retry-After`, no other process
+/// What the endpoint said in place of a token is in the entry too: after a `Retry-After`, no other process
 /// asks before its end (five minutes at most), and credentials that were refused are sent again after a minute. Another
-/// secret is sent at once.
+/// secret is sent at once, and a valid token wins.
 ///
 /// Keys contain the address of the endpoint, the client id and all values of
-/// [`TokenSourceBuilder::parameter`](crate::TokenSourceBuilder::parameter), each with its length, but
+/// [`TokenSourceBuilder::field`](crate::TokenSourceBuilder::field), each with its length, but
 /// not the secret.
+///
+/// # Turns
+///
+/// If a load finds no entry that is enough, the process requests a token and saves the result, whatever it is. If others
+/// would do so at the same time, let their loads wait until then: take a lock in `load`, and end it in `save`. It must
+/// also end with its process, or after a few seconds. `FileStore` locks a file; in Redis, use SET with NX and PX. A store
+/// without turns, like the one below, is correct, and its processes make more requests.
 ///
 /// # Cancel safety
 ///
-/// Each future is dropped after two seconds. A write that is interrupted must leave the old entry or none: if you write
+/// A future that takes too long is dropped. A write that is interrupted must leave the old entry or none: if you write
 /// files, write the new one beside the old one, and rename it.
 ///
 /// # Examples
 ///
 /// ```
-/// use std::{collections::HashMap, error::Error, sync::Mutex, time::Duration};
-/// use tokio::time::Instant;
+/// use std::{collections::HashMap, error::Error, sync::Mutex};
 /// use tower_oidc_cc::{StoredToken, TokenStore};
 ///
-/// /// Serves the sources of one process. In Redis, `load` is GET, `save` is SET with PXAT and a DEL
-/// /// of the lease, and `lease` is SET with NX and PX.
+/// /// Serves the sources of one process.
 /// #[derive(Default)]
-/// struct Memory(Mutex<HashMap<String, StoredToken>>, Mutex<HashMap<String, Instant>>);
+/// struct Memory(Mutex<HashMap<String, StoredToken>>);
 ///
 /// impl TokenStore for Memory {
-///     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
+///     async fn load(
+///         &self,
+///         key: &str,
+///         _is_enough: &(dyn Fn(&StoredToken) -> bool + Sync),
+///     ) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
 ///         Ok(self.0.lock().map_err(|_| "poisoned")?.get(key).cloned())
 ///     }
-///     async fn save(&self, key: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
-///         self.0.lock().map_err(|_| "poisoned")?.insert(key.to_owned(), token.clone());
-///         self.1.lock().map_err(|_| "poisoned")?.remove(key);
+///     async fn save(&self, key: &str, entry: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
+///         self.0.lock().map_err(|_| "poisoned")?.insert(key.to_owned(), entry.clone());
 ///         Ok(())
-///     }
-///     async fn lease(&self, key: &str, term: Duration) -> Result<bool, Box<dyn Error + Send + Sync>> {
-///         let (mut leases, now) = (self.1.lock().map_err(|_| "poisoned")?, Instant::now());
-///         let free = leases.get(key).is_none_or(|until| *until <= now);
-///         if free { leases.insert(key.to_owned(), now + term); }
-///         Ok(free)
 ///     }
 /// }
 /// # use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
@@ -106,7 +104,10 @@ mod tests;
 /// # }
 /// ```
 pub trait TokenStore: Send + Sync + 'static {
-    /// Returns the token that was saved last under this key.
+    /// Returns the entry that was saved last under this key.
+    ///
+    /// If it is not enough, wait here while another process requests a token, and return what that one saved. Otherwise
+    /// the process that gets the entry takes its [turn](Self#turns).
     ///
     /// # Errors
     ///
@@ -114,9 +115,10 @@ pub trait TokenStore: Send + Sync + 'static {
     fn load(
         &self,
         key: &str,
+        is_enough: &(dyn Fn(&StoredToken) -> bool + Sync),
     ) -> impl Future<Output = Result<Option<StoredToken>, Box<dyn Error + Send + Sync>>> + Send;
 
-    /// Saves a token under this key, and ends the lease of the key.
+    /// Saves an entry under this key, and ends the [turn](Self#turns) of the process.
     ///
     /// You can remove the entry after [`StoredToken::expires_at`], by the wall clock.
     ///
@@ -126,36 +128,11 @@ pub trait TokenStore: Send + Sync + 'static {
     fn save(
         &self,
         key: &str,
-        token: &StoredToken,
+        entry: &StoredToken,
     ) -> impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send;
-
-    /// Takes the lease of this key for `term`, and returns whether it was free.
-    ///
-    /// End the lease after `term`, so that another process can request a token if this one ends. If two processes hold
-    /// it, both request a token, which does no other harm.
-    ///
-    /// # Errors
-    ///
-    /// Return any failure of the store. If another process holds the lease, return `false` and no error.
-    fn lease(
-        &self,
-        key: &str,
-        term: Duration,
-    ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send;
-
-    /// Gives back the lease before the end of its term, and returns whether it was given back.
-    ///
-    /// By default this does nothing and returns `false`: the process keeps the lease for its next
-    /// attempt. If you implement it, mark each lease with its owner, such as a random value in Redis,
-    /// and compare the mark, because a process that was suspended may call this after the term, when
-    /// another one holds the lease. It is also called from a `drop`, so spawn work that takes time.
-    fn release(&self, key: &str) -> bool {
-        let _ = key;
-        false
-    }
 }
 
-/// Entry for a [`TokenStore`]: its bytes and its expiry. It is a token, or what the endpoint said in place of one.
+/// Entry for a [`TokenStore`]: its bytes and its expiry. It is a token, and what the endpoint said in place of a newer one.
 ///
 /// `Debug` shows no token. Times are those of the wall clock, because two machines share no other.
 #[derive(Clone)]
@@ -170,71 +147,58 @@ struct Entry<'a> {
     /// Key of the entry, to detect a store that returns another entry.
     #[serde(borrow)]
     key: Cow<'a, str>,
+    /// Empty if there is none.
     #[serde(borrow)]
     token: Cow<'a, str>,
     issued: u64,
     /// Life as the endpoint returned it.
     life: u64,
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    said: Option<Said<'a>>,
 }
 
-/// What the endpoint said when it gave no token, so that other processes do not ask before it is over. It has a key of
-/// its own, so a token wins over it.
+/// What the endpoint said when it gave no token, so that other processes do not ask before it is over.
 #[derive(Serialize, Deserialize)]
 struct Said<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
     /// Digest of the credentials: corrected ones are sent at once.
     digest: u16,
     status: u16,
     is_refusal: bool,
-    code: Option<Cow<'a, str>>,
+    #[serde(borrow)]
     words: Option<Cow<'a, str>>,
     at: u64,
     wait: u64,
 }
 
-/// Fetches through a store: looks for the token of another process first, takes the lease before a token request, and
-/// saves the token that it gets.
-pub(crate) struct Stored<F> {
-    inner: F,
-    store: Box<dyn Erased>,
-    /// Key without the client id: the endpoint and the parameters.
-    kind: String,
-    /// Lease of this process, until it is given back. The mutex guards only this field.
-    lease: Mutex<Option<Lease>>,
-}
+/// The store of a source.
+pub(crate) struct Store(Box<dyn Erased>);
 
-struct Lease {
-    key: String,
-    until: Instant,
+/// What a flight needs of its source.
+pub(crate) struct Turn<'a> {
+    pub(crate) key: String,
+    pub(crate) digest: u16,
+    pub(crate) newest: Option<&'a Bearer>,
+    pub(crate) clock: &'a Clock,
+    pub(crate) secrets: &'a Secrets,
 }
 
 /// One operation of a store.
 type Work<'a, T> = BoxFuture<'a, Result<T, Box<dyn Error + Send + Sync>>>;
+type IsEnough<'a> = &'a (dyn Fn(&StoredToken) -> bool + Sync);
 
 /// Object-safe form of a [`TokenStore`].
-pub(crate) trait Erased: Send + Sync {
-    fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>>;
-    fn save<'a>(&'a self, key: &'a str, token: &'a StoredToken) -> Work<'a, ()>;
-    fn lease<'a>(&'a self, key: &'a str, term: Duration) -> Work<'a, bool>;
-    fn release(&self, key: &str) -> bool;
+trait Erased: Send + Sync {
+    fn load<'a>(&'a self, key: &'a str, is_enough: IsEnough<'a>) -> Work<'a, Option<StoredToken>>;
+    fn save<'a>(&'a self, key: &'a str, entry: &'a StoredToken) -> Work<'a, ()>;
 }
 
 impl<S: TokenStore> Erased for S {
-    fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>> {
-        Box::pin(TokenStore::load(self, key))
+    fn load<'a>(&'a self, key: &'a str, is_enough: IsEnough<'a>) -> Work<'a, Option<StoredToken>> {
+        Box::pin(TokenStore::load(self, key, is_enough))
     }
 
-    fn save<'a>(&'a self, key: &'a str, token: &'a StoredToken) -> Work<'a, ()> {
-        Box::pin(TokenStore::save(self, key, token))
-    }
-
-    fn lease<'a>(&'a self, key: &'a str, term: Duration) -> Work<'a, bool> {
-        Box::pin(TokenStore::lease(self, key, term))
-    }
-
-    fn release(&self, key: &str) -> bool {
-        TokenStore::release(self, key)
+    fn save<'a>(&'a self, key: &'a str, entry: &'a StoredToken) -> Work<'a, ()> {
+        Box::pin(TokenStore::save(self, key, entry))
     }
 }
 
@@ -247,9 +211,9 @@ impl StoredToken {
     #[must_use]
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
-        let expires_at = entry(&bytes)
-            .and_then(|entry| time(entry.issued.saturating_add(entry.life)))
-            .unwrap_or(UNIX_EPOCH);
+        let entry = serde_json::from_slice::<Entry<'_>>(&bytes).ok();
+        let expires_at = entry.and_then(|entry| time(entry.end()));
+        let expires_at = expires_at.unwrap_or(UNIX_EPOCH);
         Self { bytes, expires_at }
     }
 
@@ -265,96 +229,10 @@ impl StoredToken {
         self.expires_at
     }
 
-    #[cfg(feature = "file-store")]
-    pub(crate) fn is_for(&self, key: &str) -> bool {
-        #[derive(Deserialize)]
-        struct Keyed<'a> {
-            #[serde(borrow)]
-            key: Cow<'a, str>,
-        }
-        let keyed = serde_json::from_slice::<Keyed<'_>>(&self.bytes);
-        keyed.is_ok_and(|keyed| keyed.key == key)
-    }
-
-    /// Creates an entry for an error of the endpoint; `None` if it has not told how long to wait.
-    fn said(key: &str, digest: u16, error: &TokenError, now: SystemTime) -> Option<Self> {
-        let (status, is_refusal, words) = error.said()?;
-        let refusal = is_refusal.then_some(REFUSED);
-        let wait = error.retry_after().max(refusal)?.min(LONGEST_SAID);
-        let said = Said {
-            key: key.into(),
-            digest,
-            status: status.as_u16(),
-            is_refusal,
-            code: error.oauth_error().map(Cow::from),
-            words: words.map(Cow::from),
-            at: millis(now.duration_since(UNIX_EPOCH).ok()?)?,
-            wait: millis(wait)?,
-        };
-        Some(Self {
-            bytes: serde_json::to_vec(&said).ok()?,
-            expires_at: now.checked_add(wait)?,
-        })
-    }
-
-    /// Reads what the endpoint said to these credentials, with the wait that is left. A clock that was set can end it, but
-    /// not extend it.
-    fn said_at(&self, now: SystemTime, key: &str, digest: u16) -> Option<TokenError> {
-        let said: Said<'_> = serde_json::from_slice(&self.bytes).ok()?;
-        let age = now.duration_since(time(said.at)?).ok()?;
-        let left = Duration::from_millis(said.wait)
-            .min(LONGEST_SAID)
-            .checked_sub(age)?;
-        let status = StatusCode::from_u16(said.status).ok()?;
-        let kind = if said.is_refusal {
-            Kind::Rejected(status, said.code.and_then(|code| reply::code(&code)))
-        } else {
-            Kind::Unavailable(status)
-        };
-        let is_in_force = said.key == key && said.digest == digest && !left.is_zero();
-        let error = TokenError::new(kind).with_words(said.words.map(Cow::into_owned));
-        is_in_force.then(|| error.with_retry_after(left))
-    }
-
-    /// Creates an entry; `None` for times outside of the clock's range.
-    pub(crate) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
-        let life = life.min(LONGEST);
-        let entry = Entry {
-            key: key.into(),
-            token: token.into(),
-            issued: millis(issued.duration_since(UNIX_EPOCH).ok()?)?,
-            life: millis(life)?,
-        };
-        Some(Self {
-            bytes: serde_json::to_vec(&entry).ok()?,
-            expires_at: issued.checked_add(life)?,
-        })
-    }
-
-    /// Reads an entry of this key. Returns `None` if the bytes are not one, or if the token has expired or is dated far
-    /// in the future.
-    pub(crate) fn read_at(&self, now: Timestamp, key: &str) -> Option<Issued> {
-        let entry = entry(&self.bytes).filter(|entry| entry.key == key)?;
-        let age = match now.wall.duration_since(time(entry.issued)?) {
-            Ok(age) => age,
-            Err(ahead) if ahead.duration() <= SKEW => Duration::ZERO,
-            Err(_) => return None,
-        };
-        let life = Duration::from_millis(entry.life).min(LONGEST);
-        let left = life.checked_sub(age).filter(|left| !left.is_zero())?;
-        // If the machine started after the token was issued, its steady clock cannot show that time, so
-        // the life that is left counts from now.
-        let (sent, life) = now
-            .checked_sub(age)
-            .map_or((now, left), |sent| (sent, life));
-        Some(Issued {
-            token: AccessToken::new(&entry.token).ok()?,
-            fetched: Fetched {
-                sent,
-                life,
-                is_own: false,
-            },
-        })
+    /// Reads an entry of this key.
+    fn entry(&self, key: &str) -> Option<Entry<'_>> {
+        let entry = serde_json::from_slice::<Entry<'_>>(&self.bytes).ok();
+        entry.filter(|entry| entry.key == key)
     }
 }
 
@@ -367,180 +245,192 @@ impl fmt::Debug for StoredToken {
     }
 }
 
-// === impl Stored ===
+// === impl Entry ===
 
-impl<F: Fetch> Stored<F> {
-    pub(crate) fn new(inner: F, store: Box<dyn Erased>) -> Self {
-        let Settings {
-            endpoint,
-            parameters,
-            ..
-        } = inner.settings();
-        let kind = kind(endpoint, parameters);
-        Self {
-            inner,
-            store,
-            kind,
-            lease: Mutex::default(),
-        }
+impl<'a> Entry<'a> {
+    /// Creates the entry of a token; `None` for times outside of the clock's range.
+    fn new(key: &'a str, issued: &'a Issued) -> Option<Self> {
+        Some(Self {
+            key: key.into(),
+            token: issued.token.secret().into(),
+            issued: millis(issued.sent.wall.duration_since(UNIX_EPOCH).ok()?)?,
+            life: millis(issued.life.min(LONGEST))?,
+            said: None,
+        })
     }
 
-    /// Returns a token of another process that is better than the one in use; `None` if this process
-    /// must request one.
+    fn end(&self) -> u64 {
+        let said = self.said.as_ref();
+        let said = said.map_or(0, |said| said.at.saturating_add(said.wait));
+        self.issued.saturating_add(self.life).max(said)
+    }
+
+    /// Returns the token, unless it has expired or is dated far in the future.
+    fn token_at(&self, now: Timestamp) -> Option<Issued> {
+        let age = match now.wall.duration_since(time(self.issued)?) {
+            Ok(age) => age,
+            Err(ahead) if ahead.duration() <= SKEW => Duration::ZERO,
+            Err(_) => return None,
+        };
+        let life = Duration::from_millis(self.life).min(LONGEST);
+        let left = life.checked_sub(age).filter(|left| !left.is_zero())?;
+        // If the machine started after the token was issued, its steady clock cannot show that time, so
+        // the life that is left counts from now.
+        let (sent, life) = now
+            .checked_sub(age)
+            .map_or((now, left), |sent| (sent, life));
+        Some(Issued {
+            token: AccessToken::new(&self.token).ok()?,
+            sent,
+            life,
+            is_own: false,
+        })
+    }
+}
+
+// === impl Said ===
+
+impl<'a> Said<'a> {
+    /// Creates it from an error of the endpoint; `None` if that has not told how long to wait.
+    fn new(digest: u16, error: &'a TokenError, now: SystemTime) -> Option<Self> {
+        let (status, is_refusal, words) = error.said()?;
+        let refusal = is_refusal.then_some(REFUSED);
+        let wait = error.retry_after().max(refusal)?.min(LONGEST_SAID);
+        Some(Self {
+            digest,
+            status: status.as_u16(),
+            is_refusal,
+            words: words.map(Cow::from),
+            at: millis(now.duration_since(UNIX_EPOCH).ok()?)?,
+            wait: millis(wait)?,
+        })
+    }
+
+    /// Returns what the endpoint said to these credentials, with the wait that is left. A clock that was set can end it,
+    /// but not extend it.
+    fn error_at(&self, now: SystemTime, digest: u16) -> Option<TokenError> {
+        let age = now.duration_since(time(self.at)?).ok()?;
+        let wait = Duration::from_millis(self.wait).min(LONGEST_SAID);
+        let left = wait.checked_sub(age).filter(|left| !left.is_zero())?;
+        let status = StatusCode::from_u16(self.status).ok()?;
+        let error = TokenError::new(match self.is_refusal {
+            true => Kind::Rejected(status),
+            false => Kind::Unavailable(status),
+        });
+        let error = match &self.words {
+            Some(words) => error.because(&**words),
+            None => error,
+        };
+        (self.digest == digest).then(|| error.with_retry_after(left))
+    }
+}
+
+// === impl Store ===
+
+impl Store {
+    pub(crate) fn new(store: impl TokenStore) -> Self {
+        Self(Box::new(store))
+    }
+
+    /// Returns the token of another process, or what the endpoint said to it. Otherwise it is the turn of this process,
+    /// which awaits `asked` and saves its result.
     ///
-    /// While another process holds the lease, this process waits for its token, for `LONGEST_WAIT` at
-    /// most. It fails with what the endpoint said to another process.
-    async fn find(
+    /// It saves before it returns, because a program may end as soon as it has a token.
+    pub(crate) async fn share(
         &self,
-        key: &str,
-        digest: u16,
-        current: Option<&Current>,
-    ) -> Option<Result<Issued, TokenError>> {
-        let clock = &self.inner.settings().clock;
-        let give_up = clock.now().steady.checked_add(LONGEST_WAIT)?;
-        let said_key = format!("{SAID}{key}");
-        loop {
-            let found = self.bounded("load", self.store.load(key)).await?;
-            // Read after the store has answered, because a token ages meanwhile.
-            let now = clock.now();
-            let issued = found.and_then(|stored| stored.read_at(now, key));
-            if let Some(issued) = issued.filter(|it| Current::is_worse_than(current, it, now)) {
-                self.release();
-                return Some(Ok(issued));
-            }
-            let said = self.bounded("load", self.store.load(&said_key)).await?;
-            let now = clock.now();
-            if let Some(error) = said.and_then(|it| it.said_at(now.wall, &said_key, digest)) {
-                self.release();
-                return Some(Err(error.at(self.inner.settings().uri())));
-            }
-            let now = now.steady;
-            let is_leased = |lease: &Lease| lease.key == key && now < lease.until;
-            if now >= give_up || self.lease().as_ref().is_some_and(is_leased) {
-                return None;
-            }
-            if self.bounded("lease", self.store.lease(key, TERM)).await? {
-                // Counted from before the request, so that this process never assumes a lease that has
-                // ended. The loop reads again, because the last holder may have saved a token since.
-                let until = now.checked_add(TERM)?;
-                let key = key.to_owned();
-                *self.lease() = Some(Lease { key, until });
-            } else {
-                sleep(LOAD_EVERY).await;
-            }
+        turn: &Turn<'_>,
+        asked: impl Future<Output = Result<Issued, TokenError>>,
+    ) -> Result<Issued, TokenError> {
+        let key = &*turn.key;
+        let is_enough = |stored: &StoredToken| turn.answer(stored).is_some();
+        let load = self.0.load(key, &is_enough);
+        let loaded = turn.bounded("load", LONGEST_LOAD, load).await;
+        let found = loaded.as_ref().and_then(Option::as_ref);
+        if let Some(answer) = found.and_then(|stored| turn.answer(stored)) {
+            return answer;
         }
+        let fetched = asked.await;
+        let entry = match &fetched {
+            Ok(issued) => Entry::new(key, issued),
+            Err(error) if loaded.is_some() => Some(turn.failed(found, error)),
+            Err(_) => None,
+        };
+        if let Some(entry) = entry
+            && let Ok(bytes) = serde_json::to_vec(&entry)
+        {
+            let stored = StoredToken::from_bytes(bytes);
+            let save = self.0.save(key, &stored);
+            turn.bounded("save", LONGEST_SAVE, save).await;
+        }
+        fetched
+    }
+}
+
+// === impl Turn ===
+
+impl Turn<'_> {
+    /// Returns what an entry answers to this process: a token that is no older than its own, or what the endpoint said.
+    fn answer(&self, stored: &StoredToken) -> Option<Result<Issued, TokenError>> {
+        let (now, entry) = (self.clock.now(), stored.entry(&self.key)?);
+        // The store must not bring back an older token in place of one that was refused.
+        let is_newer = |issued: &Issued| {
+            self.newest.is_none_or(|newest| {
+                let is_same = newest.token.header() == issued.token.header();
+                !is_same && issued.sent.wall >= newest.sent.wall
+            })
+        };
+        if let Some(issued) = entry.token_at(now).filter(is_newer) {
+            self.secrets.add(TOKEN, issued.token.secret());
+            return Some(Ok(issued));
+        }
+        entry.said?.error_at(now.wall, self.digest).map(Err)
+    }
+
+    /// Returns the entry after a failure: the token that is there, if it is valid, and what the endpoint said.
+    fn failed<'a>(&'a self, found: Option<&'a StoredToken>, error: &'a TokenError) -> Entry<'a> {
+        let now = self.clock.now();
+        let found = found.and_then(|stored| stored.entry(&self.key));
+        let mut entry = found
+            .filter(|entry| entry.token_at(now).is_some())
+            .unwrap_or_else(|| Entry {
+                key: Cow::from(&self.key),
+                token: Cow::default(),
+                issued: 0,
+                life: 0,
+                said: None,
+            });
+        entry.said = Said::new(self.digest, error, now.wall);
+        entry
     }
 
     /// Runs one operation with a timeout. Logs a failure and returns `None`.
-    async fn bounded<T>(&self, operation: &str, work: Work<'_, T>) -> Option<T> {
-        match timeout(OPERATION_TIMEOUT, work).await {
+    async fn bounded<T>(&self, operation: &str, longest: Duration, work: Work<'_, T>) -> Option<T> {
+        match timeout(longest, work).await {
             Ok(Ok(done)) => return Some(done),
             Ok(Err(error)) => {
-                let secrets = self.inner.settings().provider.secrets();
-                let error = secrets.line(&error.to_string());
+                let error = self.secrets.line(&error.to_string());
                 tracing::warn!(operation, error, "the token store failed");
             }
             Err(_) => tracing::warn!(operation, "the token store took too long"),
         }
         None
     }
-
-    /// Saves a token of this process or what the endpoint said, and gives back the lease.
-    async fn save(&self, key: &str, digest: u16, fetched: &Result<Issued, TokenError>) {
-        let stored = match fetched {
-            Ok(Issued { token, fetched }) => {
-                StoredToken::new(key, token.secret(), fetched.sent.wall, fetched.life)
-            }
-            Err(error) => {
-                let key = format!("{SAID}{key}");
-                let now = self.inner.settings().clock.wall();
-                if let Some(said) = StoredToken::said(&key, digest, error, now) {
-                    self.bounded("save", self.store.save(&key, &said)).await;
-                }
-                None
-            }
-        };
-        if let Some(stored) = stored
-            && let Some(()) = self.bounded("save", self.store.save(key, &stored)).await
-        {
-            *self.lease() = None;
-        }
-        self.release();
-    }
 }
 
-impl<F> Stored<F> {
-    /// Gives back the lease, if this process holds one.
-    fn release(&self) {
-        let mut lease = self.lease();
-        lease.take_if(|lease| self.store.release(&lease.key));
-    }
-
-    fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<F: Fetch> Fetch for Stored<F> {
-    /// Saves the token before it returns it, because a program may end as soon as it has a token.
-    fn fetch<'a>(
-        &'a self,
-        credentials: &'a Credentials,
-        current: Option<Current>,
-    ) -> BoxFuture<'a, Result<Issued, TokenError>> {
-        let fetched = async move {
-            let key = push(self.kind.clone(), credentials.client_id());
-            if self.lease().as_ref().is_some_and(|lease| lease.key != key) {
-                self.release();
-            }
-            let digest = credentials.digest();
-            if let Some(found) = self.find(&key, digest, current.as_ref()).await {
-                return found;
-            }
-            let fetched = self.inner.fetch(credentials, current).await;
-            // If the store panics, nothing is saved.
-            let saved = AssertUnwindSafe(self.save(&key, digest, &fetched));
-            drop(saved.catch_unwind().await);
-            fetched
-        };
-        fetched.boxed()
-    }
-
-    fn longest(&self) -> Duration {
-        let operations = OPERATION_TIMEOUT.saturating_mul(4);
-        let store = LONGEST_WAIT.saturating_add(operations);
-        self.inner.longest().saturating_add(store)
-    }
-
-    fn settings(&self) -> &Settings {
-        self.inner.settings()
-    }
-}
-
-/// Gives back the lease, because other processes would wait for one that outlives its source.
-impl<F> Drop for Stored<F> {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-/// Returns the key without the client id: the endpoint and the parameters.
-fn kind(endpoint: &TokenEndpoint, parameters: &[(String, String)]) -> String {
+/// Returns the key of the tokens of a client: each part after its length, so that different parts never make the same key.
+pub(crate) fn key(
+    endpoint: &TokenEndpoint,
+    fields: &[(String, String)],
+    client_id: &str,
+) -> String {
     let uri = endpoint.uri().to_string();
-    let fields = parameters
+    let fields = fields
         .iter()
         .flat_map(|(name, value)| [name.as_str(), value]);
-    let parts = [uri.as_str()].into_iter().chain(fields);
-    parts.fold(String::from("tower-oidc-cc"), push)
-}
-
-/// Appends a part to a key, after its length, so that different parts never make the same key.
-fn push(name: String, part: &str) -> String {
-    format!("{name} {}:{part}", part.len())
-}
-
-fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
-    serde_json::from_slice(bytes).ok()
+    let parts = [uri.as_str()].into_iter().chain(fields).chain([client_id]);
+    parts.fold(String::from("tower-oidc-cc"), |key, part| {
+        format!("{key} {}:{part}", part.len())
+    })
 }
 
 fn millis(time: Duration) -> Option<u64> {
@@ -551,24 +441,16 @@ fn time(millis: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
-/// Start of the key of what the endpoint said. Keys of tokens begin with the name of this crate.
-pub(crate) const SAID: &str = "said to ";
+/// The name of tokens among the secrets.
+pub(crate) const TOKEN: &str = "access_token";
 /// Wait that processes share after refused credentials: the shortest backoff of one.
 const REFUSED: Duration = Duration::from_secs(60);
 /// Longest wait that is shared.
 const LONGEST_SAID: Duration = Duration::from_secs(300);
-/// Time between two reads of the store while another process holds the lease. Fifty waiting processes
-/// make two hundred reads a second, a small load for Redis.
-const LOAD_EVERY: Duration = Duration::from_millis(250);
-/// Term of a lease. Healthy endpoints answer sooner, and a slower one gets one request every five
-/// seconds. If a process is stopped while it holds the lease, the others are delayed by this time.
-const TERM: Duration = Duration::from_secs(5);
-/// Timeout of one operation. If the store is slower, it costs more than the token request that it
-/// saves.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Wait for a token of another process: two leases and one healthy token request. If a process is
-/// stopped while it holds the lease, another one can take the next lease within this time.
-const LONGEST_WAIT: Duration = Duration::from_secs(12);
+/// Longest wait for a token of another process: the longest token request of that one, and its save.
+const LONGEST_LOAD: Duration = Duration::from_secs(12);
+/// If a store is slower, it costs more than the token request that it saves.
+const LONGEST_SAVE: Duration = Duration::from_secs(2);
 /// Clocks of synchronised machines agree within milliseconds, so a token that is dated further in the
 /// future than this comes from a wrong clock.
 const SKEW: Duration = Duration::from_secs(60);

@@ -16,16 +16,17 @@ use std::{
 use arc_swap::ArcSwapOption;
 use futures_util::FutureExt as _;
 use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
+    runtime::Handle,
+    sync::{Notify, futures::Notified},
+    task::JoinHandle,
+    time::timeout_at,
 };
 
 use crate::{
     clock::{Clock, Timestamp},
-    error::{Kind, place},
-    health::Health,
-    request::{Fetch, fly},
-    state::{Action, Bearer, Current, Event, Notice, State},
+    error::{Kind, TokenError},
+    request::Grant,
+    state::{Bearer, Notice, State},
 };
 
 pub(crate) struct Shared {
@@ -38,55 +39,25 @@ pub(crate) struct Shared {
     locked: Mutex<Locked>,
     /// Notified when a flight begins or ends, or the last handle is gone.
     changed: Arc<Notify>,
-    pub(crate) fetch: Arc<dyn Fetch>,
+    pub(crate) grant: Arc<Grant>,
     clock: Clock,
 }
 
-pub(crate) struct Locked {
-    pub(crate) state: State,
-    /// Number of the task, while there is one.
-    pub(crate) task: Option<u64>,
-    /// How many tasks there have been.
-    pub(crate) tasks: u64,
-}
-
-/// Next step of the task.
-enum Step {
-    /// Run the flight of this number.
-    Fetch {
-        flight: u64,
-        fetch: Arc<dyn Fetch>,
-        current: Option<Current>,
-        /// Digest of the refused credentials, if only others may be sent.
-        refused: Option<u16>,
-    },
-    /// Sleep until this instant, or until a flight begins.
-    Sleep(Option<Instant>),
-}
-
-/// Runs one flight after another, and sleeps between them.
-///
-/// It holds the shared part weakly, so it ends with the last handle, after the flight in progress.
-pub(crate) struct Task {
-    shared: Weak<Shared>,
-    number: u64,
-    changed: Arc<Notify>,
+struct Locked {
+    state: State,
+    task: Option<JoinHandle<()>>,
 }
 
 // === impl Shared ===
 
 impl Shared {
-    pub(crate) fn new(state: State, fetch: Arc<dyn Fetch>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(state: State, grant: Grant, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             slot: ArcSwapOption::const_empty(),
             settled: AtomicU64::new(0),
-            locked: Mutex::new(Locked {
-                state,
-                task: None,
-                tasks: 0,
-            }),
+            locked: Mutex::new(Locked { state, task: None }),
             changed: Arc::default(),
-            fetch,
+            grant: Arc::new(grant),
             clock,
         })
     }
@@ -115,15 +86,11 @@ impl Shared {
         bearer.filter(|bearer| bearer.lifetime.is_valid_at(now))
     }
 
-    /// Waits until this flight has ended.
-    pub(crate) async fn ended(&self, flight: u64) {
-        loop {
-            // Created before the state is read, so that no end is missed between the two.
-            let changed = self.changed.notified();
-            if self.in_flight() != Some(flight) {
-                return;
-            }
-            changed.await;
+    /// Records that a call with the token of this number was accepted.
+    #[inline]
+    pub(crate) fn accept(&self, generation: u64) {
+        if self.settled.load(Ordering::Relaxed) != generation {
+            self.with(|state, now| state.accepted(generation, now));
         }
     }
 
@@ -132,81 +99,37 @@ impl Shared {
         self.lock().state.in_flight()
     }
 
-    /// Records that a call with the token of this number was accepted.
-    #[inline]
-    pub(crate) fn accept(&self, generation: u64) {
-        if self.settled.load(Ordering::Relaxed) != generation {
-            self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
+    /// Waits until this flight has ended.
+    pub(crate) async fn ended(&self, flight: Option<u64>) {
+        loop {
+            // Created before the state is read, so that no end is missed between the two.
+            let changed = self.changed.notified();
+            if self.in_flight() != flight {
+                return;
+            }
+            changed.await;
         }
     }
 
-    /// Whether the token of this number was never accepted, and so may be too young.
-    pub(crate) fn is_untried(&self, generation: u64) -> bool {
-        self.lock().state.is_untried(generation)
-    }
-
-    /// Whether a newer token than the one of this number has come.
-    pub(crate) fn supersedes(&self, generation: u64) -> bool {
-        self.lock().state.generation() > generation
-    }
-
-    pub(crate) fn health(&self) -> Health {
-        let now = self.clock.now();
-        let mut health = self.lock().state.health_at(now);
-        health.endpoint = place(self.fetch.settings().uri());
-        health
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        self.clock.now().steady
-    }
-
-    /// Returns the next step of the task of this number; `None` if another one has taken its place.
-    fn step(&self, task: u64) -> Option<Step> {
-        self.with(|locked, now| {
-            if locked.task != Some(task) {
-                return None;
-            }
-            let action = locked.state.on(Event::Timer, now);
-            let flight = locked.state.in_flight();
-            Some(match (flight, action) {
-                (Some(flight), _) => Step::Fetch {
-                    flight,
-                    fetch: Arc::clone(&self.fetch),
-                    current: locked.state.current_at(now),
-                    refused: locked.state.refused_at(now),
-                },
-                (None, Action::Sleep(wait)) => Step::Sleep(now.steady.checked_add(wait)),
-                (None, _) => Step::Sleep(None),
-            })
-        })
-    }
-
-    /// Records the result of a flight, unless it was abandoned.
-    fn settle(&self, flight: u64, event: Event) {
-        self.with(|locked, now| {
-            if locked.state.in_flight() == Some(flight) {
-                locked.state.on(event, now);
-            }
-        });
-    }
-
-    /// Records that the task of this number has ended with its runtime.
-    fn lose(&self, task: u64) {
-        self.with(|locked, now| {
-            if locked.task.take_if(|it| *it == task).is_some() {
-                locked.state.on(Event::Lost, now);
-            }
-        });
+    /// Returns whether there is a task for the flights, after an attempt to start one on the current runtime. If the
+    /// runtime of the last task has ended, the new task repeats its flight.
+    pub(crate) fn drive(self: &Arc<Self>) -> bool {
+        let mut locked = self.lock();
+        let is_running = |task: &JoinHandle<()>| !task.is_finished();
+        if !locked.task.as_ref().is_some_and(is_running) {
+            let task = run(Arc::downgrade(self), Arc::clone(&self.changed));
+            locked.task = Handle::try_current().ok().map(|it| it.spawn(task));
+        }
+        locked.task.as_ref().is_some_and(is_running)
     }
 
     /// Runs `work` under the lock, and publishes what follows. Emits the log lines after the lock,
     /// because a subscriber may call the source.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let (mut locked, now) = (self.lock(), self.clock.now());
-        let before = locked.state.in_flight();
-        let done = work(&mut locked, now);
         let state = &mut locked.state;
+        let before = state.in_flight();
+        let done = work(state, now);
         self.slot.store(state.in_use_at(now).cloned());
         let settled = state.settled_at(now).unwrap_or(0);
         self.settled.store(settled, Ordering::Relaxed);
@@ -220,13 +143,44 @@ impl Shared {
         done
     }
 
-    #[cfg(test)]
-    pub(crate) fn hold_lock(&self) -> impl Drop + '_ {
-        self.lock()
+    /// Runs the flight in progress, or begins the renewal, or sleeps until one of them is due.
+    async fn step(this: &Weak<Self>, changed: Notified<'_>) -> Option<()> {
+        let shared = this.upgrade()?;
+        let (wait, flight) = shared.with(|state, now| {
+            let wait = state.tick(now);
+            let until = wait.and_then(|wait| now.steady.checked_add(wait));
+            let flight = state
+                .in_flight()
+                .map(|_| (state.newest(), state.refused_at(now)));
+            (until, flight)
+        });
+        let grant = Arc::clone(&shared.grant);
+        // Between its steps, only the handles keep the source alive.
+        drop(shared);
+        let Some((newest, refused)) = flight else {
+            match wait {
+                Some(until) => drop(timeout_at(until, changed).await),
+                None => changed.await,
+            }
+            return Some(());
+        };
+        let flown = AssertUnwindSafe(grant.fly(newest.as_deref(), refused));
+        let flown = flown.catch_unwind().await;
+        this.upgrade()?.with(|state, now| match flown {
+            Ok(Ok(Some(issued))) => state.fetched(issued, now),
+            Ok(Ok(None)) => drop(state.land()),
+            Ok(Err(error)) => state.failed(&error, now),
+            Err(_) => state.failed(&TokenError::new(Kind::Transport).because(PANICKED), now),
+        });
+        Some(())
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Locks the state. Poison is ignored, because a panic under the lock leaves the state consistent.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
+    fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -244,61 +198,11 @@ impl fmt::Debug for Shared {
     }
 }
 
-// === impl Task ===
-
-impl Task {
-    pub(crate) fn new(shared: &Arc<Shared>, number: u64) -> Self {
-        Self {
-            shared: Arc::downgrade(shared),
-            number,
-            changed: Arc::clone(&shared.changed),
-        }
-    }
-
-    pub(crate) async fn run(self) {
-        loop {
-            // Created before the state is read, so that no flight is missed between the two.
-            let changed = self.changed.notified();
-            let Some(step) = self.step() else {
-                return;
-            };
-            match step {
-                Step::Fetch {
-                    flight,
-                    fetch,
-                    current,
-                    refused,
-                } => {
-                    let flown = AssertUnwindSafe(fly(&*fetch, current, refused)).catch_unwind();
-                    let event = match flown.await {
-                        Ok(Ok(Some(issued))) => Event::Fetched(issued),
-                        Ok(Ok(None)) => Event::Unchanged,
-                        Ok(Err(error)) => Event::Failed(error),
-                        Err(_) => Event::Failed(Kind::Panicked.into()),
-                    };
-                    if let Some(shared) = self.shared.upgrade() {
-                        shared.settle(flight, event);
-                    }
-                }
-                Step::Sleep(Some(until)) => {
-                    drop(timeout_at(until, changed).await);
-                }
-                Step::Sleep(None) => changed.await,
-            }
-        }
-    }
-
-    fn step(&self) -> Option<Step> {
-        self.shared.upgrade()?.step(self.number)
-    }
+/// Runs one flight after another, and sleeps between them. It ends with the last handle, after the flight in progress.
+async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
+    // Created before the state is read, so that no flight is missed between the two.
+    while Shared::step(&shared, changed.notified()).await.is_some() {}
 }
 
-/// If its runtime ends, the task is dropped at any of its awaits, and the next caller starts
-/// another one.
-impl Drop for Task {
-    fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.lose(self.number);
-        }
-    }
-}
+const PANICKED: &str =
+    "the HTTP client or the token store panicked: read what the panic hook printed";

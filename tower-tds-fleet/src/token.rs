@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::Future,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, UNIX_EPOCH},
@@ -15,9 +15,8 @@ use chacha20poly1305::aead::Generate as _;
 use redis::{
     AsyncConnectionConfig, Client, RedisError, RedisResult, Script, aio::MultiplexedConnection, cmd,
 };
-use tokio::{runtime::Handle, time::Instant};
+use tokio::time::{Instant, sleep};
 use tower_oidc_cc::{StoredToken, TokenStore};
-use tower_tds_outcome::Secrets;
 
 use self::seal::Seal;
 use crate::tls;
@@ -27,7 +26,7 @@ mod seal;
 /// Stores one sealed token for all members of a fleet in Redis or Valkey.
 ///
 /// Fifty processes that start at once make one token request together, and one for each renewal,
-/// because one member takes the lease and requests the token that the others then read. Give each
+/// because one member takes the turn and requests the token that the others then read. Give each
 /// [`TokenSource`](tower_oidc_cc::TokenSource) a `RedisTokens` of its own. You need Redis from 6.2
 /// or Valkey from 7.2; in a cluster, connect to the node with the fleet's slot.
 ///
@@ -35,9 +34,8 @@ mod seal;
 ///
 /// | key | value | until |
 /// |---|---|---|
-/// | `{fleet}:token:NAME` | the token, sealed | it expires |
-/// | `{fleet}:token:NAME` of another name | what the endpoint said when it gave no token, sealed | its wait ends |
-/// | `{fleet}:token:NAME:lease` | 16 random bytes of the member with the lease | the lease ends |
+/// | `{fleet}:token:NAME` | the token, and what the endpoint said when it gave none, sealed | both have expired |
+/// | `{fleet}:token:NAME:turn` | 16 random bytes of the member that requests a token | its request ends, or five seconds later |
 ///
 /// `{fleet}` is the fleet's name in braces. `NAME` is 32 hexadecimal digits, derived from the
 /// client secret, the endpoint, the client id and the token parameters. When you rotate the secret,
@@ -67,8 +65,8 @@ mod seal;
 ///
 /// # Cancel safety
 ///
-/// Each operation is one command or one script, so a dropped future leaves it done or not begun. If
-/// the reply to a lease was not read, the lease expires.
+/// Each step is one command or one script, so a dropped future leaves it done or not begun. A turn
+/// whose reply was not read expires.
 ///
 /// # Examples
 ///
@@ -98,14 +96,13 @@ mod seal;
 pub struct RedisTokens {
     fleet: String,
     seal: Option<Seal>,
-    connection: Arc<Connection>,
-    /// Mark of the last lease that was requested, granted or not. Scripts compare it with the
+    connection: Connection,
+    /// Mark of the last turn that was requested, granted or not. The script compares it with the
     /// stored one.
     mark: Mutex<Mark>,
     /// Whether the warning about a value that did not open was logged.
     warned: AtomicBool,
     put: Script,
-    end: Script,
 }
 
 /// Connection to the store.
@@ -115,7 +112,7 @@ struct Connection {
     kept: Mutex<Option<(MultiplexedConnection, Instant)>>,
 }
 
-/// Random bytes that mark the lease of one member for one token request.
+/// Random bytes that mark the turn of one member for one token request.
 type Mark = [u8; 16];
 
 // === impl RedisTokens ===
@@ -133,14 +130,13 @@ impl RedisTokens {
         Self {
             fleet: fleet.into(),
             seal: Seal::new(client_secret.trim()),
-            connection: Arc::new(Connection {
+            connection: Connection {
                 client,
                 kept: Mutex::default(),
-            }),
+            },
             mark: Mutex::default(),
             warned: AtomicBool::new(false),
             put: Script::new(PUT),
-            end: Script::new(END),
         }
     }
 
@@ -149,12 +145,12 @@ impl RedisTokens {
         seal.ok_or("there is no client secret to seal the token with")
     }
 
-    /// Returns the keys of the token and of its lease. With the braces, the hash tag of Redis, all
+    /// Returns the keys of the token and of its turn. With the braces, the hash tag of Redis, all
     /// keys of a fleet are in one slot.
     fn names(&self, seal: &Seal, key: &str) -> (String, String) {
         let token = format!("{{{}}}:token:{}", self.fleet, seal.name(key));
-        let lease = format!("{token}:lease");
-        (token, lease)
+        let turn = format!("{token}:turn");
+        (token, turn)
     }
 
     fn mark(&self) -> MutexGuard<'_, Mark> {
@@ -162,14 +158,13 @@ impl RedisTokens {
     }
 }
 
-impl TokenStore for RedisTokens {
-    async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
-        let seal = self.seal()?;
-        let (token, _) = self.names(seal, key);
+impl RedisTokens {
+    /// Reads and opens the entry of this name.
+    async fn read(&self, seal: &Seal, key: &str, token: &str) -> RedisResult<Option<StoredToken>> {
         // Reads a range instead of the whole, because a writer to the store must not choose how
         // much is read.
         let mut get = cmd("GETRANGE");
-        get.arg(&token).arg(0).arg(LARGEST);
+        get.arg(token).arg(0).arg(LARGEST);
         let found = self.connection.with(|mut to| async move {
             let found: Vec<u8> = get.query_async(&mut to).await?;
             Ok(found)
@@ -188,35 +183,15 @@ impl TokenStore for RedisTokens {
         Ok(Some(StoredToken::from_bytes(std::mem::take(&mut *opened))))
     }
 
-    async fn save(
-        &self,
-        key: &str,
-        stored: &StoredToken,
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let seal = self.seal()?;
-        let (token, lease) = self.names(seal, key);
-        let until = stored.expires_at().duration_since(UNIX_EPOCH)?;
-        let mut put = self.put.key(&token);
-        put.key(&lease);
-        put.arg(seal.close(key, stored.as_bytes())?);
-        put.arg(millis(until)?);
-        put.arg(self.mark().as_slice());
-        let done = self.connection.with(|mut to| async move {
-            let done: RedisResult<()> = put.invoke_async(&mut to).await;
-            done
-        });
-        Ok(done.await?)
-    }
-
-    async fn lease(&self, key: &str, term: Duration) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        let (_, lease) = self.names(self.seal()?, key);
+    /// Takes the turn of this name, and returns whether it was free.
+    async fn take(&self, turn: &str) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let mark = Mark::try_generate()?;
         // Set before the command is sent: if the reply is lost, this member may still have the
-        // lease.
+        // turn.
         *self.mark() = mark;
         let mut set = cmd("SET");
-        set.arg(&lease).arg(mark.as_slice()).arg("NX");
-        set.arg("PX").arg(millis(term)?.max(1));
+        set.arg(turn).arg(mark.as_slice()).arg("NX");
+        set.arg("PX").arg(millis(TURN)?);
         let taken = self.connection.with(|mut to| async move {
             let taken: Option<String> = set.query_async(&mut to).await?;
             Ok(taken.is_some())
@@ -224,28 +199,61 @@ impl TokenStore for RedisTokens {
         Ok(taken.await?)
     }
 
-    fn release(&self, key: &str) -> bool {
-        let (Ok(seal), Ok(runtime)) = (self.seal(), Handle::try_current()) else {
-            return false;
-        };
-        let (_, lease) = self.names(seal, key);
-        let (connection, end, mark) =
-            (Arc::clone(&self.connection), self.end.clone(), *self.mark());
-        drop(runtime.spawn(async move {
-            let ended = connection.with(|mut to| async move {
-                let ended: RedisResult<()> = end
-                    .key(lease)
-                    .arg(mark.as_slice())
-                    .invoke_async(&mut to)
-                    .await;
-                ended
-            });
-            if let Err(error) = ended.await {
-                let error = Secrets::default().line(&error.to_string());
-                tracing::debug!(error, "the lease of the token was not released; it expires");
+    /// Stores an entry if there is one, and ends the turn if it is this member's.
+    async fn put(
+        &self,
+        (token, turn): (&str, &str),
+        entry: Option<(Vec<u8>, Duration)>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let mut put = self.put.key(turn);
+        put.key(token).arg(self.mark().as_slice());
+        if let Some((sealed, until)) = entry {
+            put.arg(sealed).arg(millis(until)?);
+        }
+        let done = self.connection.with(|mut to| async move {
+            let done: RedisResult<()> = put.invoke_async(&mut to).await;
+            done
+        });
+        Ok(done.await?)
+    }
+}
+
+impl TokenStore for RedisTokens {
+    async fn load(
+        &self,
+        key: &str,
+        is_enough: &(dyn Fn(&StoredToken) -> bool + Sync),
+    ) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
+        let seal = self.seal()?;
+        let (token, turn) = self.names(seal, key);
+        let mut has_turn = false;
+        loop {
+            let found = self.read(seal, key, &token).await?;
+            let is_enough = found.as_ref().is_some_and(is_enough);
+            if is_enough && has_turn {
+                self.put((&token, &turn), None).await?;
             }
-        }));
-        true
+            if is_enough || has_turn {
+                return Ok(found);
+            }
+            has_turn = self.take(&turn).await?;
+            if !has_turn {
+                sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    async fn save(
+        &self,
+        key: &str,
+        entry: &StoredToken,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let seal = self.seal()?;
+        let (token, turn) = self.names(seal, key);
+        let until = entry.expires_at().duration_since(UNIX_EPOCH)?;
+        let sealed = seal.close(key, entry.as_bytes())?;
+        let entry = (!until.is_zero()).then_some((sealed, until));
+        self.put((&token, &turn), entry).await
     }
 }
 
@@ -301,15 +309,18 @@ fn millis(time: Duration) -> Result<u64, std::num::TryFromIntError> {
     u64::try_from(time.as_millis())
 }
 
-/// Stores the token, and ends the lease if it is this member's.
+/// Stores the entry if there is one, and ends the turn if it is this member's.
 const PUT: &str = "
-    if redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) end
-    redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])";
-/// Ends the lease if it is this member's.
-const END: &str = "
-    if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
+    if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+    if ARGV[2] then redis.call('SET', KEYS[2], ARGV[2], 'PXAT', ARGV[3]) end";
+/// Longest turn. Healthy endpoints answer sooner, and a slower one gets one request every five seconds. If a member is
+/// stopped in its turn, the others are delayed by this time.
+const TURN: Duration = Duration::from_secs(5);
+/// Time between two looks while it is the turn of another member. Fifty waiting members make two hundred reads a second,
+/// a small load for Redis.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Longest time of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc
-/// allows an operation, so that a store that hangs gives this crate's own error.
+/// allows a save, so that a store that hangs gives this crate's own error.
 const BOUND: Duration = Duration::from_millis(900);
 /// How long a connection is reused. A second serves a member that waits for another's token, which
 /// polls four times a second; token requests are hours apart.

@@ -1,4 +1,4 @@
-//! The error of a call without a token, with the cause, the URL, the duration, and the next step.
+//! The error of a call without a token, with the cause, the URL and the next step.
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tower_tds_outcome::{Cause, Outcome, Secrets};
 /// Retrying is safe: a call that ends with this error was **never sent** to the inner service. The error is one word
 /// wide and cheap to clone, because all calls that wait for one token request share its outcome.
 ///
-/// `Display` is one line: the failure, the URL, the root cause, the time since the first failure, and your next step.
+/// `Display` is one line: the failure, the URL, the root cause, and your next step.
 /// Words of a token endpoint are redacted and cut. `Debug` adds a second line for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
@@ -18,58 +18,39 @@ pub struct TokenError(Arc<Repr>);
 #[derive(Clone)]
 struct Repr {
     kind: Kind,
-    /// Whether the request for the discovery document failed, and not the token request.
-    in_discovery: bool,
     /// Scheme, host, port and path.
     place: Option<String>,
     /// Cause at the root, or the words of the server.
     cause: Option<String>,
     /// Digest of the credentials that the server refused.
     digest: Option<u16>,
-    /// Words of the server, until the secrets are known that they may repeat.
-    words: Option<String>,
-    failing_for: Duration,
     retry_after: Option<Duration>,
     /// Shows the layers above that the call was not sent.
     source: Arc<Cause>,
     secrets: Option<Secrets>,
 }
 
-/// Kind of a token error, in fixed texts and numbers: a server's text may echo the secret.
+/// Kind of a token error, by what its reader does next. Texts are fixed: a server's own may echo the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The HTTP client failed.
+    /// There was no answer: the HTTP client failed or panicked, or the timeout passed.
     Transport,
-    /// The timeout of the token request passed.
-    Timeout,
     /// The endpoint responded with some other status: it may be busy, starting, or elsewhere.
     Unavailable(StatusCode),
-    /// The endpoint refused the credentials or the grant, with an OAuth error code if it is a known one.
-    Rejected(StatusCode, Option<&'static str>),
+    /// The endpoint refused the credentials or the grant.
+    Rejected(StatusCode),
     /// A redirect. Credentials are not sent to another address.
     Redirected(StatusCode),
     /// Malformed reply; the next one may be well-formed.
     Malformed(&'static str),
     /// Well-formed reply, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
-    /// The token is not a bearer token, but of this type.
-    WrongType(&'static str),
     /// The provider has no credentials.
     NoCredentials,
-    /// The HTTP client or the token store panicked during the token request.
-    Panicked,
-    /// The token expired between `poll_ready` and `call`.
-    Expired,
-    /// The layer has no token yet, because `call` came without `poll_ready`.
-    Unready,
-    /// The request's origin is not in the layer's list.
-    ForeignOrigin,
-    /// The address is only a path, and the layer has no default origin.
-    NoOrigin,
-    /// The `Host` header names another host than the address.
-    OtherHost,
-    /// No tokio runtime runs the token request.
-    NoRuntime,
+    /// There was no token at the time of the call, although one may come.
+    Unready(&'static str),
+    /// The request may not carry the token.
+    Foreign(&'static str),
 }
 
 // === impl TokenError ===
@@ -78,48 +59,49 @@ impl TokenError {
     pub(crate) fn new(kind: Kind) -> Self {
         Self(Arc::new(Repr {
             kind,
-            in_discovery: false,
             place: None,
             cause: None,
             digest: None,
-            words: None,
-            failing_for: Duration::ZERO,
             retry_after: None,
             source: Arc::new(Cause::new(Outcome::Unsent, None)),
             secrets: None,
         }))
     }
 
-    pub(crate) fn with_source(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    /// Creates the error for a failure of the HTTP client.
+    pub(crate) fn with_source(
+        kind: Kind,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+        secrets: &Secrets,
+    ) -> Self {
         let source = source.into();
-        let cause = root(&*source, &Secrets::default());
-        Self::new(kind).with(|repr| {
-            repr.cause = Some(cause);
-            repr.source = Arc::new(Cause::new(Outcome::Unsent, Some(source)));
-        })
+        Self::new(kind)
+            .because(root(&*source, secrets))
+            .with(|repr| {
+                repr.source = Arc::new(Cause::new(Outcome::Unsent, Some(source)));
+                repr.secrets = Some(secrets.clone());
+            })
     }
 
     /// Returns the error of a provider. Only its redacted text is kept, because the error itself may
     /// contain a secret, which your log would print.
     pub(crate) fn no_credentials(error: &(dyn Error + 'static), secrets: &Secrets) -> Self {
-        let cause = root(error, secrets);
-        Self::new(Kind::NoCredentials).with(|repr| repr.cause = Some(cause))
+        Self::new(Kind::NoCredentials).because(root(error, secrets))
     }
 
-    /// Returns the same error, whose cause shows no value that is known to `secrets`.
-    pub(crate) fn without(&self, secrets: &Secrets) -> Self {
-        self.with(|repr| {
-            let source = repr.source.get_ref();
-            let words = repr.words.take().map(|words| secrets.line(&words));
-            let cause = source.map(|it| root(it, secrets)).or(words);
-            repr.cause = cause.or(repr.cause.take());
-            repr.secrets = Some(secrets.clone());
-        })
+    /// Returns the same error with its cause, or with the words of the server. It shows no secret.
+    pub(crate) fn because(&self, cause: impl Into<String>) -> Self {
+        self.with(|repr| repr.cause = Some(cause.into()))
     }
 
     /// Returns the same error, for credentials with this digest.
     pub(crate) fn for_credentials(&self, digest: u16) -> Self {
         self.with(|repr| repr.digest = self.is_refusal().then_some(digest))
+    }
+
+    /// Whether the endpoint refused the credentials or the grant.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.0.kind, Kind::Rejected(_))
     }
 
     /// Returns the digest of the credentials that were refused.
@@ -129,32 +111,17 @@ impl TokenError {
 
     /// Returns the status of the endpoint, whether it refused the credentials, and its words.
     pub(crate) fn said(&self) -> Option<(StatusCode, bool, Option<&str>)> {
-        let (status, is_refusal) = match self.0.kind {
-            Kind::Unavailable(status) => (status, false),
-            Kind::Rejected(status, _) => (status, true),
-            _ => return None,
-        };
-        Some((status, is_refusal, self.0.cause.as_deref()))
-    }
-
-    /// Returns the same error, with what the server said. It is shown once the secrets are known.
-    pub(crate) fn with_words(&self, words: Option<String>) -> Self {
-        self.with(|repr| repr.words = words)
+        match self.0.kind {
+            Kind::Unavailable(status) | Kind::Rejected(status) => {
+                Some((status, self.is_refusal(), self.0.cause.as_deref()))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the same error, with its address but without the query.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
         self.with(|repr| repr.place = Some(place(uri)))
-    }
-
-    /// Returns the same error, of the request for the discovery document.
-    pub(crate) fn in_discovery(&self) -> Self {
-        self.with(|repr| repr.in_discovery = true)
-    }
-
-    /// Returns the same error, with the time since the first failure.
-    pub(crate) fn failing_for(&self, time: Duration) -> Self {
-        self.with(|repr| repr.failing_for = time)
     }
 
     /// Returns the same error, with the remaining backoff.
@@ -171,7 +138,7 @@ impl TokenError {
     /// Whether a retry after [`retry_after`](Self::retry_after) can help without a change.
     ///
     /// It can if the endpoint is down, slow or broken, if the token expired just now, if you called
-    /// the layer before it was ready, or if a panic or the end of a runtime stopped the token request.
+    /// the layer before it was ready, or if a panic stopped the token request.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.remedy().0
@@ -209,10 +176,7 @@ impl TokenError {
     /// Whether the layer refused the request because of its address or its `Host` header.
     #[must_use]
     pub fn is_foreign_origin(&self) -> bool {
-        matches!(
-            self.0.kind,
-            Kind::ForeignOrigin | Kind::NoOrigin | Kind::OtherHost
-        )
+        matches!(self.0.kind, Kind::Foreign(_))
     }
 
     /// Returns the time until the end of the backoff. If you call before that, you get this error
@@ -221,29 +185,18 @@ impl TokenError {
     /// The time counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.0.kind == Kind::Expired {
-            return Some(Duration::ZERO);
-        }
-        self.0.retry_after
+        let is_local = matches!(self.0.kind, Kind::Unready(_));
+        self.0.retry_after.or(is_local.then_some(Duration::ZERO))
     }
 
     /// Returns the `error` code with which the token endpoint refused the credentials or the grant,
-    /// such as `invalid_client` (RFC 6749, section 5.2).
+    /// such as `invalid_client` (RFC 6749, section 5.2); `None` if it gave no words.
     ///
-    /// Correct the client id, the secret, or the client's settings at the server. You also get `None`
-    /// if the endpoint refused them without a code, or with one that no standard defines; the text of
-    /// this error has it all the same.
+    /// Correct the client id, the secret, or the client's settings at the server.
     #[must_use]
-    pub fn oauth_error(&self) -> Option<&'static str> {
-        match self.0.kind {
-            Kind::Rejected(_, code) => code,
-            _ => None,
-        }
-    }
-
-    /// Whether the endpoint refused the credentials or the grant.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self.0.kind, Kind::Rejected(..))
+    pub fn oauth_error(&self) -> Option<&str> {
+        let words = self.0.cause.as_deref().filter(|_| self.is_refusal())?;
+        words.split(": ").next()
     }
 }
 
@@ -257,23 +210,19 @@ impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Repr {
             kind,
-            in_discovery,
             place,
             cause,
-            failing_for,
             retry_after,
             ..
         } = &*self.0;
-        let subject = if *in_discovery { DOCUMENT } else { ENDPOINT };
-        f.write_str(&kind.text(subject))?;
+        let place = place.as_deref();
+        let is_document = place.is_some_and(|place| place.contains("/.well-known/"));
+        f.write_str(&kind.text(if is_document { DOCUMENT } else { ENDPOINT }))?;
         if let Some(place) = place {
             write!(f, " ({place})")?;
         }
         if let Some(cause) = cause {
             write!(f, ": {cause}")?;
-        }
-        if failing_for.as_secs() > 0 {
-            write!(f, "; failing for {:.0} s", failing_for.as_secs_f64())?;
         }
         if let Some(wait) = retry_after {
             write!(f, "; next attempt in {:.1} s", wait.as_secs_f64())?;
@@ -307,99 +256,53 @@ impl Kind {
     fn text(self, subject: &str) -> Cow<'static, str> {
         match self {
             Self::Transport => format!("{subject} cannot be reached").into(),
-            Self::Timeout => format!("{subject} did not answer in time").into(),
             Self::Unavailable(status) => format!("{subject} answered {status}").into(),
-            Self::Rejected(status, code) => {
-                let code = code.map(|code| format!(", {code}")).unwrap_or_default();
-                format!("{subject} refused the credentials or the grant: {status}{code}").into()
+            Self::Rejected(status) => {
+                format!("{subject} refused the credentials or the grant: {status}").into()
             }
             Self::Redirected(status) => {
                 format!("{subject} answered with a redirect, which is not followed: {status}")
                     .into()
             }
             Self::Malformed(what) => format!("the reply of {subject} is malformed: {what}").into(),
-            Self::WrongType(kind) => {
-                format!("the token of {subject} is no bearer token: its type is {kind}").into()
-            }
             Self::Unusable(what) => {
                 format!("the token of {subject} cannot be sent as a bearer token: {what}").into()
             }
             Self::NoCredentials => "there are no credentials for a token request".into(),
-            Self::Panicked => "the HTTP client or the token store panicked".into(),
-            Self::Expired => {
-                "the token expired between readiness and call; request not sent".into()
-            }
-            Self::Unready => {
-                "the token layer was called before it was ready; request not sent".into()
-            }
-            Self::ForeignOrigin => {
-                "the request goes to an origin that may not see the token".into()
-            }
-            Self::NoOrigin => {
-                "the address of the request is only a path, and the layer has no default origin"
-                    .into()
-            }
-            Self::OtherHost => "the Host header names another host than the address".into(),
-            Self::NoRuntime => "no running tokio runtime for the token request".into(),
+            Self::Unready(what) | Self::Foreign(what) => what.into(),
         }
     }
 
     /// Whether a retry may help without any change, and the next step.
     fn remedy(self) -> (bool, &'static str) {
         match self {
-            Self::Transport => (true, "check the address, its certificate and the network"),
-            Self::Timeout => (true, "try later, or allow a longer timeout"),
+            Self::Transport => (
+                true,
+                "check the address, its certificate and the network, or allow a longer timeout",
+            ),
             // A wrong path is more likely than an outage, but the error is still transient, because a
             // server that is being deployed returns such a status for a while.
             Self::Unavailable(status) if status.is_client_error() && status.as_u16() != 429 => {
                 (true, "check address and realm, or try later")
             }
             Self::Unavailable(_) => (true, "try later"),
-            Self::Rejected(_, Some("invalid_scope")) => (false, "check the `scope` of the form"),
-            Self::Rejected(_, Some("invalid_target" | "invalid_resource")) => {
-                (false, "check the `audience` or the `resource` of the form")
-            }
-            Self::Rejected(_, Some("invalid_grant")) => (
+            Self::Rejected(_) => (
                 false,
-                "check the assertion in the form: it may have expired",
-            ),
-            Self::Rejected(_, Some("invalid_dpop_proof" | "use_dpop_nonce")) => (
-                false,
-                "the client is set to DPoP: set it to bearer tokens at the server",
-            ),
-            // The answer may come from another server, or from a gateway.
-            Self::Rejected(_, None) => (
-                false,
-                "check the client id and the secret, and that this is the token endpoint",
-            ),
-            Self::Rejected(..) => (
-                false,
-                "check the client id, the secret and the client's settings at the server",
+                "check the client id, the secret, the fields of the form, and that this is the token endpoint",
             ),
             Self::Redirected(_) => (false, "configure the final address"),
             Self::Malformed(_) => (true, "try later, and check the address"),
-            Self::Unusable(_) => (false, "check the client's settings at the server"),
-            Self::WrongType(_) => (false, "set the client to bearer tokens at the server"),
+            Self::Unusable(_) => (false, "set the client to bearer tokens at the server"),
             Self::NoCredentials => (false, "correct the source of the credentials"),
-            Self::Panicked => (true, "read the message that the panic hook printed"),
-            Self::Expired => (true, "call again"),
-            Self::Unready => (
+            Self::Unready(_) => (
                 true,
                 "call it by `oneshot`, or await `ready` before each call, also on a clone",
             ),
-            Self::ForeignOrigin => (
+            Self::Foreign(_) => (
                 false,
-                "use an address of the service, or add the origin to those of the layer",
+                "use an absolute address of a listed origin, or `for_origin`, and remove the Host header, which a \
+                 proxy may have passed on",
             ),
-            Self::NoOrigin => (
-                false,
-                "use an absolute address, or build the layer with `for_origin`",
-            ),
-            Self::OtherHost => (
-                false,
-                "remove the Host header, which a proxy may have passed on: the HTTP client sets its own",
-            ),
-            Self::NoRuntime => (true, "call again inside a running runtime"),
         }
     }
 }

@@ -5,21 +5,20 @@ use std::{
     fs,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::task::spawn_blocking;
+use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{SAID, StoredToken, TokenStore};
-use crate::error::ConfigError;
+use super::{StoredToken, TokenStore};
 
 /// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
 /// Give each client, endpoint and scope a file of its own. The folder must not be writable by other users, because they
 /// could hold the lock. Only the file's owner can access it (mode 0600); a new one is written beside the old one and
-/// renamed. The lease is a lock on a second file, `NAME.lock`, which ends with the process that holds it. If the endpoint
-/// gives no token, `NAME.said` holds what it said. If the file or its folder is not usable, the process logs a warning and requests a token.
+/// renamed. The process that requests a token locks a second file, `NAME.lock`; the lock ends with the process. If the
+/// file or its folder is not usable, the process logs a warning and requests a token.
 ///
 /// If a token from the file is due for renewal, it is renewed after half a minute, or sooner if its life is short. A
 /// program that ends before that uses the token until it expires.
@@ -36,17 +35,9 @@ use crate::error::ConfigError;
 /// ```
 #[derive(Debug)]
 pub struct FileStore {
-    paths: Arc<Paths>,
-    /// Lock file, while this process holds the lease. The mutex guards only this field.
-    leased: Mutex<Option<fs::File>>,
-}
-
-#[derive(Debug)]
-struct Paths {
-    token: PathBuf,
-    /// What the endpoint said when it gave no token.
-    said: PathBuf,
-    lock: PathBuf,
+    path: Arc<PathBuf>,
+    /// Lock file, while it is the turn of this process. The mutex guards only this field.
+    turn: Mutex<Option<fs::File>>,
 }
 
 // === impl FileStore ===
@@ -55,94 +46,66 @@ impl FileStore {
     /// Creates a store in this file, whose folder must exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let token = path.into();
-        let beside = |suffix: &str| {
-            let mut path = token.clone().into_os_string();
-            path.push(suffix);
-            path.into()
-        };
         Self {
-            paths: Arc::new(Paths {
-                said: beside(".said"),
-                lock: beside(".lock"),
-                token,
-            }),
-            leased: Mutex::default(),
+            path: Arc::new(path.into()),
+            turn: Mutex::default(),
         }
     }
 
     /// Runs work on the disk on a blocking thread.
     async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
-    ) -> io::Result<T> {
-        let paths = Arc::clone(&self.paths);
-        let done = spawn_blocking(move || work(&paths)).await;
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Box<dyn Error + Send + Sync>> {
+        let path = Arc::clone(&self.path);
+        let done = spawn_blocking(move || work(&path)).await;
         let done = done.unwrap_or_else(|error| Err(error.into()));
-        done.map_err(|error| self.named(&error))
+        done.map_err(|error| format!("{}: {error}", self.path.display()).into())
     }
 
-    fn named(&self, error: &dyn Error) -> io::Error {
-        io::Error::other(format!("{}: {error}", self.paths.token.display()))
-    }
-
-    fn leased(&self) -> std::sync::MutexGuard<'_, Option<fs::File>> {
-        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Paths ===
-
-impl Paths {
-    fn of(&self, is_said: bool) -> &Path {
-        if is_said { &self.said } else { &self.token }
+    fn turn(&self) -> MutexGuard<'_, Option<fs::File>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TokenStore for FileStore {
-    async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
-        let is_said = key.starts_with(SAID);
-        let read = self.on_disk(move |paths| read(paths.of(is_said))).await?;
-        match read.map(StoredToken::from_bytes) {
-            Some(token) if !token.is_for(key) => Err(self.named(&OTHER).into()),
-            token => Ok(token),
+    async fn load(
+        &self,
+        _: &str,
+        is_enough: &(dyn Fn(&StoredToken) -> bool + Sync),
+    ) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
+        let mut turn = self.turn().take();
+        loop {
+            let read = self.on_disk(read).await?;
+            let stored = read.map(StoredToken::from_bytes);
+            if stored.as_ref().is_some_and(is_enough) {
+                return Ok(stored);
+            }
+            if turn.is_some() {
+                *self.turn() = turn;
+                return Ok(stored);
+            }
+            turn = self.on_disk(lock).await?;
+            if turn.is_none() {
+                sleep(LOOK_EVERY).await;
+            }
         }
     }
 
-    async fn save(
-        &self,
-        key: &str,
-        token: &StoredToken,
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        // Writing closes the lock file, which ends the lease.
-        let is_said = key.starts_with(SAID);
-        let (token, lock) = (token.clone(), self.leased().take());
-        let write = move |paths: &Paths| {
-            // The holder of the lease uses a fixed name, so that it removes what a killed process has left.
-            let beside = match &lock {
+    async fn save(&self, _: &str, entry: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let (entry, turn) = (entry.clone(), self.turn().take());
+        self.on_disk(move |path| {
+            // In its turn, a process uses a fixed name, so that it removes what a killed one has left.
+            let suffix = match &turn {
                 Some(_) => String::from(".new"),
                 None => format!(".{:x}", fastrand::u64(..)),
             };
-            let written = write(paths.of(is_said), &beside, token.as_bytes());
-            drop(lock);
+            let written = write(path, &suffix, entry.as_bytes());
+            // Closes the lock file after the new one is in its place.
+            drop(turn);
             written
-        };
-        Ok(self.on_disk(write).await?)
-    }
-
-    async fn lease(&self, _: &str, _: Duration) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        if self.leased().is_some() {
-            return Ok(true);
-        }
-        let lock = self.on_disk(|paths| lock(&paths.lock)).await?;
-        let is_free = lock.is_some();
-        *self.leased() = lock;
-        Ok(is_free)
-    }
-
-    fn release(&self, _: &str) -> bool {
-        drop(self.leased().take());
-        true
+        })
+        .await
     }
 }
 
@@ -181,10 +144,9 @@ fn check_owner(_: &fs::Metadata) -> io::Result<()> {
 
 /// Writes a new file beside the old one, and renames it.
 fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
-    let mut beside = path.to_path_buf().into_os_string();
-    beside.push(suffix);
+    let beside = beside(path, suffix);
     drop(fs::remove_file(&beside));
-    let written = private(&beside.clone().into(), true).and_then(|mut file| {
+    let written = private(&beside, true).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)
@@ -193,8 +155,8 @@ fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Takes the lock; `None` if another process holds it.
-fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
-    let file = private(path, false)?;
+fn lock(path: &Path) -> io::Result<Option<fs::File>> {
+    let file = private(&beside(path, ".lock"), false)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -202,8 +164,14 @@ fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
     }
 }
 
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.to_path_buf().into_os_string();
+    name.push(suffix);
+    name.into()
+}
+
 /// Opens a file for its owner alone.
-fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
+fn private(path: &Path, new: bool) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).create_new(new);
     #[cfg(unix)]
@@ -211,7 +179,7 @@ fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
     options.open(path)
 }
 
-const OTHER: ConfigError =
-    ConfigError::new("it holds no token for this client, endpoint and scope");
+/// Time between two looks while it is the turn of another process.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Largest file that is read: a token of 64 KiB in its entry.
 const LARGEST: usize = 128 * 1024;

@@ -132,7 +132,7 @@ async fn foreign_assertion_proves_a_client_id_alone() {
         });
         let header = jsonwebtoken::Header::new(jsonwebtoken::Algorithm::RS256);
         let signed = jsonwebtoken::encode(&header, &claims, &key).unwrap();
-        let credentials = Credentials::id_only("statement").unwrap();
+        let credentials = Credentials::form("statement").field("client_id", "statement");
         ready(Ok::<_, TokenError>(
             credentials
                 .field("client_assertion_type", BEARER)
@@ -192,7 +192,7 @@ async fn unknown_scope_is_refused_and_unknown_parameters_are_ignored() {
         let credentials = Credentials::new("post", "secret-of-post").unwrap();
         let builder = TokenSource::builder(keycloak.endpoint("parameters"), credentials);
         let builder = parameters.iter().fold(builder, |builder, (name, value)| {
-            builder.parameter(*name, *value)
+            builder.field(*name, *value)
         });
         builder.build(wire::client()).ready().await
     };

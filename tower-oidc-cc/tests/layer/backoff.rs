@@ -175,9 +175,7 @@ async fn wrong_settings_cost_at_most_one_request_a_minute() {
         assert!((30..=60).contains(&count), "{count} requests: {reply:?}");
         let error = tokens.ready().await.unwrap_err();
         assert!(!error.is_transient(), "{error}: {reply:?}");
-        let advice = error.advice();
-        let named = ["secret", "audience", "DPoP"];
-        assert!(named.iter().any(|it| advice.contains(it)), "{error}");
+        assert!(error.advice().contains("secret"), "{error}");
     }
 }
 
@@ -213,10 +211,10 @@ async fn an_error_with_status_200_is_a_refusal_with_the_words_of_the_server() {
         (r#"{"error":"invalid_client"}"#, Some("invalid_client")),
         (
             r#"{"error":"key_expired","error_description":"see the portal"}"#,
-            None,
+            Some("key_expired"),
         ),
         (r#"{"error":{"code":7}}"#, None),
-        (r#"{"error":"x","access_token":null}"#, None),
+        (r#"{"error":"x","access_token":null}"#, Some("x")),
     ] {
         for kind in ["application/json", "text/html", "text/plain"] {
             let reply = Reply::body(200, body).header("content-type", kind);

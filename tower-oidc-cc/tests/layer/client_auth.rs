@@ -84,16 +84,6 @@ async fn each_attempt_sends_a_new_assertion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_scope_is_reported_as_invalid_scope() {
-    let sim = Sim::new(Config::default());
-    let credentials = || Credentials::new(sim.client_id(), sim.client_secret()).unwrap();
-    let ask = |scope| tokens(&sim, credentials(), scope);
-    ask("email").ready().await.unwrap();
-    let error = ask("nope").ready().await.unwrap_err();
-    assert_eq!(error.oauth_error(), Some("invalid_scope"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn token_requests_name_the_crate_and_carry_the_headers_that_were_set() {
     use crate::support::{Endpoint, builder};
     use http::{HeaderValue, header::HeaderName};

@@ -3,8 +3,6 @@
 use crate::support;
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicUsize, Ordering},
@@ -143,44 +141,4 @@ async fn wall_clock_step_during_a_request_fails_only_that_flight() {
     sleep(error.retry_after().unwrap()).await;
     tokens.ready().await.unwrap();
     assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn call_with_a_fresh_token_reads_the_wall_clock_once() {
-    let wall = Wall::new();
-    let service = layer(&wall.tokens(&Endpoint::default())).layer(echo());
-    drop(service.clone().oneshot(get(DATA)).await.unwrap());
-    let before = wall.reads.load(Ordering::SeqCst);
-    for _ in 0..1_000 {
-        drop(service.clone().oneshot(get(DATA)).await.unwrap());
-    }
-    // Once, when the service is ready.
-    assert_eq!(wall.reads.load(Ordering::SeqCst) - before, 1_000);
-}
-
-#[test]
-fn only_the_clock_module_reads_instant_now() {
-    fn reads(source: &str) -> bool {
-        let mut code = source.lines().filter(|l| !l.trim_start().starts_with("//"));
-        code.any(|line| line.contains("Instant::now"))
-    }
-    fn readers(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                readers(&path, found);
-            } else if reads(&fs::read_to_string(&path).unwrap()) {
-                found.push(path);
-            }
-        }
-    }
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
-    let mut found = Vec::new();
-    readers(&src, &mut found);
-    // Tests stand in `x/tests.rs` and below `tests/`.
-    let found = found.iter().map(|path| path.strip_prefix(&src).unwrap());
-    let code: Vec<_> = found
-        .filter(|path| !path.to_str().unwrap().contains("tests"))
-        .collect();
-    assert_eq!(code, [Path::new("clock.rs")]);
 }

@@ -4,7 +4,7 @@ use crate::support;
 
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 
-use http::{Request, Response, header::HOST};
+use http::{Request, Response};
 use support::{
     Body, DATA, DAY, Endpoint, echo,
     endpoint::Reply,
@@ -17,13 +17,7 @@ use tokio::{
     time::{advance, sleep},
 };
 use tokio_test::{assert_pending, assert_ready_ok, task};
-use tower::{
-    Layer, Service, ServiceExt,
-    buffer::Buffer,
-    limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer},
-    load_shed::LoadShed,
-    service_fn,
-};
+use tower::{Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
 use tower_oidc_cc::{BearerAuthLayer, Origin, TokenError};
 
 #[tokio::test(start_paused = true)]
@@ -140,42 +134,6 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn host_that_a_proxy_passed_on_is_refused_with_the_advice_to_remove_it() {
-    let probe = Probe::default();
-    let service = layer(&tokens(&Endpoint::default())).layer(probe.clone());
-    for (host, is_refused) in [
-        ("public.example", true),
-        ("public.example:8443", true),
-        ("api.example.com.evil", true),
-        ("api.example.com", false),
-        ("API.example.com:443", false),
-    ] {
-        // A reverse proxy passes on the request of its user like this.
-        let mut request = get("/data");
-        request.headers_mut().insert(HOST, host.parse().unwrap());
-        *request.uri_mut() = DATA.parse().unwrap();
-        let sent = probe.calls.load(Ordering::SeqCst);
-        let mut again = request.clone();
-        let result = service.clone().oneshot(request).await;
-        let calls = probe.calls.load(Ordering::SeqCst) - sent;
-        assert_eq!(calls, usize::from(!is_refused), "{host}");
-        if let Err(error) = result {
-            let error = support::token_error(error);
-            assert!(
-                error.is_foreign_origin() && !error.is_transient(),
-                "{error}"
-            );
-            assert!(
-                error.to_string().contains("remove the Host header"),
-                "{error}"
-            );
-        }
-        again.headers_mut().remove(HOST);
-        service.clone().oneshot(again).await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn calls_without_readiness_start_one_token_request_and_say_so() {
     let endpoint = Endpoint::always(Reply::token(DAY).after(secs(1)));
     let mut service = layer(&tokens(&endpoint)).layer(echo());
@@ -204,17 +162,6 @@ async fn calls_without_readiness_start_one_token_request_and_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_without_readiness_returns_the_error_of_a_failed_token_request() {
-    let endpoint = Endpoint::always(Reply::refusal());
-    let mut service = layer(&tokens(&endpoint)).layer(echo());
-    drop(service.call(get(DATA)).await.unwrap_err());
-    settle().await;
-    let error = service.call(get(DATA)).await.unwrap_err();
-    assert!(support::token_error(error).oauth_error().is_some());
-    assert_eq!(endpoint.count(), 1, "within the backoff");
-}
-
-#[tokio::test(start_paused = true)]
 async fn call_without_readiness_to_another_origin_starts_no_token_request() {
     let endpoint = Endpoint::default();
     let mut service = layer(&tokens(&endpoint)).layer(echo());
@@ -222,33 +169,6 @@ async fn call_without_readiness_to_another_origin_starts_no_token_request() {
     assert!(support::token_error(error).is_foreign_origin());
     settle().await;
     assert_eq!(endpoint.count(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn layer_works_above_and_below_a_buffer() {
-    let tokens = tokens(&Endpoint::default());
-    let over = layer(&tokens).layer(Buffer::new(Probe::default(), 4));
-    let under = Buffer::new(over.map_err(tower::BoxError::from), 4);
-    for _ in 0..3 {
-        let response = under.clone().oneshot(get(DATA)).await.unwrap();
-        assert_eq!(response.into_body(), "Bearer canary-token-1");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn layer_works_above_a_concurrency_limit_and_load_shed() {
-    let tokens = tokens(&Endpoint::default());
-    let limited = layer(&tokens).layer(ConcurrencyLimit::new(Probe::default(), 1));
-    let mut calls = JoinSet::new();
-    for _ in 0..50 {
-        calls.spawn(limited.clone().oneshot(get(DATA)));
-    }
-    assert!(calls.join_all().await.iter().all(Result::is_ok));
-
-    let mut shed = layer(&tokens).layer(LoadShed::new(echo()));
-    for _ in 0..3 {
-        drop(shed.ready().await.unwrap().call(get(DATA)).await.unwrap());
-    }
 }
 
 /// A client that answers token requests and data requests, as one hyper client does.

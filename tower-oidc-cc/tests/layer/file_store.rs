@@ -86,7 +86,7 @@ async fn unwritable_token_file_works_like_no_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_request_releases_the_file_lease_at_once() {
+async fn failed_request_ends_the_turn_at_once() {
     let (dir, endpoint) = (Dir::new("failed"), Endpoint::scripted([Reply::down()]));
     let failing = process(&dir, &endpoint);
     assert!(failing.ready().await.is_err());
@@ -94,7 +94,7 @@ async fn failed_request_releases_the_file_lease_at_once() {
     settle().await;
     let start = tokio::time::Instant::now();
     assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
-    assert!(start.elapsed().as_secs() < 5, "a lease lasts five seconds");
+    assert!(start.elapsed().as_secs() < 5, "it does not wait");
 }
 
 #[tokio::test]
@@ -128,16 +128,8 @@ async fn token_file_readable_by_others_or_foreign_is_ignored() {
     }
 }
 
-#[tokio::test]
-async fn token_file_exists_when_ready_returns() {
-    let (dir, endpoint) = (Dir::new("quick"), Endpoint::default());
-    let source = process(&dir, &endpoint);
-    source.ready().await.unwrap();
-    assert!(token_file(&dir).exists());
-}
-
 #[test]
-fn source_dropped_during_a_request_releases_its_lease() {
+fn source_dropped_during_a_request_ends_its_turn() {
     let (dir, endpoint) = (Dir::new("ended"), Endpoint::always(Reply::hang()));
     let source = process(&dir, &endpoint);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -175,19 +167,6 @@ async fn leftover_file_of_a_killed_program_is_removed() {
 }
 
 #[tokio::test]
-async fn token_with_a_huge_expires_in_is_saved() {
-    let (dir, endpoint) = (Dir::new("measure"), Endpoint::default());
-    endpoint.set(Reply::body(
-        200,
-        r#"{"access_token":"t","token_type":"Bearer","expires_in":9223372036854775807}"#,
-    ));
-    let first = process(&dir, &endpoint);
-    token(&first).await;
-    token(&process(&dir, &endpoint)).await;
-    assert_eq!(endpoint.count(), 1, "it was saved");
-}
-
-#[tokio::test]
 async fn unusable_token_file_is_logged_with_its_path() {
     let warnings = Warnings::default();
     let _guard = warnings.heard();
@@ -210,11 +189,9 @@ async fn programs_that_share_a_file_share_what_the_endpoint_said() {
         assert_eq!(error.oauth_error(), Some("unauthorized_client"));
     }
     assert_eq!(endpoint.count(), 1);
-    let said = dir.0.join("token.json.said");
-    let mode = fs::metadata(&said).unwrap().permissions().mode();
+    let mode = fs::metadata(token_file(&dir)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Another program's clients are not in this file.
-    fs::write(&said, "garbage").unwrap();
+    fs::write(token_file(&dir), "garbage").unwrap();
     endpoint.heal();
     assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
 }

@@ -10,7 +10,7 @@ use support::{
     DATA, Endpoint, SECRET, current, echo, endpoint::Reply, get, layer, poll_once, probe::Probe,
     secs, settle, timed, tokens,
 };
-use tokio::{runtime, task::JoinSet, time::Instant};
+use tokio::{runtime, task::JoinSet};
 use tower::{Layer, Service, ServiceExt};
 
 #[tokio::test(start_paused = true)]
@@ -244,53 +244,4 @@ async fn ten_thousand_handles_built_and_dropped_leave_no_task() {
     }
     settle().await;
     assert_eq!(metrics.num_alive_tasks(), before);
-}
-
-#[tokio::test(start_paused = true)]
-async fn source_recovers_after_any_two_errors() {
-    let faults = || {
-        [
-            Reply::down(),
-            Reply::refusal(),
-            Reply::broken(),
-            Reply::hang(),
-            Reply::panic(),
-            Reply::token(0),
-            Reply::body(302, ""),
-            Reply::body(200, "<html>"),
-        ]
-    };
-    for (first, second) in faults()
-        .into_iter()
-        .flat_map(|first| faults().map(|second| (first.clone(), second)))
-    {
-        let endpoint = Endpoint::scripted([first, second]);
-        let tokens = tokens(&endpoint);
-        for _ in 0..2 {
-            let error = tokens.ready().await.unwrap_err();
-            let wait = error.retry_after().unwrap_or_default();
-            assert!(wait <= secs(120), "{error}");
-            tokio::time::sleep(wait).await;
-        }
-        tokens.ready().await.unwrap();
-        assert_eq!(endpoint.count(), 3);
-    }
-}
-
-#[test]
-fn wait_on_a_stalled_runtime_ends_with_an_error() {
-    let endpoint = Endpoint::scripted([Reply::hang()]);
-    let tokens = tokens(&endpoint);
-    let still = paused();
-    still.block_on(async {
-        assert!(poll_once(pin!(tokens.ready())).is_none());
-        settle().await;
-    });
-    let error = paused().block_on(async {
-        let start = Instant::now();
-        let error = tokens.ready().await.unwrap_err();
-        assert!(start.elapsed() <= secs(90), "{:?}", start.elapsed());
-        error
-    });
-    assert!(error.is_transient() && error.to_string().contains("runtime"));
 }

@@ -6,7 +6,7 @@ use crate::support;
 
 use std::time::Duration;
 
-use support::{DATA, Endpoint, HOUR, builder, echo, endpoint::Reply, get, layer, secs, timed};
+use support::{DATA, Endpoint, HOUR, builder, echo, endpoint::Reply, get, layer, secs};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt};
 use tower_oidc_cc::TokenSource;
@@ -79,30 +79,4 @@ async fn time_before_expiry_longer_than_the_token_life_delays_no_call() {
     }
     let count = endpoint.count();
     assert!((12..=14).contains(&count), "{count}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn renewal_time_is_drawn_once_per_token() {
-    for life in [20, 1_000, 86_400] {
-        let endpoint = Endpoint::always(Reply::token(life));
-        let start = Instant::now();
-        // The wall clock moves with the paused clock; the clock of the machine would advance.
-        let tokens = timed().build(endpoint.clone());
-        tokens.ready().await.unwrap();
-        let renewal = tokens.health().next_attempt;
-        // Reads by callers do not draw again.
-        for tenth in 1..7_u32 {
-            sleep(secs(life) / 10).await;
-            tokens.ready().await.unwrap();
-            let left = tokens.health().next_attempt;
-            assert!((left + secs(life) / 10 * tenth).abs_diff(renewal) < Duration::from_millis(7));
-        }
-        assert_eq!(endpoint.count(), 1);
-        sleep(secs(life) / 5).await;
-        let renewed = endpoint.posts()[1].at - start;
-        assert!(
-            renewed.abs_diff(renewal) < Duration::from_millis(7),
-            "{renewed:?} {renewal:?}"
-        );
-    }
 }

@@ -3,9 +3,7 @@
 use crate::support;
 
 use std::{
-    future::Future,
     io,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -21,7 +19,7 @@ use support::{
     Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle,
     tokens,
 };
-use tokio::time::{Instant, Sleep, advance, sleep};
+use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 
@@ -51,28 +49,6 @@ async fn renewal_happens_before_expiry_and_delays_no_call() {
         secs(700) <= lived && lived <= secs(800) + secs(1),
         "{lived:?}"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_without_expires_in_is_renewed_within_five_minutes() {
-    let untold = r#"{"access_token":"canary-token-0","token_type":"Bearer"}"#;
-    let endpoint = Endpoint::always(Reply::body(200, untold));
-    let tokens = builder().build(endpoint.clone());
-    tokens.ready().await.unwrap();
-    sleep(secs(208)).await;
-    assert_eq!(endpoint.count(), 1);
-    sleep(secs(34)).await;
-    assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn short_tokens_are_used_for_most_of_their_life() {
-    let endpoint = Endpoint::always(Reply::token(5));
-    let tokens = tokens(&endpoint);
-    tokens.ready().await.unwrap();
-    sleep(secs(100)).await;
-    let count = endpoint.count();
-    assert!((25..=29).contains(&count), "{count}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,48 +219,6 @@ async fn request_timeout_bounds_a_hung_connect() {
     assert_eq!(connects.load(Ordering::SeqCst), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn request_timeout_includes_client_readiness() {
-    let endpoint = Endpoint::always(Reply::token(1_000).after(secs(9)));
-    let start = Instant::now();
-    let slow = ReadyAfter {
-        wait: Box::pin(sleep(secs(0))),
-        inner: endpoint.clone(),
-    };
-    let tokens = builder().timeout(secs(60)).build(slow);
-    tokens.ready().await.unwrap();
-    assert_eq!((start.elapsed(), endpoint.count()), (secs(59), 1));
-}
-
-/// A client with a slow permit: each clone is ready after 50 s.
-struct ReadyAfter {
-    wait: Pin<Box<Sleep>>,
-    inner: Endpoint,
-}
-
-impl Clone for ReadyAfter {
-    fn clone(&self) -> Self {
-        Self {
-            wait: Box::pin(sleep(secs(50))),
-            inner: self.inner.clone(),
-        }
-    }
-}
-
-impl Service<http::Request<Body>> for ReadyAfter {
-    type Response = <Endpoint as Service<http::Request<Body>>>::Response;
-    type Error = <Endpoint as Service<http::Request<Body>>>::Error;
-    type Future = <Endpoint as Service<http::Request<Body>>>::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.wait.as_mut().poll(cx).map(Ok)
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        self.inner.call(request)
-    }
-}
-
 /// A client that never becomes ready.
 #[derive(Clone)]
 struct NeverReady;
@@ -301,4 +235,27 @@ impl Service<http::Request<Body>> for NeverReady {
     fn call(&mut self, _: http::Request<Body>) -> Self::Future {
         unreachable!("it is never ready")
     }
+}
+
+/// A gateway in front of the endpoint may keep the token.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_the_endpoint_returns_until_its_end_costs_few_requests_and_no_call() {
+    let posts = Arc::new(AtomicUsize::new(0));
+    let (count, start) = (Arc::clone(&posts), Instant::now());
+    let caching = tower::service_fn(move |_: http::Request<Body>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let age = start.elapsed().as_secs();
+        let (token, left) = (age / 86_400, 86_400 - age % 86_400);
+        let body = format!(
+            r#"{{"access_token":"canary-token-{token}","token_type":"Bearer","expires_in":{left}}}"#
+        );
+        async move { Ok::<_, io::Error>(http::Response::new(Body::from(body))) }
+    });
+    let tokens = support::timed().build(caching);
+    while start.elapsed() < secs(86_400) {
+        tokens.ready().await.unwrap();
+        sleep(secs(5)).await;
+    }
+    let posts = posts.load(Ordering::SeqCst);
+    assert!(posts <= 11, "{posts}");
 }

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, timed, tokens};
+use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, tokens};
 use tokio::{
     runtime::{Builder, Runtime},
     task::{JoinSet, yield_now},
@@ -142,34 +142,4 @@ fn an_invalidated_token_is_never_returned_again() {
         });
         assert_eq!(endpoint.count(), 2);
     }
-}
-
-/// The runtime of the flight is alive but does not run, as in a program that is stopped in a
-/// debugger.
-#[test]
-fn a_stalled_task_that_goes_on_does_not_replace_the_next_token() {
-    let endpoint = Endpoint::scripted([Reply::token(3_600).after(secs(5))]);
-    let tokens = timed().build(endpoint.clone());
-    let (stalled, next) = (paused(), paused());
-    stalled.block_on(async {
-        assert!(poll_once(pin!(tokens.ready())).is_none());
-        turns(5).await;
-    });
-    next.block_on(async {
-        let error = tokens.ready().await.unwrap_err();
-        tokio::time::sleep(error.retry_after().unwrap()).await;
-        assert_eq!(
-            tokens.token().await.unwrap().header(),
-            "Bearer canary-token-2"
-        );
-    });
-    stalled.block_on(async { tokio::time::sleep(secs(60)).await });
-    assert_eq!(endpoint.count(), 2);
-    next.block_on(async {
-        assert_eq!(
-            tokens.token().await.unwrap().header(),
-            "Bearer canary-token-2"
-        );
-    });
-    assert_eq!(tokens.health().generation, 1);
 }

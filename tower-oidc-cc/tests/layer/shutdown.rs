@@ -4,13 +4,7 @@ use crate::support;
 
 use std::pin::pin;
 
-use support::{
-    Endpoint, builder,
-    endpoint::Reply,
-    poll_once, secs, settle,
-    store::{Fault, Op, Store},
-    tokens,
-};
+use support::{Endpoint, builder, endpoint::Reply, poll_once, secs, settle, store::Store, tokens};
 use tokio::{
     runtime::Handle,
     time::{Instant, advance, sleep},
@@ -39,23 +33,6 @@ async fn shutdown_awaits_the_request_in_flight_and_saves_its_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_without_a_request_in_flight_does_not_wait() {
-    let endpoint = Endpoint::scripted([Reply::down(), Reply::token(100)]);
-    let tokens = tokens(&endpoint);
-    let start = Instant::now();
-    tokens.idle().await;
-    assert!(tokens.ready().await.is_err());
-    tokens.idle().await;
-    assert_eq!(start.elapsed(), secs(0));
-    sleep(secs(2)).await;
-    tokens.ready().await.unwrap();
-    let start = Instant::now();
-    tokens.idle().await;
-    assert_eq!(start.elapsed(), secs(0));
-    assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn shutdown_ends_when_the_request_fails_or_times_out() {
     for (reply, wait) in [
         (Reply::down().after(secs(3)), secs(3)),
@@ -69,21 +46,6 @@ async fn shutdown_ends_when_the_request_fails_or_times_out() {
         tokens.idle().await;
         assert_eq!(start.elapsed(), wait);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn shutdown_waits_two_seconds_for_a_hung_store() {
-    let store = Store::faulty(Op::Save, Fault::Hangs);
-    let tokens = builder().store(store).build(Endpoint::default());
-    assert!(poll_once(pin!(tokens.ready())).is_none());
-    settle().await;
-    let start = Instant::now();
-    tokens.idle().await;
-    assert_eq!(start.elapsed(), secs(2));
-    assert!(
-        tokens.health().is_ready(),
-        "calls have waited for the store"
-    );
 }
 
 #[test]

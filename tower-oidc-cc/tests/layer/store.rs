@@ -72,56 +72,41 @@ async fn fleet_of_ten_processes_makes_two_requests_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn abandoned_lease_is_taken_over_when_it_expires() {
+async fn a_process_that_stops_in_its_turn_delays_the_others_by_twelve_seconds_at_most() {
     let key = usual_key().await;
-    let (store, endpoint) = (Store::default(), Endpoint::default());
-    store.hold(&key, secs(5));
+    for (turn, most) in [(5, 6), (86_400, 12)] {
+        let (store, endpoint) = (Store::default(), Endpoint::default());
+        store.hold(&key, secs(turn));
+        let took = ready(&process(&store, &endpoint)).await;
+        assert!(took <= secs(most), "{took:?}");
+        assert_eq!(endpoint.count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_ask_one_after_another_while_the_endpoint_fails() {
+    let (store, endpoint) = (
+        Store::default(),
+        Endpoint::always(Reply::down().after(secs(1))),
+    );
     let mut fleet = JoinSet::new();
-    for _ in 0..10 {
+    for _ in 0..4 {
         let tokens = process(&store, &endpoint);
-        fleet.spawn(async move { ready(&tokens).await });
+        fleet.spawn(async move { tokens.ready().await });
     }
-    for took in fleet.join_all().await {
-        assert!((secs(5)..secs(6)).contains(&took), "{took:?}");
+    assert!(fleet.join_all().await.iter().all(Result::is_err));
+    for pair in endpoint.posts().windows(2) {
+        assert!(
+            pair[1].at - pair[0].at >= secs(1),
+            "a failed process ends its turn"
+        );
     }
-    assert_eq!(endpoint.count(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn endless_lease_delays_a_token_by_at_most_27_seconds() {
-    let key = usual_key().await;
-    let (store, endpoint) = (Store::default(), Endpoint::default());
-    store.hold(&key, secs(86_400));
-    let took = ready(&process(&store, &endpoint)).await;
-    assert!(took <= secs(27), "{took:?}");
-    assert_eq!(endpoint.count(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn process_takes_the_lease_for_five_seconds() {
-    let (store, endpoint) = (Store::default(), Endpoint::always(Reply::hang()));
-    let first = timed().store(store.clone()).build(endpoint);
-    let asked = tokio::spawn(async move { first.ready().await });
-    settle().await;
-    assert_eq!(store.leased_for(), [secs(5)]);
-    asked.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn lease_holder_keeps_its_lease_for_the_next_attempt() {
-    let store = Store::default();
-    let endpoint = Endpoint::scripted([Reply::down()]);
-    let tokens = process(&store, &endpoint);
-    let error = tokens.ready().await.unwrap_err();
-    sleep(error.retry_after().unwrap()).await;
-    assert_eq!(ready(&tokens).await, Duration::ZERO);
-    assert_eq!(endpoint.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failing_or_hung_store_works_like_no_store() {
-    for op in [Op::Load, Op::Lease, Op::Save] {
-        for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(2))] {
+    for (op, longest) in [(Op::Load, 12), (Op::Save, 2)] {
+        for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(longest))] {
             let endpoint = Endpoint::always(Reply::token(100));
             let tokens = process(&Store::faulty(op, fault), &endpoint);
             let took = ready(&tokens).await;
@@ -136,27 +121,8 @@ async fn failing_or_hung_store_works_like_no_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unsaved_token_releases_its_lease() {
-    let before_1970 = || SystemTime::UNIX_EPOCH - secs(86_400);
-    for full in [true, false] {
-        let (store, endpoint) = (Store::releasing(), Endpoint::default());
-        let first = if full {
-            store.set(Op::Save, Fault::Fails);
-            process(&store, &endpoint)
-        } else {
-            let first = builder().wall_clock(before_1970);
-            first.store(store.clone()).build(endpoint.clone())
-        };
-        ready(&first).await;
-        first.idle().await;
-        assert_eq!(ready(&process(&store, &endpoint)).await, Duration::ZERO);
-        assert_eq!(endpoint.count(), 2);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn hung_store_delays_no_call_with_a_valid_token() {
-    for op in [Op::Load, Op::Lease, Op::Save] {
+    for op in [Op::Load, Op::Save] {
         let store = Store::default();
         let endpoint = Endpoint::always(Reply::token(100));
         let service = layer(&process(&store, &endpoint)).layer(echo());
@@ -227,7 +193,7 @@ async fn each_endpoint_client_and_parameter_has_its_own_token() {
     for (uri, credentials, parameter) in fleet {
         let mut builder = TokenSource::builder(uri, credentials);
         if let Some((name, value)) = parameter {
-            builder = builder.parameter(name, value);
+            builder = builder.field(name, value);
         }
         ready(&builder.store(store.clone()).build(endpoint.clone())).await;
         settle().await;
@@ -262,30 +228,6 @@ async fn stored_token_keeps_its_original_expiry() {
     assert!(second.health().is_ready());
     sleep(secs(1)).await;
     assert!(!second.health().is_ready());
-}
-
-#[tokio::test(start_paused = true)]
-async fn slow_store_does_not_extend_a_token_life() {
-    let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
-    let endpoint = Endpoint::always(Reply::token(100));
-    let fleet = [process(&store, &endpoint), process(&store, &endpoint)];
-    for tokens in &fleet {
-        ready(tokens).await;
-    }
-    let left = secs(100).checked_sub(endpoint.age("canary-token-1"));
-    assert_eq!(fleet[1].health().life_left, left);
-    assert_eq!(endpoint.count(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn stored_token_does_not_replace_itself_at_renewal() {
-    let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
-    let endpoint = Endpoint::always(Reply::token(100));
-    let tokens = process(&store, &endpoint);
-    ready(&tokens).await;
-    // By now it is renewed, at 80 % of its life at the latest, after five operations of the store.
-    sleep(secs(83)).await;
-    assert_eq!(endpoint.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,32 +288,6 @@ async fn debug_of_a_stored_token_shows_no_token() {
         expires,
         SystemTime::UNIX_EPOCH + secs(1_700_000_000 + 86_400)
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refresh_token_is_neither_used_nor_stored() {
-    let reply = |token: &str| {
-        let reply = format!(
-            r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":100,
-                "refresh_token":"canary-refresh","refresh_expires_in":1800}}"#
-        );
-        Reply::body(200, reply)
-    };
-    let (store, endpoint) = (
-        Store::default(),
-        Endpoint::scripted([reply("one"), reply("two")]),
-    );
-    let tokens = process(&store, &endpoint);
-    ready(&tokens).await;
-    sleep(secs(90)).await;
-    settle().await;
-    // The renewal is a request like the first one. The store holds only the token of each.
-    let asked: Vec<_> = endpoint.posts().into_iter().map(|post| post.body).collect();
-    let usual = format!("grant_type=client_credentials&client_id=client&client_secret={SECRET}");
-    assert_eq!(asked, [usual.clone(), usual]);
-    let kept = store.tokens().into_values().next().unwrap();
-    let kept = String::from_utf8(kept.as_bytes().to_vec()).unwrap();
-    assert!(kept.contains("two") && !kept.contains("refresh"), "{kept}");
 }
 
 /// Twenty programs that start by cron, in a minute.

@@ -4,12 +4,8 @@
 
 use crate::support;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use http::{Request, Response};
 use support::{
     Body, DATA, Endpoint, builder, current, echo, endpoint::Reply, get, origin, secs, settle,
@@ -214,18 +210,6 @@ async fn moved_token_endpoint_is_discovered_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_error_carries_the_retry_after_of_the_server() {
-    for status in [503, 429, 302] {
-        let busy = Reply::body(status, "").header("retry-after", "77");
-        let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
-        let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
-        let source = source.build(Endpoint::always(busy));
-        let error = source.ready().await.unwrap_err();
-        assert!(error.retry_after() >= Some(secs(77)), "{error}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn invalid_discovery_document_causes_no_token_request() {
     for (document, reason) in [
         (
@@ -296,26 +280,6 @@ async fn panic_of_a_provider_or_client_is_named_in_the_error() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn repeated_error_shows_how_long_requests_have_failed() {
-    let source = tokens(&Endpoint::always(Reply::down()));
-    let first = source.ready().await.unwrap_err();
-    assert!(!first.to_string().contains("failing for"), "{first}");
-    sleep(secs(300)).await;
-    let later = source.ready().await.unwrap_err().to_string();
-    assert!(later.contains("failing for 300 s"), "{later}");
-    assert!(later.contains("503"), "{later}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn discovery_document_may_begin_with_a_byte_order_mark() {
-    let document = "\u{feff}\r\n{\"issuer\":\"https://sso.example.com\",\
-                    \"token_endpoint\":\"https://sso.example.com/t\"}";
-    let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
-    let (token, _) = discovered(endpoint, document).await;
-    assert_eq!(token.unwrap(), "canary-token-1");
-}
-
 /// RFC 8414, section 3.1, puts the path of the issuer behind the name of the document.
 #[tokio::test(start_paused = true)]
 async fn address_of_any_metadata_document_is_accepted() {
@@ -332,36 +296,5 @@ async fn address_of_any_metadata_document_is_accepted() {
             asked[..2],
             [&*format!("GET {address}"), "POST https://sso.example.com/t"]
         );
-    }
-}
-
-/// A body that breaks off after its head.
-struct Cut;
-
-impl http_body::Body for Cut {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, std::io::Error>>> {
-        let error = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        std::task::Poll::Ready(Some(Err(error)))
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn reply_that_is_cut_off_is_not_called_unreachable() {
-    for endpoint in [
-        TokenEndpoint::discover("https://sso.example.com").unwrap(),
-        TokenEndpoint::new("https://sso.example.com/t".parse().unwrap()).unwrap(),
-    ] {
-        let cut = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Cut)));
-        let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
-        let error = source.build(cut).ready().await.unwrap_err();
-        let text = error.to_string();
-        assert!(error.is_transient() && text.contains("cut off"), "{text}");
-        assert!(!text.contains("cannot be reached"), "{text}");
     }
 }

@@ -10,7 +10,6 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -76,7 +75,6 @@ async fn said(tokens: &TokenSource, capture: &Capture) -> String {
         show_error(&mut text, &error);
     }
     show(&mut text, &tokens.health());
-    text.push_str(&tokens.health().to_string());
     text.push_str(&capture.text());
     text
 }
@@ -136,7 +134,11 @@ async fn a_provider_that_repeats_an_earlier_secret_shows_none() {
 struct Echoing(&'static str);
 
 impl TokenStore for Echoing {
-    async fn load(&self, _: &str) -> Result<Option<StoredToken>, BoxError> {
+    async fn load(
+        &self,
+        _: &str,
+        _: &(dyn Fn(&StoredToken) -> bool + Sync),
+    ) -> Result<Option<StoredToken>, BoxError> {
         Err(format!("cannot load: {}", self.0).into())
     }
 
@@ -146,10 +148,6 @@ impl TokenStore for Echoing {
             String::from_utf8_lossy(token.as_bytes())
         )
         .into())
-    }
-
-    async fn lease(&self, _: &str, _: Duration) -> Result<bool, BoxError> {
-        Err(format!("cannot lease: {}", self.0).into())
     }
 }
 

@@ -174,7 +174,6 @@ async fn no_secret_or_token_is_printed_or_logged() {
     show(&mut text, &tokens.health());
     let token = tokens.token().await;
     show(&mut text, &token);
-    text.push_str(&tokens.health().to_string());
 
     // A refused response and its rejection.
     let service = support::layer(&tokens).layer(service_fn(async |_: Request<Body>| {

@@ -19,23 +19,21 @@ pub(crate) struct Store {
 #[derive(Debug, Default)]
 struct State {
     tokens: HashMap<String, StoredToken>,
-    leases: HashMap<String, Instant>,
+    /// Ends of the turns.
+    turns: HashMap<String, Instant>,
     faults: HashMap<Op, Fault>,
-    releases: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     Load,
     Save,
-    Lease,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     Fails,
     Hangs,
-    Slow(Duration),
 }
 
 // === impl Store ===
@@ -44,13 +42,6 @@ impl Store {
     pub(crate) fn faulty(op: Op, fault: Fault) -> Self {
         let store = Self::default();
         store.set(op, fault);
-        store
-    }
-
-    /// A store whose leases can be given back.
-    pub(crate) fn releasing() -> Self {
-        let store = Self::default();
-        store.state.lock().unwrap().releases = true;
         store
     }
 
@@ -73,18 +64,33 @@ impl Store {
         state.tokens.insert(key.to_owned(), token);
     }
 
-    /// Takes the lease of a key for a process that never saves a token.
+    /// Takes the turn of a key for a process that never saves an entry.
     pub(crate) fn hold(&self, key: &str, term: Duration) {
         let until = Instant::now() + term;
-        let mut state = self.state.lock().unwrap();
-        state.leases.insert(key.to_owned(), until);
+        self.state
+            .lock()
+            .unwrap()
+            .turns
+            .insert(key.to_owned(), until);
     }
 
-    /// The remaining time of each lease.
-    pub(crate) fn leased_for(&self) -> Vec<Duration> {
-        let state = self.state.lock().unwrap();
-        let now = Instant::now();
-        state.leases.values().map(|until| *until - now).collect()
+    /// Returns the entry, and whether it is enough or it is the turn of this process.
+    fn look(
+        &self,
+        key: &str,
+        is_enough: &(dyn Fn(&StoredToken) -> bool + Sync),
+    ) -> (Option<StoredToken>, bool) {
+        let (mut state, now) = (self.state.lock().unwrap(), Instant::now());
+        // As in a real store, the token is converted into bytes and back.
+        let found = state.tokens.get(key);
+        let found = found.map(|token| StoredToken::from_bytes(token.as_bytes()));
+        let is_enough = found.as_ref().is_some_and(is_enough);
+        let is_free = state.turns.get(key).is_none_or(|until| *until <= now);
+        if !is_enough && is_free {
+            let until = now + Duration::from_secs(5);
+            state.turns.insert(key.to_owned(), until);
+        }
+        (found, is_enough || is_free)
     }
 
     async fn fault(&self, op: Op) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -93,50 +99,34 @@ impl Store {
             None => Ok(()),
             Some(Fault::Fails) => Err("the store is down".into()),
             Some(Fault::Hangs) => pending().await,
-            Some(Fault::Slow(by)) => {
-                sleep(by).await;
-                Ok(())
-            }
         }
     }
 }
 
 impl TokenStore for Store {
-    async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
+    async fn load(
+        &self,
+        key: &str,
+        is_enough: &(dyn Fn(&StoredToken) -> bool + Sync),
+    ) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         self.fault(Op::Load).await?;
-        // As in a real store, the token is converted into bytes and back.
-        let found = self.state.lock().unwrap().tokens.get(key).cloned();
-        Ok(found.map(|token| StoredToken::from_bytes(token.as_bytes())))
+        loop {
+            if let (found, true) = self.look(key, is_enough) {
+                return Ok(found);
+            }
+            sleep(Duration::from_millis(250)).await;
+        }
     }
 
     async fn save(
         &self,
         key: &str,
-        token: &StoredToken,
+        entry: &StoredToken,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.fault(Op::Save).await?;
         let mut state = self.state.lock().unwrap();
-        state.tokens.insert(key.to_owned(), token.clone());
-        state.leases.remove(key);
+        state.tokens.insert(key.to_owned(), entry.clone());
+        state.turns.remove(key);
         Ok(())
-    }
-
-    async fn lease(&self, key: &str, term: Duration) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        self.fault(Op::Lease).await?;
-        let now = Instant::now();
-        let mut state = self.state.lock().unwrap();
-        if state.leases.get(key).is_some_and(|until| *until > now) {
-            return Ok(false);
-        }
-        state.leases.insert(key.to_owned(), now + term);
-        Ok(true)
-    }
-
-    fn release(&self, key: &str) -> bool {
-        let mut state = self.state.lock().unwrap();
-        if state.releases {
-            state.leases.remove(key);
-        }
-        state.releases
     }
 }

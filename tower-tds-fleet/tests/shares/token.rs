@@ -2,14 +2,14 @@
 //! content of the store.
 
 mod entry;
-mod lease;
 mod outage;
 mod tls;
+mod turn;
 mod world;
 
 use tokio::{runtime, task::JoinSet};
 
-use self::world::{World, leases, successor, tokens};
+use self::world::{World, successor, tokens, turns};
 use crate::redis_server::RedisServer;
 
 #[test]
@@ -34,7 +34,7 @@ fn fifty_cold_members_on_five_runtimes_make_one_request() {
     assert_eq!(all.len(), 50);
     assert!(all.iter().all(|token| *token == all[0]));
     assert_eq!(world.posts(), 1);
-    assert_eq!(leases(&server), 0, "its end came with the token");
+    assert_eq!(turns(&server), 0, "its end came with the token");
 }
 
 #[tokio::test]

@@ -119,7 +119,6 @@ impl Status {
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: a lower quota |
     /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause (429) or a silence (423, 416), or 0 |
     /// | `tds_token_life_seconds` | gauge | | the rest of the token's life; 0: no token |
-    /// | `tds_token_refused_seconds` | gauge | | how long the service has refused the token, or 0 |
     /// | `tds_tokens_total` | counter | | tokens received |
     ///
     /// No path, host or key is a label. For a dashboard of these metrics, see the program `tds`.
@@ -158,7 +157,6 @@ impl Status {
         gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
         gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));
         gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left));
-        gauge!("tds_token_refused_seconds", labels()).set(seconds(token.refused_for));
         counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 
@@ -218,10 +216,9 @@ impl fmt::Display for Status {
         if connects_waiting > 0 {
             write!(f, ", {connects_waiting} waiting for a socket")?;
         }
-        match (self.token.refused_for, self.token.life_left) {
-            (Some(refused), _) => write!(f, "; token refused for {}", Rough(refused))?,
-            (None, Some(left)) => write!(f, "; token good for {}", Rough(left))?,
-            (None, None) => write!(f, "; no token")?,
+        match self.token.life_left {
+            Some(left) => write!(f, "; token good for {}", Rough(left))?,
+            None => write!(f, "; no token")?,
         }
         if let Some(error) = &self.token.last_error {
             write!(f, ": {error}")?;

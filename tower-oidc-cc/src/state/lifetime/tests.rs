@@ -79,28 +79,6 @@ proptest! {
     }
 
     #[test]
-    fn renewals_spread_evenly_over_a_tenth_of_the_life(
-        life_s in prop_oneof![1u64..120, 120u64..86_400, 86_400u64..=30 * 86_400],
-        late_ms in 0u64..100,
-        draw in 0u32..999,
-    ) {
-        let sent = moment();
-        let now = later(sent, Duration::from_millis(late_ms));
-        let life = Duration::from_secs(life_s);
-        let age = |draw: u32| {
-            let draw = f64::from(draw) / 1_000.0;
-            let plan = Lifetime::plan_at(now, sent, life, None, draw).unwrap();
-            plan.renew_at.left_at(sent)
-        };
-        // A thousand draws are a thousand moments at equal distances, a ten-thousandth of a life
-        // each. So the renewals are spread evenly over a tenth of the life, for every life.
-        let step = age(draw) - age(draw + 1);
-        let even = life / 10_000;
-        prop_assert!(step.abs_diff(even) < Duration::from_nanos(10), "{step:?} {even:?}");
-        prop_assert!(age(0) <= life.mul_f64(0.800_001) && age(999) >= life.mul_f64(0.7));
-    }
-
-    #[test]
     fn wall_clock_step_never_extends_a_token_life(
         life_s in 1u64..100_000,
         step_s in -100_000i64..100_000,

@@ -19,7 +19,7 @@ use tokio::{task::JoinSet, time};
 use tower::{Layer as _, ServiceExt as _};
 use tower_oidc_cc::{
     BearerAuthLayer, Credentials, Origin, StoredToken, TokenEndpoint, TokenSource,
-    TokenSourceBuilder,
+    TokenSourceBuilder, TokenStore as _,
 };
 use tower_tds_fleet::RedisTokens;
 
@@ -180,13 +180,13 @@ pub(crate) fn everything(server: &RedisServer) -> Vec<(String, Vec<u8>)> {
 /// Returns the name of the only token in the store.
 pub(crate) fn name(server: &RedisServer) -> String {
     let mut names = everything(server).into_iter().map(|(name, _)| name);
-    names.find(|name| !name.ends_with(":lease")).unwrap()
+    names.find(|name| !name.ends_with(":turn")).unwrap()
 }
 
-pub(crate) fn leases(server: &RedisServer) -> usize {
+pub(crate) fn turns(server: &RedisServer) -> usize {
     let all = everything(server);
     all.iter()
-        .filter(|(name, _)| name.ends_with(":lease"))
+        .filter(|(name, _)| name.ends_with(":turn"))
         .count()
 }
 
@@ -216,6 +216,14 @@ pub(crate) async fn renewed(world: &World, members: &[TokenSource]) -> Vec<Strin
     })
     .await;
     tokens(members).await
+}
+
+/// Reads the entry of a key, without a turn.
+pub(crate) async fn load(
+    store: &RedisTokens,
+    key: &str,
+) -> Result<Option<StoredToken>, Box<dyn std::error::Error + Send + Sync>> {
+    store.load(key, &|_| true).await
 }
 
 pub(crate) const DAY: u64 = 86_400;

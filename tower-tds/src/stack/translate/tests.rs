@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use tower_oidc_cc::{ReadHead, ReadOutcome};
 use tower_tds_errors::{Outcome, classify};
+use tower_tds_limits::{ReadHead, ReadOutcome};
 
 /// The outcome that the layers above a `Classify` read.
 fn read(status: StatusCode, asked: &HeaderMap, said: &HeaderMap, body: &str) -> Outcome {
