@@ -200,7 +200,7 @@ async fn provider_error_shows_no_secret() {
     let text = format!("{error} {error:?} {error:#?} {source:?}");
     assert!(!text.contains("canary"), "{text}");
     assert!(
-        text.contains("https://me:[redacted]@vault.example.com/v1/secret?token=[redacted] failed"),
+        text.contains("https://me:[redacted]@vault.example.com/v1/secret?[redacted] failed"),
         "{text}"
     );
 }
