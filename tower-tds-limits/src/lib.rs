@@ -94,6 +94,8 @@
 //!   after a 504.
 //! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among
 //!   futures that are not polled.
+//! - Servers that count a socket which closed without a request, as `HAProxy` does if it counts from
+//!   the connection on.
 //! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While one
 //!   runtime is blocked, the waiters of others on the same limiter may stop as well.

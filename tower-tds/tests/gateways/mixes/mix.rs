@@ -27,8 +27,6 @@ pub(crate) enum Trouble {
     TimesOut,
     /// A service between limit and client that keeps the extensions of each request.
     KeepsParts,
-    /// A server that counts a socket without a request as a request, at its end.
-    CountsUnusedSockets,
 }
 
 #[derive(Debug, Clone)]
