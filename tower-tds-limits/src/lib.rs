@@ -66,13 +66,14 @@
 //! quota. After a 423 (too many requests) nothing is sent for a second, and several of them lead to
 //! a stricter [`Rung`], if that would have avoided them. After a 416 (too many connections) nothing
 //! is sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used
-//! up) pauses the calls of its credential. Implement [`ReadOutcome`] if your service refuses in
-//! other ways; [`Limiter::snapshot`] and `tracing` events show each reaction.
+//! up) pauses the calls of its credential. If your service refuses in other ways, put an [`Outcome`]
+//! into the extensions of such responses, below this layer. [`Limiter::snapshot`] and `tracing` events
+//! show each reaction.
 //!
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; [`ReadHyper`] reads hyper's errors |
+//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; errors of hyper and IO are read |
 //! | `metrics` | no | a histogram of waits, `tds_wait_seconds`, by cause |
 //!
 //! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32.
@@ -96,7 +97,10 @@
 //!   futures that are not polled.
 //! - Servers that count a socket which closed without a request, as `HAProxy` does if it counts from
 //!   the connection on.
-//! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
+//! - HTTP/2: a socket counts as one connection.
+//! - Knowing whether a dropped call was sent, over a client that does not mark its requests with
+//!   [`HandOver`](tower_tds_outcome::HandOver): it counts as sent.
+//! - Inner services whose futures are not `Send + 'static`, because a task may complete them.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While one
 //!   runtime is blocked, the waiters of others on the same limiter may stop as well.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -130,15 +134,10 @@ pub use self::{
     error::{Error, WaitCause},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},
-    request::{
-        RequestLimit,
-        layer::{Detached, RequestLimitLayer},
-        outcome::ReadHyper,
-        permit::PermitBody,
-    },
+    request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
 };
 
-pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
+pub use tower_tds_outcome::{DeadlineAt, Outcome};
 
 /// Future of this crate's services.
 pub mod future {

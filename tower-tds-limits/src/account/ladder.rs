@@ -23,9 +23,8 @@ use crate::{
 ///
 /// Nothing tests whether a rung helps, so if another client uses your quota, the rate stays lower
 /// for as long as both are busy. The same happens if your service often uses 423 for something
-/// else, for example more than once in a hundred responses. In that case give the
-/// [`RequestLimitLayer`](crate::RequestLimitLayer::read_outcome) a reader that returns
-/// [`Other`](tower_tds_outcome::Outcome::Other) for such responses.
+/// else, for example more than once in a hundred responses. In that case put
+/// [`Other`](tower_tds_outcome::Outcome::Other) into the extensions of such responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
