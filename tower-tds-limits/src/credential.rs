@@ -13,8 +13,8 @@ use tower_tds_outcome::Outcome;
 
 use crate::{
     account::{
-        Account, Grant, Refused,
-        reactions::{Key, LONGEST},
+        Account, Grant,
+        reactions::{Begins, Key, LONGEST},
     },
     error::{RemainingWait, WaitCause},
     limits::Limits,
@@ -95,26 +95,20 @@ impl Credential {
 
     /// Records an outcome that closes something or may end a pause.
     #[cold]
-    pub(crate) fn react(&self, now: Instant, grant: Grant, outcome: Outcome) -> Refused {
-        let is_416 = outcome == Outcome::ConnectionsExceeded;
-        let open = if is_416 {
-            self.connections.read(|sockets, _| sockets.open(now))
-        } else {
-            0
-        };
-        let refused = self.account.update(|account| {
-            let refused = account.react(now, grant, outcome, self.key, open);
+    pub(crate) fn react(&self, now: Instant, grant: Grant, outcome: Outcome) -> Begins {
+        let begins = self.account.update(|account| {
+            let begins = account.react(now, grant, outcome, self.key);
             let is_paused = account.pause_of(self.key).is_some();
             self.is_paused.store(is_paused, Ordering::Relaxed);
-            refused
+            begins
         });
-        if is_416 {
+        if outcome == Outcome::ConnectionsExceeded {
             // Reads the account under this lock, so that the sockets end up with its last change.
             self.connections.update(|connections| {
                 connections.close(self.account.read(|account, _| account.sockets()));
             });
         }
-        refused
+        begins
     }
 
     fn pause(&self) -> Option<Pause> {

@@ -5,11 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    account::ladder::Rung,
     clock,
     credential::Credential,
     error::WaitCause,
-    limits::Limits,
+    limits::{Limits, Quota},
     wait::{Limit as _, Line},
 };
 
@@ -58,8 +57,11 @@ pub struct Snapshot {
     pub most_connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
-    /// Rules that apply now: refusals lead to stricter ones.
-    pub rung: Rung,
+    /// First quota as it applies now: the part that a share and refusals leave of it.
+    pub quota: Quota,
+    /// How long requests are evenly spaced at least, because of a 423: until ten minutes after the
+    /// last. Then the first accepted response restores the quota.
+    pub lowered_for: Option<Duration>,
     /// Remaining silence after a 423 or a 416, in which nothing is sent.
     pub silent_for: Option<Duration>,
     /// Remaining pause of this credential after a 429. After the pause it is zero until a response is
@@ -155,7 +157,8 @@ impl Limiter {
             connections,
             most_connections,
             connects_waiting,
-            rung: account.rung(),
+            quota: account.believed().0,
+            lowered_for: left(account.believed().1),
             silent_for: left(account.silent_until(now)),
             paused_for: left(paused),
             certificate: account.certificate(),

@@ -36,7 +36,7 @@ use crate::{
 pub struct Load {
     /// Smallest share that covers all open sockets and all requests that still count.
     pub held: Share,
-    /// All of the limits as one share, lowered to what the current [`Rung`](crate::Rung) allows.
+    /// All of the limits as one share, as refusals have lowered them.
     pub whole: Share,
     /// Whether the machine has been suspended since the share was set, which is detected on Linux
     /// only.

@@ -305,7 +305,7 @@ impl<S, R> Waiting<S, Request<R>> {
                     let error = Error::rejected(pause.wait(now));
                     return Poll::Ready(Err(error));
                 }
-                Some(pause) if self.is_hopeless(pause.until, &terms, now) => {
+                Some(pause) if deadline.is_some_and(|ends| ends <= pause.until) => {
                     let error = Error::hopeless(pause.wait(now));
                     return Poll::Ready(Err(error));
                 }
@@ -389,17 +389,6 @@ impl<S, R> Waiting<S, Request<R>> {
             called_at: now,
             deadline,
         })
-    }
-
-    /// Whether the call cannot be answered after a pause that ends at `until`, as far as that is
-    /// known on arrival.
-    fn is_hopeless(&self, until: Instant, terms: &Terms, now: Instant) -> bool {
-        let Some(deadline) = terms.deadline.filter(|_| self.wait.0.is_none()) else {
-            return false;
-        };
-        let wait = until.saturating_duration_since(now);
-        let usual = self.waiter.usual(now);
-        usual.is_some_and(|usual| !deadline.allows(wait, usual, now))
     }
 
     /// Returns the deadline in the request's extensions.

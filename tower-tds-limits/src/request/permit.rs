@@ -13,7 +13,7 @@ use tower_tds_outcome::Outcome;
 
 use crate::{
     account::{
-        Account, Grant, Refused,
+        Account, Grant,
         reactions::{Begins, is_within},
     },
     clock,
@@ -120,24 +120,24 @@ impl RequestPermit {
         } else if effect.proven {
             self.stage = Stage::Proven;
         }
-        if let Some(rung) = effect.rung {
-            events::clean_for_long(rung);
+        if effect.restored {
+            events::restored();
         }
     }
 
     /// Records and logs what a refusal closes, before its permit comes back.
     #[cold]
     fn react(&self, now: Instant, outcome: Outcome) {
-        let Refused { begins, rung } = self.credential.react(now, self.grant, outcome);
-        match (begins, rung) {
-            (Begins::Nothing, _) => {}
-            (Begins::Silence, None) => events::refused_for_the_rate(),
-            (Begins::Silence, Some(rung)) => {
+        match self.credential.react(now, self.grant, outcome) {
+            Begins::Nothing => {}
+            Begins::LowerRate => {
                 let account = &self.credential.account;
-                events::stepped(rung, account.read(|account, _| account.certificate()));
+                let ((quota, _), certificate) =
+                    account.read(|account, _| (account.believed(), account.certificate()));
+                events::lowered(quota, certificate);
             }
-            (Begins::FewerSockets, _) => events::connections_refused(),
-            (Begins::Pause(wait), _) => events::paused(wait),
+            Begins::FewerSockets => events::connections_refused(),
+            Begins::Pause(wait) => events::paused(wait),
         }
     }
 }

@@ -5,7 +5,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
-use tower_tds_limits::{Error, Rung};
+use tower_tds_limits::Error;
 
 use crate::{
     limited::{Limited, unsent},
@@ -23,11 +23,8 @@ async fn retry_after_of_a_429_pauses_every_clone() {
     assert!(statuses.iter().all(|status| *status == 200));
     assert!(limited.service.arrivals()[1] - refused >= secs(7));
     assert_eq!(limited.limiter.snapshot().paused_for, None);
-    assert_eq!(
-        limited.limiter.snapshot().rung,
-        Rung::Proven,
-        "it is not about the rate"
-    );
+    let snapshot = limited.limiter.snapshot();
+    assert_eq!(snapshot.lowered_for, None, "it is not about the rate");
 }
 
 #[tokio::test(start_paused = true)]

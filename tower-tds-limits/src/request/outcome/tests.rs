@@ -121,7 +121,7 @@ proptest! {
         let now = Tick::ZERO;
         let mut reactions = Reactions::default();
         let key = reactions.key();
-        reactions.on(outcome, now, key, (0, 60));
+        reactions.on(outcome, now, now, key);
         let pause = reactions.pause_of(key).expect("a pause begins");
         prop_assert!((1..=60).contains(&(pause.until.since(now) / 1_000_000_000)));
         prop_assert!(pause.announced.since(now) <= 366 * 86_400_000_000_000);
