@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use self::{
-    reactions::{Begins, Key, Pace, Reactions, Sockets, data_sockets, is_within},
+    reactions::{Begins, Pace, Reactions, Sockets, data_sockets, is_within},
     times::ResponseTimes,
 };
 use crate::{
@@ -118,12 +118,6 @@ impl Account {
         self.instant(self.reactions.silence(now)?)
     }
 
-    /// Returns the end of the pause of this credential, and the end that was announced.
-    pub(crate) fn pause_of(&self, key: Key) -> Option<(Instant, Instant)> {
-        let pause = self.reactions.pause_of(key)?;
-        Some((self.instant(pause.until)?, self.instant(pause.announced)?))
-    }
-
     /// Returns what is closed for sockets, and until when.
     pub(crate) fn sockets(&self) -> Sockets {
         let lowered = self.reactions.most_sockets(self.most_sockets());
@@ -133,17 +127,11 @@ impl Account {
         }
     }
 
-    /// Records what a refusal closes and lowers; an accepted response opens what a pause has closed.
+    /// Records what a refusal closes and lowers.
     #[cold]
-    pub(crate) fn react(
-        &mut self,
-        now: Instant,
-        grant: Grant,
-        outcome: Outcome,
-        key: Key,
-    ) -> Begins {
+    pub(crate) fn react(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> Begins {
         let now = self.advance(now);
-        let begins = self.reactions.on(outcome, now, grant.at, key);
+        let begins = self.reactions.on(outcome, now, grant.at);
         if begins == Begins::LowerRate {
             self.keep(now);
         }

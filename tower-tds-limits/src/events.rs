@@ -29,7 +29,7 @@ pub(crate) fn restored() {
 }
 
 pub(crate) fn paused(wait: Duration) {
-    tracing::warn!(?wait, "quota used up (429): calls of this credential wait");
+    tracing::warn!(?wait, "quota used up (429): calls of this stack wait");
 }
 
 pub(crate) fn connections_refused() {

@@ -66,8 +66,8 @@
 //! quota. After a 423 (too many requests) nothing is sent for a second, and then requests are evenly
 //! spaced; each further one lowers the rate by a fifth, down to a sixth. After a 416 (too many
 //! connections) nothing is sent for a second, and the limit of connections falls by a sixth. Both are
-//! whole again ten minutes after the last refusal. A 429 (quota used
-//! up) pauses the calls of its credential. Implement [`ReadOutcome`] if your service refuses in
+//! whole again ten minutes after the last refusal. A 429 (quota used up) pauses the calls of the layer
+//! that got it. Implement [`ReadOutcome`] if your service refuses in
 //! other ways; [`Limiter::snapshot`] and `tracing` events show each reaction.
 //!
 //! # Features
@@ -111,11 +111,11 @@ mod account;
 mod clock;
 #[cfg(feature = "connect")]
 mod connection;
-mod credential;
 mod error;
 mod events;
 mod limiter;
 mod limits;
+mod pause;
 mod request;
 mod rule;
 pub mod share;

@@ -1,5 +1,5 @@
-//! Reactions to refusals: closed requests, sockets and credentials, each until a time. All of it is
-//! arithmetic on `now`, under the lock of the account.
+//! Reactions to refusals: closed requests and sockets, each until a time. All of it is arithmetic on
+//! `now`, under the lock of the account.
 //!
 //! | outcome | closed | until |
 //! |---|---|---|
@@ -7,13 +7,12 @@
 //! | | requests that are not evenly spaced, then a fifth of the rate | ten minutes after the last, at an accepted response |
 //! | 416 | all requests and connects | a second later |
 //! | | a sixth of the sockets, and the places in flight beyond the data sockets | ten minutes after the last |
-//! | 429 | the requests of one credential | its `Retry-After`, or twice the last pause |
 //! | end of a share | everything | the next share |
 //!
 //! Sockets have a lock of their own, so the account hands them each change as one value:
 //! [`Sockets`].
 
-use std::{num::NonZeroU32, time::Duration};
+use std::num::NonZeroU32;
 
 use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
@@ -51,10 +50,6 @@ pub(crate) struct Reactions {
     sockets: Lowered,
     /// Until when requests close their sockets.
     closing_until: Tick,
-    /// Pauses from a 429 to the next accepted response.
-    pauses: Vec<(Key, Pause)>,
-    /// Number of credentials so far.
-    keys: u64,
     /// End of the share, if there is one.
     pub(super) share_ends: Option<Tick>,
     /// Fault because of which the share is not renewed.
@@ -84,21 +79,6 @@ pub(crate) struct Pace {
     pub(crate) at_once: u32,
 }
 
-/// Number of an API key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(pub(super) u64);
-
-/// Pause of one credential.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pause {
-    /// When calls are sent again.
-    pub(crate) until: Tick,
-    /// End that the service announced. It may be later than `until`.
-    pub(crate) announced: Tick,
-    /// Length of this pause. The next one is twice as long if the service announces none.
-    length: u64,
-}
-
 /// Closed sockets, for the lock of the sockets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sockets {
@@ -116,21 +96,13 @@ pub(crate) enum Begins {
     LowerRate,
     /// A silence of requests and connects, and fewer sockets.
     FewerSockets,
-    /// A pause of this length.
-    Pause(Duration),
 }
 
 // === impl Reactions ===
 
 impl Reactions {
-    /// Returns the number of another credential.
-    pub(crate) fn key(&mut self) -> Key {
-        self.keys += 1;
-        Key(self.keys)
-    }
-
-    /// Records an outcome of a request of this credential that was granted at `granted`.
-    pub(crate) fn on(&mut self, outcome: Outcome, now: Tick, granted: Tick, key: Key) -> Begins {
+    /// Records the outcome of a request that was granted at `granted`.
+    pub(crate) fn on(&mut self, outcome: Outcome, now: Tick, granted: Tick) -> Begins {
         match outcome {
             Outcome::RateExceeded => {
                 self.silent_until = now.plus(SILENCE);
@@ -150,19 +122,12 @@ impl Reactions {
                 self.closing_until = self.closing_until.max(now.plus(CLOSING));
                 Begins::FewerSockets
             }
-            Outcome::QuotaExceeded(hint) => self.pause(now, key, hint),
-            outcome if is_within(outcome) => {
-                // A request that was sent before the pause does not end it.
-                self.pauses
-                    .retain(|(of, pause)| *of != key || now < pause.until);
-                Begins::Nothing
-            }
             _ => Begins::Nothing,
         }
     }
 
-    /// Returns until when all requests wait, and for what. The pause of one credential is not
-    /// included: its calls keep their places, and others pass them.
+    /// Returns until when all requests wait, and for what. The [pause](crate::pause::Pause) of one
+    /// stack is not included: its calls keep their places, and others pass them.
     #[inline]
     pub(crate) fn closed_until(&self, now: Tick) -> (Tick, WaitCause) {
         match self.share_ends {
@@ -206,16 +171,6 @@ impl Reactions {
         Some(self.silent_until).filter(|until| now < *until)
     }
 
-    pub(crate) fn pause_of(&self, key: Key) -> Option<Pause> {
-        let pause = self.pauses.iter().find(|(of, _)| *of == key);
-        pause.map(|(_, pause)| *pause)
-    }
-
-    /// Forgets a credential.
-    pub(crate) fn forget(&mut self, key: Key) {
-        self.pauses.retain(|(of, _)| *of != key);
-    }
-
     /// Ends the share at `ends`. Until then requests close their sockets if too many are open.
     pub(crate) fn share_until(&mut self, ends: Tick, too_many: bool, now: Tick) {
         self.share_ends = Some(ends);
@@ -237,41 +192,6 @@ impl Reactions {
     pub(crate) fn most_sockets(&self, most: u32) -> Option<(u32, Tick)> {
         let times = Some(self.sockets.times).filter(|times| *times > 0)?;
         Some((lowered(most, 6, times), self.sockets.ends_at()))
-    }
-
-    /// Records a 429 at `now`, with the hint of its response.
-    fn pause(&mut self, now: Tick, key: Key, hint: Option<Duration>) -> Begins {
-        let last = self.pause_of(key);
-        let is_within = last.is_some_and(|last| now < last.until);
-        let usual = last.map_or(SHORTEST, |last| last.length.saturating_mul(2).min(LONGEST));
-        let wait = match hint {
-            Some(hint) => nanos(hint).clamp(SHORTEST, YEAR),
-            None if is_within => 0,
-            None => usual,
-        };
-        let mut next = Pause {
-            until: now.plus(wait.min(LONGEST)),
-            announced: now.plus(wait),
-            length: wait.min(LONGEST),
-        };
-        if let Some(last) = last {
-            if is_within {
-                // The refused request was sent before this pause began, so the 429 can only
-                // lengthen it.
-                next.until = next.until.max(last.until);
-                next.length = last.length;
-            }
-            if is_within || hint.is_none() {
-                next.announced = next.announced.max(last.announced);
-            }
-        }
-        self.forget(key);
-        self.pauses.push((key, next));
-        if is_within {
-            Begins::Nothing
-        } else {
-            Begins::Pause(Duration::from_nanos(wait))
-        }
     }
 }
 
@@ -343,17 +263,6 @@ const TICK: u64 = 1_000_000;
 /// Fewer would send a slow service only a request for each response. As grants are spaced, a second
 /// one is refused only if the network stalls.
 const LEAST: u32 = 2;
-
-/// A shorter pause only leads to more refused requests.
-const SHORTEST: u64 = 1_000_000_000;
-
-/// A pause never holds calls longer than this; beyond it they are rejected. Once a minute some
-/// calls are sent, whatever end was announced, because they show whether a daily quota was reset.
-/// So no announced end stops a credential for ever.
-pub(crate) const LONGEST: u64 = 60_000_000_000;
-
-/// Longer announced waits count as a year, which cannot overflow an instant.
-const YEAR: u64 = 366 * 86_400_000_000_000;
 
 #[cfg(test)]
 mod tests;

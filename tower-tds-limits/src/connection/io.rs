@@ -98,7 +98,7 @@ impl<T> LimitedIo<T> {
             open: Some(Open {
                 socket,
                 permit,
-                account: Arc::clone(&limiter.credential.account),
+                account: Arc::clone(&limiter.stack.account),
                 is_used: AtomicBool::new(false),
                 broken: None,
             }),

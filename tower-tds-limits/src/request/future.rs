@@ -26,9 +26,9 @@ use super::{
 use crate::{
     account::Account,
     clock,
-    credential::Credential,
     error::{BoxError, Error, RemainingWait, WaitCause},
     events,
+    limiter::Stack,
     wait::{Deadline, Denial, Terms, waiter::Waiter},
 };
 
@@ -92,7 +92,7 @@ struct Waited {
 enum Obstacle {
     /// Readiness of the inner service.
     Readiness,
-    /// End of a pause of the credential.
+    /// End of a pause.
     Pause(Instant),
     /// A permit.
     Permit,
@@ -111,10 +111,7 @@ impl<S, R, F, C, M> ResponseFuture<S, Request<R>, F, C, M> {
         let call = Waiting {
             inner,
             request: Some(request),
-            waiter: Waiter::new(
-                &settings.limiter.credential.account,
-                settings.limiter.credential.line,
-            ),
+            waiter: Waiter::new(&settings.limiter.stack.account, settings.limiter.stack.line),
             wait: Wait(None),
         };
         Self {
@@ -283,11 +280,11 @@ impl<S, R> Waiting<S, Request<R>> {
         S: Service<Request<R>>,
         S::Error: Into<BoxError>,
     {
-        let credential = &settings.limiter.credential;
+        let stack = &settings.limiter.stack;
         if deadline.is_some_and(|deadline| deadline <= now) {
             let obstacle = self.wait.0.as_ref().map(|wait| wait.obstacle);
             let obstacle = obstacle.unwrap_or(Obstacle::Readiness);
-            let cause = self.reason(obstacle, credential, now).cause;
+            let cause = self.reason(obstacle, stack, now).cause;
             let error = Error::deadline(cause, self.wait.length(now));
             return Poll::Ready(Err(error));
         }
@@ -299,17 +296,17 @@ impl<S, R> Waiting<S, Request<R>> {
             }),
         };
         let obstacle = match self.inner.poll_ready(cx) {
-            Poll::Ready(Ok(())) => match credential.pause_at(now) {
+            Poll::Ready(Ok(())) => match stack.pause.at(now) {
                 None => Obstacle::Permit,
                 Some(pause) if pause.is_long(now) => {
                     let error = Error::rejected(pause.wait(now));
                     return Poll::Ready(Err(error));
                 }
-                Some(pause) if deadline.is_some_and(|ends| ends <= pause.until) => {
+                Some(pause) if deadline.is_some_and(|ends| ends <= pause.until()) => {
                     let error = Error::hopeless(pause.wait(now));
                     return Poll::Ready(Err(error));
                 }
-                Some(pause) => Obstacle::Pause(pause.until),
+                Some(pause) => Obstacle::Pause(pause.until()),
             },
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::below(error))),
             Poll::Pending => Obstacle::Readiness,
@@ -324,16 +321,16 @@ impl<S, R> Waiting<S, Request<R>> {
         };
         match passed {
             Poll::Ready(Ok(grant)) => {
-                return Poll::Ready(Ok(RequestPermit::new(credential, grant)));
+                return Poll::Ready(Ok(RequestPermit::new(stack, grant)));
             }
             Poll::Ready(Err(denial)) => {
                 let error = match denial {
-                    Denial::Full => Error::rejected(self.reason(obstacle, credential, now)),
+                    Denial::Full => Error::rejected(self.reason(obstacle, stack, now)),
                     Denial::Overload(outlook) => {
                         Error::overload(outlook.cause, outlook.ahead, outlook.wait)
                     }
                     Denial::Late => {
-                        let cause = self.reason(obstacle, credential, now).cause;
+                        let cause = self.reason(obstacle, stack, now).cause;
                         Error::deadline(cause, self.wait.length(now))
                     }
                 };
@@ -346,12 +343,12 @@ impl<S, R> Waiting<S, Request<R>> {
         } else {
             self.wait.0 = Some(Box::new(Waited {
                 since: now,
-                first_cause: self.reason(obstacle, credential, now).cause,
+                first_cause: self.reason(obstacle, stack, now).cause,
                 obstacle,
             }));
         }
         if self.wait.longest(settings).is_some_and(|ends| ends <= now) {
-            let cause = self.reason(obstacle, credential, now).cause;
+            let cause = self.reason(obstacle, stack, now).cause;
             let error = Error::timed_out(cause, self.wait.length(now));
             return Poll::Ready(Err(error));
         }
@@ -399,8 +396,8 @@ impl<S, R> Waiting<S, Request<R>> {
     }
 
     /// Returns the cause of the wait, and the time until it ends.
-    fn reason(&self, obstacle: Obstacle, credential: &Credential, now: Instant) -> RemainingWait {
-        let cause = match (obstacle, credential.pause_at(now)) {
+    fn reason(&self, obstacle: Obstacle, stack: &Stack, now: Instant) -> RemainingWait {
+        let cause = match (obstacle, stack.pause.at(now)) {
             (Obstacle::Permit, _) => return self.waiter.wait(now),
             (Obstacle::Pause(_), Some(pause)) => return pause.wait(now),
             (Obstacle::Pause(_), None) => WaitCause::Pause,

@@ -45,11 +45,12 @@ pub(crate) struct Settings<F> {
 // === impl RequestLimitLayer ===
 
 impl RequestLimitLayer {
-    /// Limits requests with `limiter`, and reads responses with [`ReadHyper`].
+    /// Limits requests with `limiter`, and reads responses with [`ReadHyper`]. After a 429 the services
+    /// of this layer and its clones pause, and those of other layers do not.
     pub fn new(limiter: Limiter) -> Self {
         Self {
             settings: Settings {
-                limiter,
+                limiter: limiter.another(),
                 reader: ReadHyper,
                 max_waiting: usize::MAX,
                 answer: None,
@@ -61,6 +62,13 @@ impl RequestLimitLayer {
 }
 
 impl<F, M> RequestLimitLayer<F, M> {
+    /// Returns a handle to the limiter, whose [snapshot](Limiter::snapshot) holds the pause of this
+    /// layer's services after a 429.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.settings.limiter
+    }
+
     /// Sets the reader of a call's outcome; [`ReadHyper`] by default.
     ///
     /// Set it if your service refuses with statuses of its own, or if its errors show more than

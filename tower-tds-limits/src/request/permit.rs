@@ -16,15 +16,14 @@ use crate::{
         Account, Grant,
         reactions::{Begins, is_within},
     },
-    clock,
-    credential::Credential,
-    events,
+    clock, events,
+    limiter::Stack,
 };
 
 /// Permit of one sent request. Its methods and its drop record each stage in the account once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
-    credential: Arc<Credential>,
+    stack: Arc<Stack>,
     pub(super) grant: Grant,
     stage: Stage,
 }
@@ -65,9 +64,9 @@ pin_project! {
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(credential: &Arc<Credential>, grant: Grant) -> Self {
+    pub(super) fn new(stack: &Arc<Stack>, grant: Grant) -> Self {
         Self {
-            credential: Arc::clone(credential),
+            stack: Arc::clone(stack),
             grant,
             stage: Stage::Sent,
         }
@@ -90,7 +89,7 @@ impl RequestPermit {
     pub(super) fn prove_by_end(mut self) {
         let grant = self.grant;
         if self.stage == Stage::Sent {
-            let account = &self.credential.account;
+            let account = &self.stack.account;
             account.update_now(|account, now| account.prove_by_end(now, grant));
             self.stage = Stage::Over;
         }
@@ -99,9 +98,7 @@ impl RequestPermit {
     /// Takes back the grant of a request that was never sent.
     pub(super) fn withdraw(&mut self) {
         let grant = self.grant;
-        self.credential
-            .account
-            .update(|account| account.withdraw(grant));
+        self.stack.account.update(|account| account.withdraw(grant));
         self.stage = Stage::Over;
     }
 
@@ -110,10 +107,10 @@ impl RequestPermit {
         let grant = self.grant;
         // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
-        if !is_within(outcome) || self.credential.is_paused() {
+        if !is_within(outcome) || self.stack.pause.is_set() {
             self.react(now, outcome);
         }
-        let account = &self.credential.account;
+        let account = &self.stack.account;
         let effect = account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
         if is_whole {
             self.stage = Stage::Over;
@@ -125,26 +122,35 @@ impl RequestPermit {
         }
     }
 
-    /// Records and logs what a refusal closes, before its permit comes back.
+    /// Records and logs what a refusal closes, before its permit comes back. An accepted response
+    /// ends a pause.
     #[cold]
     fn react(&self, now: Instant, outcome: Outcome) {
-        match self.credential.react(now, self.grant, outcome) {
+        let pause = &self.stack.pause;
+        match outcome {
+            Outcome::RateExceeded | Outcome::ConnectionsExceeded => {}
+            Outcome::QuotaExceeded(hint) => {
+                return pause.begin(hint, now).into_iter().for_each(events::paused);
+            }
+            outcome if is_within(outcome) => return pause.end(now),
+            _ => return,
+        }
+        match self.stack.react(now, self.grant, outcome) {
             Begins::Nothing => {}
             Begins::LowerRate => {
-                let account = &self.credential.account;
+                let account = &self.stack.account;
                 let ((quota, _), certificate) =
                     account.read(|account, _| (account.believed(), account.certificate()));
                 events::lowered(quota, certificate);
             }
             Begins::FewerSockets => events::connections_refused(),
-            Begins::Pause(wait) => events::paused(wait),
         }
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let (account, grant) = (&self.credential.account, self.grant);
+        let (account, grant) = (&self.stack.account, self.grant);
         match self.stage {
             Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
             Stage::Proven => account.update(Account::end),

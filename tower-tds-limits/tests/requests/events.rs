@@ -176,7 +176,7 @@ async fn refusals_are_logged_and_success_is_not() {
         assert!(line.contains(text), "{line}");
     }
     for (what, text) in [
-        ("WARN", "calls of this credential wait wait=3s"),
+        ("WARN", "calls of this stack wait wait=3s"),
         ("WARN", "too many connections"),
     ] {
         let before = logged().len();

@@ -81,9 +81,7 @@ pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
     tokens: TokenSource,
     origins: Vec<Origin>,
-    limiter: Limiter,
-    answer_timeout: Duration,
-    over_hyper_http1: bool,
+    limit: RequestLimitLayer,
     classify: ClassifyLayer,
 }
 
@@ -103,9 +101,7 @@ impl<T> TdsLayer<CloneBody<T>> {
             retry: RetryLayer::new(),
             tokens,
             origins: origins.into_iter().collect(),
-            limiter,
-            answer_timeout: ANSWER_TIMEOUT,
-            over_hyper_http1: false,
+            limit: RequestLimitLayer::new(limiter).answer_timeout(ANSWER_TIMEOUT),
             classify,
         }
     }
@@ -119,9 +115,7 @@ impl TdsLayer {
             retry,
             tokens: self.tokens,
             origins: self.origins,
-            limiter: self.limiter,
-            answer_timeout: self.answer_timeout,
-            over_hyper_http1: self.over_hyper_http1,
+            limit: self.limit,
             classify: self.classify,
         }
     }
@@ -141,14 +135,19 @@ impl<P> TdsLayer<P> {
     /// See [`RequestLimitLayer::over_hyper_http1`] for when this is right.
     #[must_use]
     pub fn over_hyper_http1(mut self) -> Self {
-        self.over_hyper_http1 = true;
+        self.limit = self.limit.over_hyper_http1();
         self
     }
 
     /// Bounds the time from the sending of a request to its response head, for each attempt.
-    pub(crate) const fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.answer_timeout = timeout;
+    pub(crate) fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.limit = self.limit.answer_timeout(timeout);
         self
+    }
+
+    /// Returns the limiter with the pause of this layer's services.
+    pub(crate) fn limiter(&self) -> &Limiter {
+        self.limit.limiter()
     }
 }
 
@@ -156,12 +155,6 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     type Service = Retry<IntoError<RequestLimit<BearerAuth<Classify<S>>, ReadHyper, Detached>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
-        let mut limit = RequestLimitLayer::new(self.limiter.clone())
-            .answer_timeout(self.answer_timeout)
-            .detached();
-        if self.over_hyper_http1 {
-            limit = limit.over_hyper_http1();
-        }
         let only = match &*self.origins {
             [only] => Some(Arc::new(only.clone())),
             _ => None,
@@ -170,7 +163,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         ServiceBuilder::new()
             .layer(self.retry.clone().deadline_kept_below())
             .layer_fn(|limited| IntoError::new(limited, self.tokens.clone(), only.clone()))
-            .layer(limit)
+            .layer(self.limit.clone().detached())
             .layer(bearer)
             .layer(self.classify.clone().below_retry())
             .service(client)
