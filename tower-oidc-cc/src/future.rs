@@ -11,7 +11,7 @@ use std::{
 use http::Response;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
-use tower_tds_outcome::{Outcome, ReadHead, ReadOutcome};
+use tower_tds_outcome::Outcome;
 
 use crate::{
     error::{BoxError, Error, TokenError},
@@ -31,20 +31,19 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropping the future drops the call of the inner service, but not a token request.
-    pub struct ResponseFuture<F, T, J = ReadHead> {
+    pub struct ResponseFuture<F, T> {
         #[pin]
-        state: State<F, T, J>,
+        state: State<F, T>,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<F, T, J> {
+    enum State<F, T> {
         Sent {
             #[pin]
             inner: F,
             sent: Sent,
-            reader: J,
         },
         // `None` once the call has ended.
         Held {
@@ -78,14 +77,10 @@ type Ended<R> = Result<Response<R>, Error>;
 
 // === impl ResponseFuture ===
 
-impl<F, T, J> ResponseFuture<F, T, J> {
-    pub(crate) fn sent(inner: F, sent: Sent, reader: J) -> Self {
+impl<F, T> ResponseFuture<F, T> {
+    pub(crate) fn sent(inner: F, sent: Sent) -> Self {
         Self {
-            state: State::Sent {
-                inner,
-                sent,
-                reader,
-            },
+            state: State::Sent { inner, sent },
         }
     }
 
@@ -96,10 +91,9 @@ impl<F, T, J> ResponseFuture<F, T, J> {
     }
 }
 
-impl<F, J, R, E> Future for ResponseFuture<F, Response<R>, J>
+impl<F, R, E> Future for ResponseFuture<F, Response<R>>
 where
     F: Future<Output = Result<Response<R>, E>>,
-    J: ReadOutcome,
     E: Into<BoxError>,
 {
     type Output = Result<Response<R>, Error>;
@@ -110,20 +104,16 @@ where
         loop {
             match this.state.as_mut().project() {
                 // ## Sent => (Held | done)
-                StateProj::Sent {
-                    inner,
-                    sent,
-                    reader,
-                } => {
+                StateProj::Sent { inner, sent } => {
                     // `polled` is matched by reference, because each move of a response copies it.
                     let polled = inner.poll(cx);
                     if let Poll::Ready(Ok(response)) = &polled
-                        && reader.read(Ok(response)) == Outcome::Accepted
+                        && Outcome::of_response(response) == Outcome::Accepted
                     {
                         sent.source.shared.accept(sent.generation);
                         return polled.map_err(Error::below);
                     }
-                    match sent.settle(ready!(polled).map_err(Into::into), reader) {
+                    match sent.settle(ready!(polled).map_err(Into::into)) {
                         Ok(held) => {
                             let held = Some(held);
                             this.state.set(State::Held { held });
@@ -152,7 +142,7 @@ where
     }
 }
 
-impl<F, T, J> fmt::Debug for ResponseFuture<F, T, J> {
+impl<F, T> fmt::Debug for ResponseFuture<F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ResponseFuture")
     }
@@ -166,11 +156,10 @@ impl Sent {
     fn settle<R>(
         &self,
         result: Result<Response<R>, BoxError>,
-        reader: &impl ReadOutcome,
     ) -> Result<Box<Held<Response<R>>>, Ended<R>> {
         let outcome = match &result {
-            Ok(response) => reader.read(Ok(response)),
-            Err(error) => reader.read::<R>(Err(&**error)),
+            Ok(response) => Outcome::of_response(response),
+            Err(error) => Outcome::of_error(&**error).unwrap_or(Outcome::Lost),
         };
         let event = match outcome {
             Outcome::TokenRefused => Event::Refused(self.generation),

@@ -120,7 +120,7 @@ pub use self::{
     source::{TokenSource, TokenSourceBuilder},
     store::{StoredToken, TokenStore},
 };
-pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
+pub use tower_tds_outcome::{DeadlineAt, Outcome};
 
 #[cfg(feature = "private-key-jwt")]
 mod assertion;

@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, Response, Uri, header::AUTHORIZATION};
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, ReadHead, ReadOutcome};
+use tower_tds_outcome::DeadlineAt;
 
 use crate::{
     error::{BoxError, Error, Kind, TokenError},
@@ -34,9 +34,8 @@ use crate::{
 ///
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
-pub struct BearerAuthLayer<J = ReadHead> {
+pub struct BearerAuthLayer {
     rules: Arc<Rules>,
-    reader: J,
 }
 
 /// Puts a bearer token on each request.
@@ -67,10 +66,9 @@ pub struct BearerAuthLayer<J = ReadHead> {
 /// If the inner service's error is boxed already, spawn `service.oneshot(request)` itself, and not an async block
 /// around it: the compiler cannot prove that such a block is `Send` (rust-lang/rust#102211). tower's `Timeout` has the
 /// same problem.
-pub struct BearerAuth<S, J = ReadHead> {
+pub struct BearerAuth<S> {
     inner: S,
     rules: Arc<Rules>,
-    reader: J,
     readiness: Readiness,
 }
 
@@ -126,33 +124,17 @@ impl BearerAuthLayer {
                     default_origin,
                 },
             }),
-            reader: ReadHead,
         }
     }
 }
 
-impl<J> BearerAuthLayer<J> {
-    /// Sets the type that reads the outcome of a call; [`ReadHead`] by default.
-    ///
-    /// You need it if your service refuses tokens with a status of its own. [`ReadHead`] also reads the
-    /// [`Outcome`](tower_tds_outcome::Outcome) that an error from below carries.
-    #[must_use]
-    pub fn read_outcome<K: ReadOutcome>(self, reader: K) -> BearerAuthLayer<K> {
-        BearerAuthLayer {
-            rules: self.rules,
-            reader,
-        }
-    }
-}
-
-impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
-    type Service = BearerAuth<S, J>;
+impl<S> Layer<S> for BearerAuthLayer {
+    type Service = BearerAuth<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         BearerAuth {
             inner,
             rules: Arc::clone(&self.rules),
-            reader: self.reader.clone(),
             readiness: Readiness::Unready,
         }
     }
@@ -160,7 +142,7 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
 
 // === impl BearerAuth ===
 
-impl<S, J> BearerAuth<S, J> {
+impl<S> BearerAuth<S> {
     /// Polls for a token: the one in use, or the result of a token request. Resolves to whether
     /// there is a token.
     #[inline]
@@ -246,15 +228,14 @@ impl<S, J> BearerAuth<S, J> {
     }
 }
 
-impl<S, J, B, R> Service<Request<B>> for BearerAuth<S, J>
+impl<S, B, R> Service<Request<B>> for BearerAuth<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
-    J: ReadOutcome + Clone,
 {
     type Response = S::Response;
     type Error = Error;
-    type Future = ResponseFuture<S::Future, S::Response, J>;
+    type Future = ResponseFuture<S::Future, S::Response>;
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -267,24 +248,23 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         match self.authorize(&mut request) {
-            Ok(sent) => ResponseFuture::sent(self.inner.call(request), sent, self.reader.clone()),
+            Ok(sent) => ResponseFuture::sent(self.inner.call(request), sent),
             Err(error) => ResponseFuture::failed(error),
         }
     }
 }
 
-impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
+impl<S: Clone> Clone for BearerAuth<S> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
-            reader: self.reader.clone(),
             readiness: Readiness::Unready,
         }
     }
 }
 
-impl<S: fmt::Debug, J> fmt::Debug for BearerAuth<S, J> {
+impl<S: fmt::Debug> fmt::Debug for BearerAuth<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("BearerAuth");
         f.field("inner", &self.inner).finish_non_exhaustive()

@@ -186,13 +186,6 @@ impl Account {
         self.end();
     }
 
-    /// Records that the server has counted the close of an unused socket, which took no place in
-    /// flight.
-    pub(crate) fn prove_close(&mut self, now: Instant, grant: Grant) {
-        let now = self.advance(now);
-        self.prove(now, grant, true);
-    }
-
     /// Records the end of a sent request without a response, which may be counted until `lost_after`.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
         let now = self.advance(now);

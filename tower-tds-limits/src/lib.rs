@@ -67,13 +67,13 @@
 //! spaced; each further one lowers the rate by a fifth, down to a sixth. After a 416 (too many
 //! connections) nothing is sent for a second, and the limit of connections falls by a sixth. Both are
 //! whole again ten minutes after the last refusal. A 429 (quota used up) pauses the calls of the layer
-//! that got it. Implement [`ReadOutcome`] if your service refuses in
-//! other ways; [`Limiter::snapshot`] and `tracing` events show each reaction.
+//! that got it. If your service refuses in other ways, put an [`Outcome`] into the extensions of such
+//! responses, below this layer. [`Limiter::snapshot`] and `tracing` events show each reaction.
 //!
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; [`ReadHyper`] reads hyper's errors |
+//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; errors of hyper and IO are read |
 //! | `metrics` | no | a histogram of waits, `tds_wait_seconds`, by cause |
 //!
 //! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32.
@@ -95,7 +95,12 @@
 //!   after a 504.
 //! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among
 //!   futures that are not polled.
-//! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
+//! - Servers that count a socket which closed without a request, as `HAProxy` does if it counts from
+//!   the connection on.
+//! - HTTP/2: a socket counts as one connection.
+//! - Knowing whether a dropped call was sent, over a client that does not mark its requests with
+//!   [`HandOver`](tower_tds_outcome::HandOver): it counts as sent.
+//! - Inner services whose futures are not `Send + 'static`, because a task may complete them.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While one
 //!   runtime is blocked, the waiters of others on the same limiter may stop as well.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -128,15 +133,10 @@ pub use self::{
     error::{Error, WaitCause},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},
-    request::{
-        RequestLimit,
-        layer::{Detached, RequestLimitLayer},
-        outcome::ReadHyper,
-        permit::PermitBody,
-    },
+    request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
 };
 
-pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
+pub use tower_tds_outcome::{DeadlineAt, Outcome};
 
 /// Future of this crate's services.
 pub mod future {

@@ -81,9 +81,7 @@ pub struct Snapshot {
     /// After the pause it is zero until a response is accepted, and then `None`.
     pub paused_for: Option<Duration>,
     /// Largest number of requests that the service can have counted in any interval of the first
-    /// quota so far, computed from the times of grants and proofs. Your requests never bring it
-    /// above the quota. Closing an [unused socket](crate::ConnectionLimit#unused-sockets) can, if its
-    /// close has to be recorded without a permit, for example because the server closed first.
+    /// quota so far, computed from the times of grants and proofs. It never exceeds the quota.
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,

@@ -68,8 +68,7 @@ impl Shares {
     /// nothing is granted.
     ///
     /// No socket is written to after `until`. If that has passed already, this call closes all
-    /// sockets; an [unused](crate::ConnectionLimit#unused-sockets) one waits for a permit of the next
-    /// share, for 30 s at most. Suspending the machine also ends the share.
+    /// sockets. Suspending the machine also ends the share.
     pub fn set(&self, share: Share, until: Instant) {
         let stack = &self.limiter.stack;
         let (open, over) = stack.connections.update_now(|connections, now| {

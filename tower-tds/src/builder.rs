@@ -417,9 +417,7 @@ impl Builder {
         };
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
-        let limit = RequestLimitLayer::new(first)
-            .answer_timeout(TOKEN_ANSWER)
-            .over_hyper_http1();
+        let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
             // Some firewalls refuse requests without one.
@@ -439,8 +437,7 @@ impl Builder {
         }
         let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
-            .answer_timeout(self.answer_timeout)
-            .over_hyper_http1();
+            .answer_timeout(self.answer_timeout);
         Ok(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
             pool: Some(clients.pool),

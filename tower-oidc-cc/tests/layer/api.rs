@@ -17,7 +17,7 @@ use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
     Assertion, BearerAuth, BearerAuthLayer, ConfigError, Credentials, Error, Origin, Outcome,
-    ReadHead, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder, future::ResponseFuture,
+    TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder, future::ResponseFuture,
 };
 
 #[test]
@@ -26,7 +26,6 @@ fn auto_traits_are_as_promised() {
     fn clone<T: Clone>() {}
     fn error<T: std::error::Error + Send + Sync + 'static>() {}
     all::<Assertion>();
-    all::<ReadHead>();
     all::<Credentials>();
     all::<Outcome>();
     all::<Origin>();

@@ -18,8 +18,7 @@ use tokio::{
 use tonic::{Status, metadata::MetadataValue, service::interceptor::InterceptedService};
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, FileStore, Origin, Outcome, ReadHead, ReadOutcome, Rejection,
-    TokenEndpoint, TokenSource,
+    BearerAuthLayer, Credentials, FileStore, Origin, Outcome, Rejection, TokenEndpoint, TokenSource,
 };
 
 use crate::providers::Dir;
@@ -301,16 +300,11 @@ async fn twenty_programs_with_a_wrong_secret_and_one_file_make_one_request() {
 }
 
 /// The simulator tells the reason in its body, which this layer does not read.
-#[derive(Clone)]
-struct Role;
-
-impl ReadOutcome for Role {
-    fn read<B>(&self, result: Result<&Response<B>, &(dyn std::error::Error + 'static)>) -> Outcome {
-        match result {
-            Ok(response) if response.status() == 401 => Outcome::RoleMissing,
-            result => ReadHead.read(result),
-        }
+fn role<B>(mut response: Response<B>) -> Response<B> {
+    if response.status() == 401 {
+        response.extensions_mut().insert(Outcome::RoleMissing);
     }
+    response
 }
 
 #[expect(
@@ -338,9 +332,9 @@ async fn a_role_that_was_granted_between_two_programs_is_seen_by_the_second() {
         std::fs::write(&file, entry.to_string()).unwrap();
 
         let source = stored(&server, &dir, server.client_secret());
-        let layer = BearerAuthLayer::new(source, [origin(&server)]).read_outcome(Role);
+        let layer = BearerAuthLayer::new(source, [origin(&server)]);
         let get = || Request::get(data(&server)).body(Full::default()).unwrap();
-        let service = layer.layer(http());
+        let service = layer.layer(http().map_response(role));
         let mut answer = service.clone().oneshot(get()).await.unwrap();
         let rejection = answer.extensions().get::<Rejection>();
         if rejection.is_some_and(Rejection::is_worth_a_resend) {

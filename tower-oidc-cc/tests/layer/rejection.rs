@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, advance, sleep},
 };
 use tower::{BoxError, Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
-use tower_oidc_cc::{DeadlineAt, Outcome, ReadHead, ReadOutcome, Rejection};
+use tower_oidc_cc::{DeadlineAt, Outcome, Rejection};
 use tower_tds_outcome::Cause;
 
 /// The 401 of a service with this body.
@@ -361,46 +361,21 @@ async fn a_doubted_token_delays_other_calls_by_one_second_at_most() {
     }
 }
 
-/// Reads a status and an error of the service's own.
-#[derive(Clone)]
-struct ReadOwn;
-
-impl ReadOutcome for ReadOwn {
-    fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
-        match result {
-            Ok(response) if response.status().as_u16() == 498 => Outcome::TokenRefused,
-            Err(error) if error.to_string() == "dead" => Outcome::TokenRefused,
-            result => ReadHead.read(result),
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn reader_of_your_own_reads_statuses_and_errors() {
-    for by_status in [true, false] {
-        let endpoint = Endpoint::default();
-        let service = layer(&tokens(&endpoint)).read_outcome(ReadOwn);
-        let service = service.layer(service_fn(move |request: Request<Body>| async move {
-            let token = seen(&request);
-            let mut response = Response::new(token);
-            if response.body() == "Bearer canary-token-1" {
-                if !by_status {
-                    return Err(BoxError::from("dead"));
-                }
-                *response.status_mut() = StatusCode::from_u16(498).unwrap();
-            }
-            Ok(response)
-        }));
-        match service.clone().oneshot(get(DATA)).await {
-            Ok(response) => assert!(names_newer_token(found(&response))),
-            Err(error) => {
-                assert!(names_newer_token(error.rejection().unwrap()));
-                assert_eq!(error.source().unwrap().to_string(), "dead");
-            }
+async fn outcome_in_the_extensions_of_a_response_is_read() {
+    let endpoint = Endpoint::default();
+    let service = service_fn(async |request: Request<Body>| {
+        let mut response = Response::new(seen(&request));
+        if response.body() == "Bearer canary-token-1" {
+            response.extensions_mut().insert(Outcome::TokenRefused);
         }
-        let body = service.oneshot(get(DATA)).await.unwrap().into_body();
-        assert_eq!(body, "Bearer canary-token-2");
-    }
+        Ok::<_, BoxError>(response)
+    });
+    let service = layer(&tokens(&endpoint)).layer(service);
+    let response = service.clone().oneshot(get(DATA)).await.unwrap();
+    assert!(names_newer_token(found(&response)));
+    let body = service.oneshot(get(DATA)).await.unwrap().into_body();
+    assert_eq!(body, "Bearer canary-token-2");
 }
 
 /// A layer below that turns responses into errors needs no line of the user: its errors carry their outcome.

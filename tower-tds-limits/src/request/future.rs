@@ -1,78 +1,60 @@
 use std::{
     fmt,
     future::Future,
-    marker::PhantomData,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use bytes::Buf;
 use http::{
     Request, Response,
     header::{CONNECTION, HeaderValue},
 };
 use http_body::Body;
-use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep};
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, ReadOutcome};
+use tower_tds_outcome::{DeadlineAt, HandOver};
 
 use super::{
-    layer::{Detached, Settings},
+    Settings,
     permit::{PermitBody, RequestPermit},
-    sent::{Complete, SentCall, Watch},
+    sent::SentCall,
 };
 use crate::{
     account::Account,
-    clock,
+    clock::{self, earlier, poll_timer},
     error::{BoxError, Error, RemainingWait, WaitCause},
     events,
     limiter::Stack,
     wait::{Deadline, Denial, Terms, waiter::Waiter},
 };
 
-pin_project! {
-    /// Response future of [`RequestLimit`](crate::RequestLimit).
-    ///
-    /// # Cancel safety
-    /// See [`RequestLimit`](crate::RequestLimit).
-    pub struct ResponseFuture<S, R, F, C, M = ()> {
-        #[pin]
-        state: State<S, R, C>,
-        settings: Arc<Settings<F>>,
-        // Timer of the next bound, created when the call first waits.
-        timer: Option<Pin<Box<Sleep>>>,
-        complete: Option<Complete<C, F>>,
-        mode: PhantomData<M>,
-    }
-
-    impl<S, R, F, C, M> PinnedDrop for ResponseFuture<S, R, F, C, M> {
-        fn drop(this: Pin<&mut Self>) {
-            this.give_up();
-        }
-    }
+/// Response future of [`RequestLimit`](crate::RequestLimit).
+///
+/// # Cancel safety
+/// See [`RequestLimit`](crate::RequestLimit).
+pub struct ResponseFuture<S, R, B> {
+    state: State<S, R, B>,
+    settings: Arc<Settings>,
+    /// Timer of the next bound, created when the call first waits.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-pin_project! {
-    #[project = StateProjection]
-    enum State<S, R, C> {
-        // ## Waiting => (Sent | Done)
-        Waiting { call: Waiting<S, R> },
-        // ## Sent => Done
-        Sent {
-            #[pin]
-            call: SentCall<C>,
-        },
-        Done,
-    }
+enum State<S, R, B> {
+    // ## Waiting => (Sent | Done)
+    Waiting(Waiting<S, R>),
+    // ## Sent => Done
+    Sent(SentCall<B>),
+    Done,
 }
 
 /// Call that was not sent yet.
 struct Waiting<S, R> {
     inner: S,
     /// `None` once it is sent.
-    request: Option<R>,
+    request: Option<Request<R>>,
     waiter: Waiter<Account>,
     wait: Wait,
 }
@@ -100,165 +82,69 @@ enum Obstacle {
 
 // === impl ResponseFuture ===
 
-impl<S, R, F, C, M> ResponseFuture<S, Request<R>, F, C, M> {
+impl<S, R, B> ResponseFuture<S, R, B> {
     #[inline]
-    pub(super) fn new(
-        inner: S,
-        request: Request<R>,
-        settings: &Arc<Settings<F>>,
-        complete: Option<Complete<C, F>>,
-    ) -> Self {
-        let call = Waiting {
-            inner,
-            request: Some(request),
-            waiter: Waiter::new(&settings.limiter.stack.account, settings.limiter.stack.line),
-            wait: Wait(None),
-        };
+    pub(super) fn new(inner: S, request: Request<R>, settings: &Arc<Settings>) -> Self {
+        let stack = &settings.limiter.stack;
         Self {
-            state: State::Waiting { call },
+            state: State::Waiting(Waiting {
+                inner,
+                request: Some(request),
+                waiter: Waiter::new(&stack.account, stack.line),
+                wait: Wait(None),
+            }),
             settings: Arc::clone(settings),
             timer: None,
-            complete,
-            mode: PhantomData,
         }
     }
+}
 
-    /// Waits, sends, and waits for the response head. `hold` converts the future of the inner
-    /// service into the form that this future keeps.
+/// Nothing in it is pinned: the inner future is boxed, so that a task can take it over.
+impl<S, R, B> Unpin for ResponseFuture<S, R, B> {}
+
+impl<S, R, B> Future for ResponseFuture<S, R, B>
+where
+    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError>>,
+    S::Future: Send + 'static,
+    B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
+{
+    type Output = Result<Response<PermitBody<B>>, Error>;
+
+    /// Waits, sends, and waits for the response head.
     #[inline]
-    fn poll_call<B>(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        hold: impl Fn(S::Future) -> C,
-    ) -> Poll<Result<Response<PermitBody<B>>, Error>>
-    where
-        S: Service<Request<R>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        C: Future<Output = Result<Response<B>, S::Error>>,
-        F: ReadOutcome,
-        B: Body,
-    {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let settings = &*this.settings;
         loop {
-            let mut this = self.as_mut().project();
-            let settings = &**this.settings;
-            match this.state.as_mut().project() {
-                StateProjection::Waiting { call } if call.request.is_some() => {
+            match &mut this.state {
+                State::Waiting(call) if call.request.is_some() => {
                     let now = clock::now();
                     let deadline = call.deadline();
                     match call.poll(cx, now, settings, deadline) {
                         Poll::Ready(Ok(permit)) => {
-                            if let Some(sent) = call.send(permit, now, settings, deadline, &hold) {
-                                this.state.set(State::Sent { call: sent });
+                            if let Some(sent) = call.send(permit, now, deadline) {
+                                this.state = State::Sent(sent);
                             }
                         }
                         Poll::Ready(Err(error)) => {
-                            this.state.set(State::Done);
+                            this.state = State::Done;
                             return Poll::Ready(Err(error));
                         }
                         Poll::Pending => {
                             let ends = earlier(call.wait.ends(settings), deadline);
-                            if poll_timer(this.timer, ends, cx).is_pending() {
-                                return Poll::Pending;
-                            }
+                            ready!(poll_timer(&mut this.timer, ends, cx));
                         }
                     }
                 }
-                StateProjection::Sent { mut call } => {
-                    // Nothing may be sent after the deadline, so a request that may still wait for
-                    // its connection is not polled any more.
-                    let is_late = this.timer.is_some()
-                        && call.is_held()
-                        && call.deadline.is_some_and(|ends| ends <= clock::now());
-                    if !is_late {
-                        let polled = call.as_mut().poll(cx, &settings.reader);
-                        if polled.is_ready() {
-                            return polled;
-                        }
-                    }
-                    let answer = settings.answer;
-                    let answer = answer.and_then(|answer| call.sent_at().checked_add(answer));
-                    if poll_timer(this.timer, earlier(answer, call.deadline), cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                    let (watch, called_at, deadline) =
-                        (call.watch.clone(), call.called_at, call.deadline);
-                    let now = clock::now();
-                    // Drops the call, which shows whether it was sent. It is not completed in the
-                    // background. A call that may be unsent must not be sent after the deadline.
-                    // The socket of a call whose answer is late has to end now, so that its permit
-                    // is free after 30 s even if the server is gone.
-                    if watch.is_some() && deadline.is_some_and(|deadline| deadline <= now) {
-                        self.as_mut().give_up();
-                    } else {
-                        call.abandon();
-                    }
-                    self.as_mut().project().state.set(State::Done);
-                    let waited = now.saturating_duration_since(called_at);
-                    let cause = if watch.is_some_and(|watch| watch.is_unsent()) {
-                        WaitCause::Connection
-                    } else {
-                        WaitCause::Response
-                    };
-                    let error = if deadline.is_some_and(|deadline| deadline <= now) {
-                        Error::deadline(cause, waited)
-                    } else {
-                        Error::unanswered(cause, waited)
-                    };
-                    return Poll::Ready(Err(error));
-                }
+                State::Sent(call) => return call.poll(cx, settings.answer, &mut this.timer),
                 // A call whose sending panicked has no request left.
-                StateProjection::Waiting { .. } | StateProjection::Done => return Poll::Pending,
+                State::Waiting(_) | State::Done => return Poll::Pending,
             }
         }
     }
 }
 
-impl<S, R, F, C, M> ResponseFuture<S, R, F, C, M> {
-    /// Completes a sent call in the background, or drops it. A call that was not sent is only
-    /// dropped.
-    fn give_up(self: Pin<&mut Self>) {
-        let this = self.project();
-        if let StateProjection::Sent { call } = this.state.project() {
-            match this.complete {
-                Some(complete) => complete(call, this.settings),
-                None => call.abandon(),
-            }
-        }
-    }
-}
-
-impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, S::Future>
-where
-    S: Service<Request<R>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    F: ReadOutcome,
-    B: Body,
-{
-    type Output = Result<Response<PermitBody<B>>, Error>;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_call(cx, |call| call)
-    }
-}
-
-/// The inner future is boxed, so that a task can take the call over.
-impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, Pin<Box<S::Future>>, Detached>
-where
-    S: Service<Request<R>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    F: ReadOutcome,
-    B: Body,
-{
-    type Output = Result<Response<PermitBody<B>>, Error>;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_call(cx, Box::pin)
-    }
-}
-
-impl<S, R, F, C, M> fmt::Debug for ResponseFuture<S, R, F, C, M> {
+impl<S, R, B> fmt::Debug for ResponseFuture<S, R, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
@@ -266,14 +152,14 @@ impl<S, R, F, C, M> fmt::Debug for ResponseFuture<S, R, F, C, M> {
 
 // === impl Waiting ===
 
-impl<S, R> Waiting<S, Request<R>> {
+impl<S, R> Waiting<S, R> {
     /// Waits for the inner service and for a permit.
     #[inline]
-    fn poll<F>(
+    fn poll(
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        settings: &Settings<F>,
+        settings: &Settings,
         deadline: Option<Instant>,
     ) -> Poll<Result<RequestPermit, Error>>
     where
@@ -357,16 +243,16 @@ impl<S, R> Waiting<S, Request<R>> {
 
     /// Sends the request, in the same poll in which its permit was granted.
     #[inline]
-    fn send<F, C>(
+    fn send<B>(
         &mut self,
         permit: RequestPermit,
         now: Instant,
-        settings: &Settings<F>,
         deadline: Option<Instant>,
-        hold: impl Fn(S::Future) -> C,
-    ) -> Option<SentCall<C>>
+    ) -> Option<SentCall<B>>
     where
-        S: Service<Request<R>>,
+        S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError>>,
+        S::Future: Send + 'static,
+        B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
     {
         let request = self.request.as_mut()?;
         if permit.grant.closes_socket {
@@ -374,18 +260,10 @@ impl<S, R> Waiting<S, Request<R>> {
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
-        let watch = settings
-            .over_hyper_http1
-            .then(|| Watch::insert(request.extensions_mut(), settings.answer.is_some()));
+        let hand_over = HandOver::insert(request.extensions_mut());
         // No request is left if an earlier `call` panicked.
-        let response = hold(self.inner.call(self.request.take()?));
-        Some(SentCall {
-            response: Some(response),
-            permit: Some(permit),
-            watch,
-            called_at: now,
-            deadline,
-        })
+        let response = self.inner.call(self.request.take()?);
+        Some(SentCall::new(response, permit, hand_over, now, deadline))
     }
 
     /// Returns the deadline in the request's extensions.
@@ -420,7 +298,7 @@ impl Wait {
     }
 
     /// When the call is to be polled again: at the end of a pause, or when the wait is too long.
-    fn ends<F>(&self, settings: &Settings<F>) -> Option<Instant> {
+    fn ends(&self, settings: &Settings) -> Option<Instant> {
         let wait = self.0.as_ref()?;
         let pause = match wait.obstacle {
             Obstacle::Pause(until) => Some(until),
@@ -430,7 +308,7 @@ impl Wait {
     }
 
     /// When the wait reaches `max_wait`.
-    fn longest<F>(&self, settings: &Settings<F>) -> Option<Instant> {
+    fn longest(&self, settings: &Settings) -> Option<Instant> {
         let since = self.0.as_ref()?.since;
         since.checked_add(settings.limiter.limits().max_wait?)
     }
@@ -442,31 +320,4 @@ impl Drop for Wait {
             events::waited(wait.first_cause, self.length(clock::now()));
         }
     }
-}
-
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-/// Waits until `ends`, if it is set.
-fn poll_timer(
-    timer: &mut Option<Pin<Box<Sleep>>>,
-    ends: Option<Instant>,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    let Some(ends) = ends else {
-        return Poll::Pending;
-    };
-    // The clock decides, because the timer of a layer above may fire before this one.
-    if ends <= clock::now() {
-        return Poll::Ready(());
-    }
-    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(ends)));
-    if timer.deadline() != ends {
-        timer.as_mut().reset(ends);
-    }
-    timer.as_mut().poll(cx)
 }

@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use http_body::{Body, Frame, SizeHint};
@@ -70,6 +71,11 @@ impl RequestPermit {
             grant,
             stage: Stage::Sent,
         }
+    }
+
+    /// How long the request may still be counted after its call has ended without a response.
+    pub(super) fn lost_after(&self) -> Duration {
+        self.stack.limits.lost_after
     }
 
     /// Records an outcome. `is_whole` is set for an error, and for a response whose body has ended.

@@ -63,15 +63,12 @@ async fn connect_left_by_its_call_becomes_an_idle_socket() {
     second.await.expect("no panic").expect("an answer");
     sleep(10 * SECOND).await;
     assert_eq!((slow.requests(), slow.opened_sockets()), (2, 2));
-    // The close of the unused socket counts as a request.
-    let granted = limiter.snapshot().granted;
     drop(client);
     sleep(2 * SECOND).await;
     assert_eq!(
         (slow.open_sockets(), limiter.snapshot().connections),
         (0, 0)
     );
-    assert!(limiter.snapshot().granted > granted);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,7 @@ use tokio::{
 };
 use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{Error, Limiter, Limits, PermitBody, Quota, RequestLimitLayer, WaitCause};
+use tower_tds_outcome::HandOver;
 
 use crate::{
     bounds::request_until,
@@ -62,12 +63,14 @@ struct Takes(Duration);
 // === impl Load ===
 
 impl Load {
-    fn new(detaches: bool, deadline: Option<Duration>) -> Self {
+    fn new(deadline: Option<Duration>) -> Self {
         let limiter = Limiter::new(Limits::default());
         let [quick, slow] = [(); 2].map(|()| Arc::new(Kind::default()));
         let kinds = (Arc::clone(&quick), Arc::clone(&slow));
         let service = service_fn(move |request: Request<Empty<Bytes>>| {
-            let Takes(takes) = *request.extensions().get().expect("a time");
+            let extensions = request.extensions();
+            assert!(HandOver::hold(extensions) && HandOver::take(extensions));
+            let Takes(takes) = *extensions.get().expect("a time");
             Self::kind(&kinds.0, &kinds.1, takes)
                 .sent
                 .fetch_add(1, Ordering::Relaxed);
@@ -76,12 +79,7 @@ impl Load {
                 Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
             })
         });
-        let layer = RequestLimitLayer::new(limiter.clone());
-        let caller = if detaches {
-            Caller::new(layer.detached().layer(service))
-        } else {
-            Caller::new(layer.layer(service))
-        };
+        let caller = Caller::new(RequestLimitLayer::new(limiter.clone()).layer(service));
         Self {
             limiter,
             caller,
@@ -162,7 +160,7 @@ impl Kind {
 
 /// The requests of a minute that are sent at this load without deadlines.
 async fn sent_without_deadlines(rate: f64, takes: Duration) -> usize {
-    let load = Load::new(false, None);
+    let load = Load::new(None);
     load.run(rate, secs(60), &mut Rng::with_seed(7), |_| takes)
         .await;
     load.quick.sent()
@@ -174,18 +172,16 @@ async fn what_is_sent_under_overload_is_answered() {
     for (takes, allowed) in [(80, 1), (80, 2), (600, 1), (600, 2)] {
         for rate in loads {
             let most = sent_without_deadlines(rate, ms(takes)).await;
-            for detaches in [false, true] {
-                let case = format!("{rate}/s, {takes} ms, {allowed} s, detached: {detaches}");
-                let load = Load::new(detaches, Some(secs(allowed)));
-                let mut rng = Rng::with_seed(takes + allowed);
-                load.run(rate, secs(60), &mut rng, |_| ms(takes)).await;
-                assert!(load.quick.share() >= 0.93, "{case}");
-                assert!(load.quick.sent() as f64 >= 0.9 * most as f64, "{case}");
-                assert_eq!(load.late.load(Ordering::Relaxed), 0, "{case}");
-                sleep(secs(2)).await;
-                assert!(load.is_healthy(ms(takes)).await, "{case}");
-                assert_eq!(load.limiter.snapshot().waiting, 0, "{case}");
-            }
+            let case = format!("{rate}/s, {takes} ms, {allowed} s");
+            let load = Load::new(Some(secs(allowed)));
+            let mut rng = Rng::with_seed(takes + allowed);
+            load.run(rate, secs(60), &mut rng, |_| ms(takes)).await;
+            assert!(load.quick.share() >= 0.93, "{case}");
+            assert!(load.quick.sent() as f64 >= 0.9 * most as f64, "{case}");
+            assert_eq!(load.late.load(Ordering::Relaxed), 0, "{case}");
+            sleep(secs(2)).await;
+            assert!(load.is_healthy(ms(takes)).await, "{case}");
+            assert_eq!(load.limiter.snapshot().waiting, 0, "{case}");
         }
     }
 }
@@ -193,7 +189,7 @@ async fn what_is_sent_under_overload_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn slow_and_quick_calls_are_answered_alike() {
     for rate in [45.0, 60.0, 120.0] {
-        let load = Load::new(true, Some(secs(2)));
+        let load = Load::new(Some(secs(2)));
         let mixed = |rng: &mut Rng| if rng.u8(..10) < 3 { secs(1) } else { ms(80) };
         load.run(rate, secs(60), &mut Rng::with_seed(3), mixed)
             .await;
@@ -206,7 +202,7 @@ async fn slow_and_quick_calls_are_answered_alike() {
 /// Until a response has come nothing is known, so nothing is rejected.
 #[tokio::test(start_paused = true)]
 async fn first_calls_wait_as_long_as_their_deadlines_allow() {
-    let load = Load::new(true, Some(secs(5)));
+    let load = Load::new(Some(secs(5)));
     let mut calls = JoinSet::new();
     for _ in 0..200 {
         calls.spawn(load.clone().make(secs(1)));
@@ -217,7 +213,7 @@ async fn first_calls_wait_as_long_as_their_deadlines_allow() {
 
 #[tokio::test(start_paused = true)]
 async fn lone_call_is_sent_whatever_responses_usually_take() {
-    let load = Load::new(true, Some(secs(10)));
+    let load = Load::new(Some(secs(10)));
     for _ in 0..3 {
         assert!(load.clone().make(secs(2)).await);
     }
@@ -232,7 +228,7 @@ async fn lone_call_is_sent_whatever_responses_usually_take() {
 /// The service gets slower than every deadline, then quick again.
 #[tokio::test(start_paused = true)]
 async fn service_that_was_too_slow_is_tried_again() {
-    let load = Load::new(true, Some(secs(1)));
+    let load = Load::new(Some(secs(1)));
     let mut rng = Rng::with_seed(5);
     for takes in [ms(80), ms(3_000), ms(80)] {
         load.run(60.0, secs(20), &mut rng, |_| takes).await;
@@ -244,7 +240,7 @@ async fn service_that_was_too_slow_is_tried_again() {
 /// Half of the calls give no deadline, and none of them is lost.
 #[tokio::test(start_paused = true)]
 async fn calls_without_a_deadline_are_never_rejected() {
-    let hurried = Load::new(true, Some(secs(1)));
+    let hurried = Load::new(Some(secs(1)));
     let patient = Load {
         deadline: None,
         ..hurried.clone()
@@ -263,7 +259,7 @@ async fn calls_without_a_deadline_are_never_rejected() {
 
 #[tokio::test(start_paused = true)]
 async fn rejection_says_how_long_the_queue_is() {
-    let load = Load::new(true, Some(secs(1)));
+    let load = Load::new(Some(secs(1)));
     assert!(load.clone().make(ms(80)).await);
     let mut calls = JoinSet::new();
     for _ in 0..200 {

@@ -31,7 +31,6 @@ mod nginx;
 mod program;
 mod scenario;
 mod stranger;
-mod unused;
 
 use self::{
     gateway::Kind,
@@ -133,6 +132,23 @@ async fn nginx_without_a_burst_refuses_a_few_and_loses_nothing() {
 #[tokio::test]
 async fn haproxy_refuses_nothing() {
     briefly(Kind::Haproxy, CELLS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn six_quick_runs_through_haproxy_are_refused_nothing() {
+    let mut runs = JoinSet::new();
+    for kind in [[Kind::Haproxy, Kind::HaproxyFromConnection]; 3].concat() {
+        let scenario = Scenario {
+            gateway: kind,
+            load: Load::Small,
+            way: Way::Calm,
+            calls: 300,
+        };
+        runs.spawn(scenario.run());
+    }
+    for seen in runs.join_all().await.into_iter().flatten() {
+        seen.assert_nothing_refused();
+    }
 }
 
 /// nginx counts requests in process, and refuses every newcomer when all of the limit is in use.
