@@ -54,7 +54,7 @@ pub(crate) struct Load {
     /// Remaining silence after a 423, and remaining pause after a 429.
     pub(crate) silence: Duration,
     pub(crate) pause: Duration,
-    /// All of the limits, as the rung of this member allows them.
+    /// All of the limits, as refusals of this member have lowered them.
     pub(crate) whole: Share,
     /// Smallest share of which each quota gets at least one request.
     pub(crate) unit: u32,

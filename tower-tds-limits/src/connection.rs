@@ -225,12 +225,12 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 /// # Errors
 /// If the wait has reached its bound.
 async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
-    let (credential, since) = (&limiter.credential, clock::now());
-    let mut waiter = Waiter::new(&credential.connections, credential.line);
+    let (stack, since) = (&limiter.stack, clock::now());
+    let mut waiter = Waiter::new(&stack.connections, stack.line);
     let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Terms::NONE));
     let longest = limiter.limits().max_wait.unwrap_or(LONGEST_WAIT);
     if let Ok(Ok(line)) = timeout(longest, passes).await {
-        return Ok(ConnectionPermit::new(&credential.connections, line));
+        return Ok(ConnectionPermit::new(&stack.connections, line));
     }
     let now = clock::now();
     let waited = now.saturating_duration_since(since);

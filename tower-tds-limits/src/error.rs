@@ -62,7 +62,7 @@ pub enum WaitCause {
     InFlight,
     /// End of the silence after a 423 or a 416.
     Silence,
-    /// End of this credential's pause after a 429.
+    /// End of the pause of this layer after a 429.
     Pause,
     /// Socket within [`Limits::connections`](crate::Limits::connections), or a connection of the
     /// client.

@@ -63,12 +63,12 @@
 //!
 //! # Refusals
 //! If your service refuses a call, it is stricter than assumed, or another client uses the same
-//! quota. After a 423 (too many requests) nothing is sent for a second, and several of them lead to
-//! a stricter [`Rung`], if that would have avoided them. After a 416 (too many connections) nothing
-//! is sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used
-//! up) pauses the calls of its credential. If your service refuses in other ways, put an [`Outcome`]
-//! into the extensions of such responses, below this layer. [`Limiter::snapshot`] and `tracing` events
-//! show each reaction.
+//! quota. After a 423 (too many requests) nothing is sent for a second, and then requests are evenly
+//! spaced; each further one lowers the rate by a fifth, down to a sixth. After a 416 (too many
+//! connections) nothing is sent for a second, and the limit of connections falls by a sixth. Both are
+//! whole again ten minutes after the last refusal. A 429 (quota used up) pauses the calls of the layer
+//! that got it. If your service refuses in other ways, put an [`Outcome`] into the extensions of such
+//! responses, below this layer. [`Limiter::snapshot`] and `tracing` events show each reaction.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -80,10 +80,10 @@
 //! It runs only where std has a clock, so not on `wasm32-unknown-unknown`.
 //!
 //! # Non-goals
-//! - Speed where a service allows no burst at all: one request at a time is safe there
-//!   ([`Rung::Serial`]).
-//! - Speed alongside another client of the same quota, or where 423 often means something else:
-//!   the rate stays lower, see [`Rung`].
+//! - The cause of a refusal. Alongside another client of the same quota, or where 423 often means
+//!   something else, the rate stays lower, down to a sixth, unless a [`ReadOutcome`] tells them apart.
+//! - A sixth of the rate where even quick responses take so long that a tenth of the quota in flight
+//!   is less (above 600 ms), while refusals go on.
 //! - Several hosts behind one limiter. With [`Burst::Auto`], a quick response from one host counts
 //!   as evidence for requests to the other (546 of 100,000 were refused). Build one limiter per host.
 //! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
@@ -116,11 +116,11 @@ mod account;
 mod clock;
 #[cfg(feature = "connect")]
 mod connection;
-mod credential;
 mod error;
 mod events;
 mod limiter;
 mod limits;
+mod pause;
 mod request;
 mod rule;
 pub mod share;
@@ -130,7 +130,6 @@ mod wait;
 #[cfg(feature = "connect")]
 pub use self::connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo};
 pub use self::{
-    account::ladder::Rung,
     error::{Error, WaitCause},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},

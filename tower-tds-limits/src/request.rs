@@ -130,15 +130,23 @@ pub struct RequestLimit<S> {
 // === impl RequestLimitLayer ===
 
 impl RequestLimitLayer {
-    /// Limits requests with `limiter`.
+    /// Limits requests with `limiter`. After a 429 the services of this layer and its clones pause, and
+    /// those of other layers do not.
     pub fn new(limiter: Limiter) -> Self {
         Self {
             settings: Arc::new(Settings {
-                limiter,
+                limiter: limiter.another(),
                 max_waiting: usize::MAX,
                 answer: None,
             }),
         }
+    }
+
+    /// Returns a handle to the limiter, whose [snapshot](Limiter::snapshot) holds the pause of this
+    /// layer's services after a 429.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.settings.limiter
     }
 
     /// Rejects calls while `calls` others wait; by default any number may wait. With zero, a call

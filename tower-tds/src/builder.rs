@@ -392,7 +392,7 @@ impl Builder {
         let first = data.first_in_line();
         let longest_turn = longest_turn(data.limits());
         let clients = match self.connector {
-            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(&data),
+            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data),
             Some(_) => {
                 return Err(BuildError::new(
                     "Builder::connector excludes settings of TLS and proxies: make them in the connector",
@@ -410,7 +410,7 @@ impl Builder {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(&data, |limiter| {
+                clients(data, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
@@ -448,7 +448,7 @@ impl Builder {
             calls: CallTracker::default(),
             tokens,
             origin,
-            limiter: data,
+            limiter: layer.limiter().clone(),
         })
     }
 

@@ -25,9 +25,9 @@ use super::{
 use crate::{
     account::Account,
     clock::{self, earlier, poll_timer},
-    credential::Credential,
     error::{BoxError, Error, RemainingWait, WaitCause},
     events,
+    limiter::Stack,
     wait::{Deadline, Denial, Terms, waiter::Waiter},
 };
 
@@ -74,7 +74,7 @@ struct Waited {
 enum Obstacle {
     /// Readiness of the inner service.
     Readiness,
-    /// End of a pause of the credential.
+    /// End of a pause.
     Pause(Instant),
     /// A permit.
     Permit,
@@ -85,12 +85,12 @@ enum Obstacle {
 impl<S, R, B> ResponseFuture<S, R, B> {
     #[inline]
     pub(super) fn new(inner: S, request: Request<R>, settings: &Arc<Settings>) -> Self {
-        let credential = &settings.limiter.credential;
+        let stack = &settings.limiter.stack;
         Self {
             state: State::Waiting(Waiting {
                 inner,
                 request: Some(request),
-                waiter: Waiter::new(&credential.account, credential.line),
+                waiter: Waiter::new(&stack.account, stack.line),
                 wait: Wait(None),
             }),
             settings: Arc::clone(settings),
@@ -166,11 +166,11 @@ impl<S, R> Waiting<S, R> {
         S: Service<Request<R>>,
         S::Error: Into<BoxError>,
     {
-        let credential = &settings.limiter.credential;
+        let stack = &settings.limiter.stack;
         if deadline.is_some_and(|deadline| deadline <= now) {
             let obstacle = self.wait.0.as_ref().map(|wait| wait.obstacle);
             let obstacle = obstacle.unwrap_or(Obstacle::Readiness);
-            let cause = self.reason(obstacle, credential, now).cause;
+            let cause = self.reason(obstacle, stack, now).cause;
             let error = Error::deadline(cause, self.wait.length(now));
             return Poll::Ready(Err(error));
         }
@@ -182,17 +182,17 @@ impl<S, R> Waiting<S, R> {
             }),
         };
         let obstacle = match self.inner.poll_ready(cx) {
-            Poll::Ready(Ok(())) => match credential.pause_at(now) {
+            Poll::Ready(Ok(())) => match stack.pause.at(now) {
                 None => Obstacle::Permit,
                 Some(pause) if pause.is_long(now) => {
                     let error = Error::rejected(pause.wait(now));
                     return Poll::Ready(Err(error));
                 }
-                Some(pause) if self.is_hopeless(pause.until, &terms, now) => {
+                Some(pause) if deadline.is_some_and(|ends| ends <= pause.until()) => {
                     let error = Error::hopeless(pause.wait(now));
                     return Poll::Ready(Err(error));
                 }
-                Some(pause) => Obstacle::Pause(pause.until),
+                Some(pause) => Obstacle::Pause(pause.until()),
             },
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::below(error))),
             Poll::Pending => Obstacle::Readiness,
@@ -207,16 +207,16 @@ impl<S, R> Waiting<S, R> {
         };
         match passed {
             Poll::Ready(Ok(grant)) => {
-                return Poll::Ready(Ok(RequestPermit::new(credential, grant)));
+                return Poll::Ready(Ok(RequestPermit::new(stack, grant)));
             }
             Poll::Ready(Err(denial)) => {
                 let error = match denial {
-                    Denial::Full => Error::rejected(self.reason(obstacle, credential, now)),
+                    Denial::Full => Error::rejected(self.reason(obstacle, stack, now)),
                     Denial::Overload(outlook) => {
                         Error::overload(outlook.cause, outlook.ahead, outlook.wait)
                     }
                     Denial::Late => {
-                        let cause = self.reason(obstacle, credential, now).cause;
+                        let cause = self.reason(obstacle, stack, now).cause;
                         Error::deadline(cause, self.wait.length(now))
                     }
                 };
@@ -229,12 +229,12 @@ impl<S, R> Waiting<S, R> {
         } else {
             self.wait.0 = Some(Box::new(Waited {
                 since: now,
-                first_cause: self.reason(obstacle, credential, now).cause,
+                first_cause: self.reason(obstacle, stack, now).cause,
                 obstacle,
             }));
         }
         if self.wait.longest(settings).is_some_and(|ends| ends <= now) {
-            let cause = self.reason(obstacle, credential, now).cause;
+            let cause = self.reason(obstacle, stack, now).cause;
             let error = Error::timed_out(cause, self.wait.length(now));
             return Poll::Ready(Err(error));
         }
@@ -266,17 +266,6 @@ impl<S, R> Waiting<S, R> {
         Some(SentCall::new(response, permit, hand_over, now, deadline))
     }
 
-    /// Whether the call cannot be answered after a pause that ends at `until`, as far as that is
-    /// known on arrival.
-    fn is_hopeless(&self, until: Instant, terms: &Terms, now: Instant) -> bool {
-        let Some(deadline) = terms.deadline.filter(|_| self.wait.0.is_none()) else {
-            return false;
-        };
-        let wait = until.saturating_duration_since(now);
-        let usual = self.waiter.usual(now);
-        usual.is_some_and(|usual| !deadline.allows(wait, usual, now))
-    }
-
     /// Returns the deadline in the request's extensions.
     #[inline]
     fn deadline(&self) -> Option<Instant> {
@@ -285,8 +274,8 @@ impl<S, R> Waiting<S, R> {
     }
 
     /// Returns the cause of the wait, and the time until it ends.
-    fn reason(&self, obstacle: Obstacle, credential: &Credential, now: Instant) -> RemainingWait {
-        let cause = match (obstacle, credential.pause_at(now)) {
+    fn reason(&self, obstacle: Obstacle, stack: &Stack, now: Instant) -> RemainingWait {
+        let cause = match (obstacle, stack.pause.at(now)) {
             (Obstacle::Permit, _) => return self.waiter.wait(now),
             (Obstacle::Pause(_), Some(pause)) => return pause.wait(now),
             (Obstacle::Pause(_), None) => WaitCause::Pause,

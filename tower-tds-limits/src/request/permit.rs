@@ -14,18 +14,17 @@ use tower_tds_outcome::Outcome;
 
 use crate::{
     account::{
-        Account, Grant, Refused,
+        Account, Grant,
         reactions::{Begins, is_within},
     },
-    clock,
-    credential::Credential,
-    events,
+    clock, events,
+    limiter::Stack,
 };
 
 /// Permit of one sent request. Its methods and its drop record each stage in the account once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
-    credential: Arc<Credential>,
+    stack: Arc<Stack>,
     pub(super) grant: Grant,
     stage: Stage,
 }
@@ -66,9 +65,9 @@ pin_project! {
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(credential: &Arc<Credential>, grant: Grant) -> Self {
+    pub(super) fn new(stack: &Arc<Stack>, grant: Grant) -> Self {
         Self {
-            credential: Arc::clone(credential),
+            stack: Arc::clone(stack),
             grant,
             stage: Stage::Sent,
         }
@@ -76,7 +75,7 @@ impl RequestPermit {
 
     /// How long the request may still be counted after its call has ended without a response.
     pub(super) fn lost_after(&self) -> Duration {
-        self.credential.limits.lost_after
+        self.stack.limits.lost_after
     }
 
     /// Records an outcome. `is_whole` is set for an error, and for a response whose body has ended.
@@ -96,7 +95,7 @@ impl RequestPermit {
     pub(super) fn prove_by_end(mut self) {
         let grant = self.grant;
         if self.stage == Stage::Sent {
-            let account = &self.credential.account;
+            let account = &self.stack.account;
             account.update_now(|account, now| account.prove_by_end(now, grant));
             self.stage = Stage::Over;
         }
@@ -105,9 +104,7 @@ impl RequestPermit {
     /// Takes back the grant of a request that was never sent.
     pub(super) fn withdraw(&mut self) {
         let grant = self.grant;
-        self.credential
-            .account
-            .update(|account| account.withdraw(grant));
+        self.stack.account.update(|account| account.withdraw(grant));
         self.stage = Stage::Over;
     }
 
@@ -116,41 +113,50 @@ impl RequestPermit {
         let grant = self.grant;
         // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
-        if !is_within(outcome) || self.credential.is_paused() {
+        if !is_within(outcome) || self.stack.pause.is_set() {
             self.react(now, outcome);
         }
-        let account = &self.credential.account;
+        let account = &self.stack.account;
         let effect = account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
         if is_whole {
             self.stage = Stage::Over;
         } else if effect.proven {
             self.stage = Stage::Proven;
         }
-        if let Some(rung) = effect.rung {
-            events::clean_for_long(rung);
+        if effect.restored {
+            events::restored();
         }
     }
 
-    /// Records and logs what a refusal closes, before its permit comes back.
+    /// Records and logs what a refusal closes, before its permit comes back. An accepted response
+    /// ends a pause.
     #[cold]
     fn react(&self, now: Instant, outcome: Outcome) {
-        let Refused { begins, rung } = self.credential.react(now, self.grant, outcome);
-        match (begins, rung) {
-            (Begins::Nothing, _) => {}
-            (Begins::Silence, None) => events::refused_for_the_rate(),
-            (Begins::Silence, Some(rung)) => {
-                let account = &self.credential.account;
-                events::stepped(rung, account.read(|account, _| account.certificate()));
+        let pause = &self.stack.pause;
+        match outcome {
+            Outcome::RateExceeded | Outcome::ConnectionsExceeded => {}
+            Outcome::QuotaExceeded(hint) => {
+                return pause.begin(hint, now).into_iter().for_each(events::paused);
             }
-            (Begins::FewerSockets, _) => events::connections_refused(),
-            (Begins::Pause(wait), _) => events::paused(wait),
+            outcome if is_within(outcome) => return pause.end(now),
+            _ => return,
+        }
+        match self.stack.react(now, self.grant, outcome) {
+            Begins::Nothing => {}
+            Begins::LowerRate => {
+                let account = &self.stack.account;
+                let ((quota, _), certificate) =
+                    account.read(|account, _| (account.believed(), account.certificate()));
+                events::lowered(quota, certificate);
+            }
+            Begins::FewerSockets => events::connections_refused(),
         }
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let (account, grant) = (&self.credential.account, self.grant);
+        let (account, grant) = (&self.stack.account, self.grant);
         match self.stage {
             Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
             Stage::Proven => account.update(Account::end),

@@ -1,7 +1,4 @@
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
@@ -43,11 +40,6 @@ impl<L: Limit> Waiter<L> {
             self.place = Some(state.enter(self.line, most_waiting)?);
         }
         Ok(())
-    }
-
-    /// Returns the usual time from a grant to its response, if it is known.
-    pub(crate) fn usual(&self, now: Instant) -> Option<Duration> {
-        self.shared.lock().limit.usual(now)
     }
 
     /// Returns the cause of the wait, and the time until the limit opens.

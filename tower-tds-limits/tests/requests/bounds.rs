@@ -80,19 +80,6 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
         "{error}"
     );
     assert_eq!(limited.service.arrivals().len(), 1);
-
-    // Here the credential pauses.
-    let limited = Limited::before(Scripted::pausing(30));
-    limited.calls(1).await;
-    sleep(secs(11)).await;
-    let service = layer(&limited.limiter).layer(limited.service.clone());
-    let error = at_its_deadline(async |request| service.oneshot(request).await).await;
-    assert_eq!(
-        (error.cause(), error.was_sent()),
-        (Some(WaitCause::Pause), false)
-    );
-    assert_eq!(limited.service.arrivals().len(), 1);
-    assert_eq!(limited.limiter.snapshot().waiting, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -282,12 +282,12 @@ async fn rejection_says_how_long_the_queue_is() {
     );
 }
 
-/// A pause of the credential rejects what it cannot answer, as the 429 that it is.
+/// A pause rejects what it cannot answer, as the 429 that it is.
 #[tokio::test(start_paused = true)]
 async fn pause_beyond_the_deadline_rejects_at_once() {
     let limited = Limited::before(Scripted::pausing(30));
     limited.calls(1).await;
-    let layer = RequestLimitLayer::new(limited.limiter.clone());
+    let layer = &limited.layer;
     let service = layer.layer(limited.service.clone());
     let begin = Instant::now();
     let error = unsent(service.clone().oneshot(request_within(secs(5))).await).expect("a pause");

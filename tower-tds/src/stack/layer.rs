@@ -78,8 +78,7 @@ pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
     tokens: TokenSource,
     origins: Vec<Origin>,
-    limiter: Limiter,
-    answer_timeout: Duration,
+    limit: RequestLimitLayer,
     classify: ClassifyLayer,
 }
 
@@ -99,8 +98,7 @@ impl<T> TdsLayer<CloneBody<T>> {
             retry: RetryLayer::new(),
             tokens,
             origins: origins.into_iter().collect(),
-            limiter,
-            answer_timeout: ANSWER_TIMEOUT,
+            limit: RequestLimitLayer::new(limiter).answer_timeout(ANSWER_TIMEOUT),
             classify,
         }
     }
@@ -114,8 +112,7 @@ impl TdsLayer {
             retry,
             tokens: self.tokens,
             origins: self.origins,
-            limiter: self.limiter,
-            answer_timeout: self.answer_timeout,
+            limit: self.limit,
             classify: self.classify,
         }
     }
@@ -130,9 +127,14 @@ impl<P> TdsLayer<P> {
     }
 
     /// Bounds the time from the sending of a request to its response head, for each attempt.
-    pub(crate) const fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.answer_timeout = timeout;
+    pub(crate) fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.limit = self.limit.answer_timeout(timeout);
         self
+    }
+
+    /// Returns the limiter with the pause of this layer's services.
+    pub(crate) fn limiter(&self) -> &Limiter {
+        self.limit.limiter()
     }
 }
 
@@ -140,7 +142,6 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     type Service = Retry<IntoError<RequestLimit<BearerAuth<Classify<S>>>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
-        let limit = RequestLimitLayer::new(self.limiter.clone());
         let only = match &*self.origins {
             [only] => Some(Arc::new(only.clone())),
             _ => None,
@@ -149,7 +150,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         ServiceBuilder::new()
             .layer(self.retry.clone().deadline_kept_below())
             .layer_fn(|limited| IntoError::new(limited, self.tokens.clone(), only.clone()))
-            .layer(limit.answer_timeout(self.answer_timeout))
+            .layer(self.limit.clone())
             .layer(bearer)
             .layer(self.classify.clone().below_retry())
             .service(client)

@@ -77,7 +77,7 @@ fn open<T>(limiter: &Limiter, socket: T) -> LimitedIo<T>
 where
     T: Read + Write + Send + Unpin + 'static,
 {
-    let connections = &limiter.credential.connections;
+    let connections = &limiter.stack.connections;
     let line = connections.update_now(|connections, now| connections.admit(Line::Back, now));
     LimitedIo::new(socket, ConnectionPermit::new(connections, line))
 }

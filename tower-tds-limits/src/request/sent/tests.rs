@@ -3,8 +3,10 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode, header};
 use proptest::prelude::*;
 
+use tokio::time::Instant;
+
 use super::*;
-use crate::{account::reactions::Reactions, clock::Tick};
+use crate::pause::Pause;
 
 fn read(error: &(dyn error::Error + 'static)) -> Outcome {
     of_error(error)
@@ -112,14 +114,13 @@ proptest! {
         for wait in waits {
             response.headers_mut().append(header::RETRY_AFTER, wait);
         }
-        let outcome = Outcome::of_response(&response);
-        prop_assert!(matches!(outcome, Outcome::QuotaExceeded(_)));
-        let now = Tick::ZERO;
-        let mut reactions = Reactions::default();
-        let key = reactions.key();
-        reactions.on(outcome, now, key, (0, 60));
-        let pause = reactions.pause_of(key).expect("a pause begins");
-        prop_assert!((1..=60).contains(&(pause.until.since(now) / 1_000_000_000)));
-        prop_assert!(pause.announced.since(now) <= 366 * 86_400_000_000_000);
+        let Outcome::QuotaExceeded(hint) = Outcome::of_response(&response) else {
+            panic!("a 429");
+        };
+        let (pause, now) = (Pause::default(), Instant::now());
+        pause.begin(hint, now);
+        let last = pause.last().expect("a pause begins");
+        prop_assert!((1..=60).contains(&(last.until() - now).as_secs()));
+        prop_assert!(last.ends() - now <= Duration::from_secs(366 * 86_400));
     }
 }
