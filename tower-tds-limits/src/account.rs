@@ -14,14 +14,14 @@ use tower_tds_outcome::Outcome;
 
 use self::{
     reactions::{Begins, Pace, Reactions, Sockets, data_sockets, is_within},
-    times::ResponseTimes,
+    times::{Octave, Times},
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
     limits::{Limits, Proof, Quota, Share, TIMED_OUT},
     rule::{QuotaRules, later},
-    wait::{Limit, Line, Opens, Outlook},
+    wait::{Deadline, Limit, Line, Opens, Terms},
 };
 
 /// Requests in flight, and what the rules of each quota record about them.
@@ -34,7 +34,7 @@ pub(crate) struct Account {
     pub(crate) in_flight: u32,
     /// Rules of each quota.
     rules: Vec<QuotaRules>,
-    times: ResponseTimes,
+    times: Times,
     pub(crate) reactions: Reactions,
     share: Option<Share>,
     /// For how long the machine had been suspended when the share was set.
@@ -55,6 +55,11 @@ pub(crate) struct Grant {
     pub(crate) closes_socket: bool,
     /// Whether it is a token request. Its response time is no evidence about data requests.
     is_front: bool,
+    octave: Octave,
+    /// Whether its time ends with the response body, and not with its head.
+    pub(crate) has_body: bool,
+    /// Its deadline.
+    until: Tick,
 }
 
 /// Effect of a response.
@@ -63,6 +68,8 @@ pub(crate) struct ResponseEffect {
     pub(crate) proven: bool,
     /// Whether the response has restored the rate.
     pub(crate) restored: bool,
+    /// Time since the grant.
+    pub(crate) took: u64,
 }
 
 // === impl Account ===
@@ -75,7 +82,7 @@ impl Account {
             seen: Tick::ZERO,
             in_flight: 0,
             rules: limits.quotas().iter().map(rule).collect(),
-            times: ResponseTimes::new(),
+            times: Times::default(),
             pending: BinaryHeap::new(),
             granted: 0,
             stalls_at: None,
@@ -154,9 +161,10 @@ impl Account {
         if restored {
             self.keep(now);
         }
+        let took = now.since(grant.at);
         // Gateways refuse sooner than the service behind them answers.
-        if is_evidence && !grant.is_front {
-            self.times.learn(now, grant.at);
+        if is_evidence && (whole || !grant.has_body) {
+            self.learn(now, grant, took);
         }
         let ends = whole || self.limits.proof == Proof::Head;
         // The service behind the gateway may still begin the request, and end it at any time.
@@ -176,7 +184,11 @@ impl Account {
         if whole {
             self.end();
         }
-        ResponseEffect { proven, restored }
+        ResponseEffect {
+            proven,
+            restored,
+            took,
+        }
     }
 
     /// Records the end of a response body. It proves the request, if the head did not.
@@ -184,6 +196,31 @@ impl Account {
         let now = self.advance(now);
         self.prove(now, grant, true);
         self.end();
+    }
+
+    /// Records the time that a call took, until its deadline at most.
+    #[inline]
+    fn learn(&mut self, now: Tick, grant: Grant, took: u64) {
+        // After the deadline, the cut has been recorded.
+        if !grant.is_front && now <= grant.until {
+            self.times.learn(grant.octave, took, now);
+        }
+    }
+
+    /// Records how long the service took for a whole body, when that has ended.
+    pub(crate) fn learn_body(&mut self, now: Instant, grant: Grant, took: u64) {
+        let now = self.advance(now);
+        self.learn(now, grant, took);
+    }
+
+    /// Records that a deadline has cut a call, which counts as the time that the call had.
+    pub(crate) fn learn_cut(&mut self, now: Instant, grant: Grant, took: Option<u64>) {
+        let now = self.advance(now);
+        let had = grant.until.since(grant.at);
+        if !grant.is_front && grant.until <= now {
+            self.times
+                .learn(grant.octave, took.map_or(had, |took| took.min(had)), now);
+        }
     }
 
     /// Records the end of a sent request without a response, which may be counted until `lost_after`.
@@ -420,7 +457,7 @@ impl Limit for Account {
     }
 
     #[inline]
-    fn admit(&mut self, line: Line, _now: Instant) -> Grant {
+    fn admit(&mut self, line: Line, terms: &Terms, _now: Instant) -> Grant {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
@@ -429,6 +466,11 @@ impl Limit for Account {
             at: seen,
             closes_socket: self.reactions.closes_socket(seen),
             is_front: line == Line::Front,
+            octave: Octave::of(terms.deadline.as_ref()),
+            has_body: terms.deadline.is_some_and(|deadline| deadline.has_body),
+            until: terms
+                .deadline
+                .map_or(Tick::NEVER, |it| self.epoch.tick(it.at)),
         }
     }
 
@@ -442,32 +484,9 @@ impl Limit for Account {
         self.opens_at(line).1
     }
 
-    fn usual(&mut self, now: Instant) -> Option<Duration> {
+    fn usual(&mut self, deadline: &Deadline, now: Instant) -> Option<Duration> {
         let now = self.advance(now);
-        self.times.usual(now)
-    }
-
-    #[cold]
-    fn outlook(&mut self, line: Line, ahead: usize, now: Instant) -> Option<Outlook> {
-        let now = self.advance(now);
-        let usual = self.times.usual(now)?;
-        let mean = self.times.mean(now)?;
-        let (known, cause) = match self.opens_at(line) {
-            (_, WaitCause::InFlight | WaitCause::Share | WaitCause::Store(_)) => return None,
-            // A response opens it; the estimate below shows when.
-            (Tick::NEVER, cause) => (now, cause),
-            known => known,
-        };
-        let others = u64::try_from(ahead).unwrap_or(u64::MAX);
-        let rules = self.rules.iter();
-        let estimates = rules.map(|rules| rules.opens_behind(others, mean, now));
-        let opens_at = estimates.fold(known, Tick::max);
-        Some(Outlook {
-            cause,
-            ahead,
-            wait: Duration::from_nanos(opens_at.since(now)),
-            usual,
-        })
+        self.times.usual(Octave::of(Some(deadline)), now)
     }
 
     fn take_warning(&mut self, now: Instant) -> bool {

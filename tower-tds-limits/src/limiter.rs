@@ -102,7 +102,7 @@ impl Limiter {
     ///
     /// Use it for the few requests that all others depend on. They wait for a permit of each quota, but not for a place among the requests in
     /// flight, which a download may hold for long; only the sockets bound how many are in flight.
-    /// They are served first in, first out.
+    /// They are served in the order of their arrival.
     ///
     /// # Examples
     /// ```

@@ -53,8 +53,8 @@ pub struct RequestLimitLayer {
 /// Retry -> RequestLimit -> BearerAuth -> Classify -> http client
 /// ```
 ///
-/// At its first poll, the response future joins a queue, first in, first out. Each poll checks that
-/// the inner service is ready, then tries to take a permit, and once it has both it sends the
+/// At its first poll, the response future joins a queue: the call that must start first is first, and
+/// alike calls are served in the order of their arrival. Each poll checks that the inner service is ready, then tries to take a permit, and once it has both it sends the
 /// request in the same poll. While the inner service is not ready, later calls pass, and yours
 /// keeps its place.
 ///
@@ -75,13 +75,14 @@ pub struct RequestLimitLayer {
 /// [marks](tower_tds_outcome::HandOver) its requests has sent yours, the error says so.
 ///
 /// Under overload the deadline also decides which calls are sent, so that what is sent is answered.
-/// The limiter measures how long responses usually take (the 95th percentile of the last 128). If
-/// the queue and that time together are too long, your call is [rejected](Error::is_rejected) on
-/// arrival. If too little time is left at its turn, it ends if another waiting call can use the
-/// permit. Both are [deadline errors](Error::is_deadline).
+/// The limiter measures how long calls usually take, from their permit to their head, or to the end of
+/// their body if you declare that the deadline [includes it](tower_tds_outcome::DeadlineAt::with_body).
+/// Calls come in the order in which they must start: at the deadline less the usual time. If too little
+/// time is left at its turn, a call is [rejected](Error::is_rejected), which is a
+/// [deadline error](Error::is_deadline). Under long deadlines it learns that late, so set
+/// [`max_waiting`](RequestLimitLayer::max_waiting). A reader's own slowness is not reserved for.
 ///
-/// Without a deadline a call waits for as long as it takes. If you queue a long batch of them, calls
-/// with a deadline behind it are rejected until the batch is done.
+/// Without a deadline a call waits for as long as it takes, in the place of one with a minute.
 ///
 /// # Cancel safety
 /// Dropping a future that waits gives up its place. From its permit on it depends on the client:
@@ -97,7 +98,7 @@ pub struct RequestLimitLayer {
 /// counted for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval.
 ///
 /// If a woken call is not polled within 5 ms, it loses its turn, and gets a permit at its next poll
-/// if one is free. Any number of such calls delays the others by 10 ms in total.
+/// if one is free. Any number of such calls delays the others by some 10 ms in total.
 ///
 /// # Clone
 /// Clones share the limiter.

@@ -90,13 +90,6 @@ impl QuotaRules {
         later(counted, (bucket, WaitCause::Bucket))
     }
 
-    /// When the request behind `ahead` others may be granted, if responses take `mean`: an estimate.
-    pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
-        let bucket = self.bucket.as_ref();
-        let bucket = bucket.map_or(Tick::ZERO, |bucket| bucket.opens_behind(ahead, mean, now));
-        self.window.opens_behind(ahead, mean, now).max(bucket)
-    }
-
     /// When a bucket allows another probe after `seen`, if no response comes.
     pub(crate) fn probes_at(&self, seen: Tick) -> Tick {
         let bucket = self.bucket.as_ref();

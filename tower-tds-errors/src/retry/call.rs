@@ -190,7 +190,11 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         mem::swap(request.headers_mut(), &mut self.head.headers);
         let extensions = request.extensions_mut();
         if let Some(deadline) = self.deadline {
-            extensions.insert(DeadlineAt::new(deadline.into_std()));
+            let mut at = DeadlineAt::new(deadline.into_std());
+            if DeadlineAt::covers_body(extensions) {
+                at = at.with_body();
+            }
+            extensions.insert(at);
         }
         if number > 1 {
             extensions.insert(Attempt::new(number));

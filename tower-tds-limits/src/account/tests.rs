@@ -18,7 +18,7 @@ fn ms(ms: u64) -> Duration {
 /// A grant at `now`.
 fn granted(account: &mut Account, now: Instant) -> Grant {
     account.opens(Line::Back, now);
-    account.admit(Line::Back, now)
+    account.admit(Line::Back, &Terms::NONE, now)
 }
 
 /// Records a 423, as a permit does.

@@ -186,6 +186,7 @@ impl<S, R> Waiting<S, R> {
             deadline: deadline.map(|at| Deadline {
                 at,
                 whole: at.saturating_duration_since(self.wait.since(now)),
+                has_body: self.has_body(),
             }),
         };
         let obstacle = match self.inner.poll_ready(cx) {
@@ -207,7 +208,7 @@ impl<S, R> Waiting<S, R> {
         let passed = match obstacle {
             Obstacle::Permit => self.waiter.poll_pass(cx, now, &terms),
             // The call keeps its place while later calls pass.
-            _ => match self.waiter.skip(settings.max_waiting) {
+            _ => match self.waiter.skip(&terms) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
             },
@@ -219,12 +220,9 @@ impl<S, R> Waiting<S, R> {
             Poll::Ready(Err(denial)) => {
                 let error = match denial {
                     Denial::Full => Error::rejected(self.reason(obstacle, stack, now)),
-                    Denial::Overload(outlook) => {
-                        Error::overload(outlook.cause, outlook.ahead, outlook.wait)
-                    }
                     Denial::Late => {
                         let cause = self.reason(obstacle, stack, now).cause;
-                        Error::deadline(cause, self.wait.length(now))
+                        Error::hopeless(RemainingWait { cause, left: None })
                     }
                 };
                 return Poll::Ready(Err(error));
@@ -278,6 +276,12 @@ impl<S, R> Waiting<S, R> {
     fn deadline(&self) -> Option<Instant> {
         let extensions = self.request.as_ref()?.extensions();
         DeadlineAt::of(extensions).map(Instant::from_std)
+    }
+
+    /// Whether the deadline ends with the response body.
+    fn has_body(&self) -> bool {
+        let extensions = self.request.as_ref().map(Request::extensions);
+        extensions.is_some_and(DeadlineAt::covers_body)
     }
 
     /// Returns the cause of the wait, and the time until it ends.

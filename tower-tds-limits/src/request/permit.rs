@@ -17,7 +17,8 @@ use crate::{
         Account, Grant,
         reactions::{Begins, is_within},
     },
-    clock, events,
+    clock::{self, nanos},
+    events,
     limiter::Stack,
 };
 
@@ -27,6 +28,10 @@ pub(crate) struct RequestPermit {
     stack: Arc<Stack>,
     pub(super) grant: Grant,
     stage: Stage,
+    /// Time that the service took so far, in nanoseconds: until the head, and while the body was
+    /// pending. How long a reader takes is not the service's.
+    took: u64,
+    pending_since: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,8 @@ impl RequestPermit {
             stack: Arc::clone(stack),
             grant,
             stage: Stage::Sent,
+            took: 0,
+            pending_since: None,
         }
     }
 
@@ -91,14 +98,37 @@ impl RequestPermit {
         self.stage != Stage::Over
     }
 
+    /// Records whether the body is pending, if the call's deadline ends with it.
+    #[inline]
+    fn time(&mut self, is_pending: bool) {
+        if !self.grant.has_body {
+            return;
+        }
+        if is_pending {
+            self.pending_since.get_or_insert_with(clock::now);
+        } else if let Some(since) = self.pending_since.take() {
+            self.took += nanos(clock::now().saturating_duration_since(since));
+        }
+    }
+
     /// Records the end of the response body, which proves an unproven request.
     pub(super) fn prove_by_end(mut self) {
         let grant = self.grant;
+        let account = &self.stack.account;
+        if grant.has_body {
+            account.update_now(|account, now| account.learn_body(now, grant, self.took));
+        }
         if self.stage == Stage::Sent {
-            let account = &self.stack.account;
             account.update_now(|account, now| account.prove_by_end(now, grant));
             self.stage = Stage::Over;
         }
+    }
+
+    /// Records that its deadline has ended the call, before the response.
+    #[cold]
+    pub(super) fn cut(&self) {
+        let cut = |account: &mut Account, now| account.learn_cut(now, self.grant, None);
+        self.stack.account.update_now(cut);
     }
 
     /// Takes back the grant of a request that was never sent.
@@ -118,6 +148,7 @@ impl RequestPermit {
         }
         let account = &self.stack.account;
         let effect = account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
+        self.took = effect.took;
         if is_whole {
             self.stage = Stage::Over;
         } else if effect.proven {
@@ -156,7 +187,15 @@ impl RequestPermit {
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
+        let has_head = self.took > 0 && self.stage != Stage::Over;
+        if has_head && self.grant.has_body {
+            self.time(false);
+        }
         let (account, grant) = (&self.stack.account, self.grant);
+        if has_head && grant.has_body {
+            // A body that its reader has left for another reason shows nothing.
+            account.update_now(|account, now| account.learn_cut(now, grant, Some(self.took)));
+        }
         match self.stage {
             Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
             Stage::Proven => account.update(Account::end),
@@ -183,7 +222,11 @@ impl<B: Body> Body for PermitBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let mut this = self.project();
-        let frame = ready!(this.inner.as_mut().poll_frame(cx));
+        let polled = this.inner.as_mut().poll_frame(cx);
+        if let Some(permit) = this.permit.as_mut() {
+            permit.time(polled.is_pending());
+        }
+        let frame = ready!(polled);
         match &frame {
             Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
             Some(Ok(_)) | None => {

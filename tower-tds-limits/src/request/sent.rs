@@ -136,12 +136,17 @@ impl<B> SentCall<B> {
             return WaitCause::Response;
         };
         let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
-        let until = match (self.hand_over.give_up(), reason) {
+        let place = self.hand_over.give_up();
+        match (place, reason) {
             (Handed::Held, _) => {
                 drop(rest.response);
                 rest.permit.withdraw();
                 return WaitCause::Connection;
             }
+            (_, Reason::Deadline) => rest.permit.cut(),
+            _ => {}
+        }
+        let until = match (place, reason) {
             (Handed::Taken, Reason::Dropped | Reason::Deadline) => longest,
             // The request may not have been sent yet, and is not sent after the deadline.
             (_, Reason::Dropped) => self.deadline.map_or(longest, |ends| ends.min(longest)),

@@ -152,20 +152,6 @@ impl Bucket {
         Some(last.at.plus((shortest / (self.unproven + 1)).min(LONG)))
     }
 
-    /// When the request behind `ahead` others may be granted, if responses take `mean`: an estimate.
-    pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
-        let drained = self.interval.saturating_mul(ahead);
-        let proven = match self.burst {
-            Burst::Of(burst) => {
-                let at_once = u64::from(burst) + 1;
-                mean.saturating_mul(ahead / at_once.min(self.places).max(1))
-            }
-            Burst::Auto => 0,
-        };
-        let opens_at = self.opens_at(now).unwrap_or(now).max(now);
-        opens_at.plus(drained.max(proven))
-    }
-
     /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {

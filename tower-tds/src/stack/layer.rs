@@ -23,7 +23,7 @@ use crate::stack::translate::IntoError;
 /// If you give exactly one origin, a request may have only a path, as those of kube do, and goes to that origin.
 ///
 /// A deadline covers the call until its response head, but not the body, and nothing is sent after it. Under overload, a
-/// call that cannot be answered in time is rejected at once. Each attempt has a minute from its sending to its response
+/// call that cannot be answered in time is rejected at its turn. Each attempt has a minute from its sending to its response
 /// head.
 ///
 /// If you drop a call that has its permit, it counts as sent, so it is completed in the background for up to ten

@@ -168,7 +168,7 @@ proptest! {
                 };
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
-            let grant = account.admit(Line::Back, start + now);
+            let grant = account.admit(Line::Back, &Terms::NONE, start + now);
             let (count, over) = fate.of(now);
             counted.extend(count);
             coming.push((over, granted.len()));

@@ -78,7 +78,9 @@ where
     T: Read + Write + Send + Unpin + 'static,
 {
     let connections = &limiter.stack.connections;
-    let line = connections.update_now(|connections, now| connections.admit(Line::Back, now));
+    let line = connections.update_now(|connections, now| {
+        connections.admit(Line::Back, &crate::wait::Terms::NONE, now)
+    });
     LimitedIo::new(socket, ConnectionPermit::new(connections, line))
 }
 
