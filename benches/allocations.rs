@@ -46,18 +46,15 @@ const COPY: u64 = 2;
 /// table, and the boxed value.
 const DEADLINE: u64 = 3;
 
-/// Allocations of `RequestLimit` over hyper's HTTP/1 client for the guard, which shows whether a
-/// dropped request was sent: its shared state, the map of extensions, its table, and the boxed guard.
-const GUARD: u64 = 4;
-
-/// Allocation of a detached `RequestLimit` for its call, which a task may take over.
-const DETACHED: u64 = 1;
+/// Allocations of `RequestLimit` for its call, which a task may take over, and for the hand-over, an
+/// extension of the request: its shared state, the map of extensions, its table, and the boxed value.
+const LIMIT: u64 = 5;
 
 /// The allocations of a request's map of extensions alone: the map and its table.
 const MAP: u64 = 2;
 
 /// Allocations of all layers. Retry and `RequestLimit` share the map.
-const ALL: u64 = FUTURE + COPY + DEADLINE + GUARD - MAP;
+const ALL: u64 = FUTURE + COPY + DEADLINE + LIMIT - MAP;
 
 fn request() -> Request<Body> {
     let mut request = token::request();
@@ -129,12 +126,8 @@ fn token_layer_allocates_nothing() {
 }
 
 #[test]
-fn permitted_request_allocates_only_for_a_guard_or_to_be_detached() {
-    assert_eq!(allocations(|| limits().layer(Echo::new())), 0);
-    let detached = || limits().detached().layer(Echo::new());
-    assert_eq!(allocations(detached), DETACHED * CALLS);
-    let guarded = || limits().over_hyper_http1().layer(Echo::new());
-    assert_eq!(allocations(guarded), GUARD * CALLS);
+fn permitted_request_allocates_only_for_its_call_and_its_hand_over() {
+    assert_eq!(allocations(|| limits().layer(Echo::new())), LIMIT * CALLS);
 }
 
 #[test]
@@ -151,14 +144,14 @@ fn first_attempt_allocates_for_its_future_head_copy_and_deadline() {
 
 #[test]
 #[ignore = "the workspace turns on metrics, whose labels allocate"]
-fn all_layers_allocate_only_for_future_head_deadline_and_guard() {
+fn all_layers_allocate_only_for_future_head_deadline_and_limit() {
     let runtime = token::runtime();
     let token = token::layer(&runtime);
     let service = || {
         ServiceBuilder::new()
             .layer(RetryLayer::new())
             .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-            .layer(limits().over_hyper_http1())
+            .layer(limits())
             .layer(token)
             .layer(ClassifyLayer::new())
             .service(Echo::new())
@@ -188,7 +181,7 @@ fn a_waiting_call_and_an_idle_client_are_small() {
     let mut service = ServiceBuilder::new()
         .layer(RetryLayer::new().deadline_kept_below())
         .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-        .layer(limit.detached().over_hyper_http1())
+        .layer(limit)
         .layer(token)
         .layer(ClassifyLayer::new().below_retry())
         .service(Echo::new());
@@ -232,6 +225,5 @@ fn sizes<S: Service<Request<Body>>>(service: &mut S) -> (usize, usize) {
 fn spans_without_a_subscriber_do_not_allocate() {
     let runtime = token::runtime();
     let service = whole::with_spans(&runtime);
-    let all = FUTURE + COPY + DEADLINE + DETACHED;
-    assert_eq!(allocations(|| service), all * CALLS);
+    assert_eq!(allocations(|| service), ALL * CALLS);
 }

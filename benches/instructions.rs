@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned guard limit limit-http1 limit-window limit-detached fed full waits-60 waits-6000 classify redact retry retry-bare whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-window fed full waits-60 waits-6000 classify redact retry retry-bare whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
 //!
 //! The instructions of a call are the difference of two runs, divided by the difference of their
 //! calls. A figure is that number less that of `bare`. `full` is a full window of 50, compared with
-//! `fed`, the bare service under the same clock. `guard` is the bare service with a guard in the
-//! request's extensions, as the limit inserts one. The services that are cloned for each call, as
+//! `fed`, the bare service under the same clock. The services that are cloned for each call, as
 //! callers of `oneshot` do, are compared with `bare-cloned`. `retry-bare` is Retry without a
 //! deadline, so without an extension of the request. `waits-60` is one poll of a connect that waits
 //! while 60 sockets are open. The requests have headers and room for more, so no layer pays for the
@@ -31,7 +30,6 @@ use std::{
     io,
     num::NonZeroU32,
     pin::pin,
-    sync::{Arc, Mutex},
     task::{Context, Waker},
     time::Duration,
 };
@@ -76,17 +74,8 @@ fn main() {
         "bare-cloned" => run(Cloned::new(Echo::new()), count),
         "token-cloned" => run(Cloned::new(layer.layer(Echo::new())), count),
         "static-cloned" => run(Cloned::new(fixed.layer(Echo::new())), count),
-        "guard" => run(
-            Echo::new().map_request(|mut request: Request<Full<Bytes>>| {
-                request.extensions_mut().insert(Guard(Arc::default()));
-                request
-            }),
-            count,
-        ),
         "limit" => run(limit().layer(Echo::new()), count),
-        "limit-http1" => run(limit().over_hyper_http1().layer(Echo::new()), count),
         "limit-window" => run(window().layer(Echo::new()), count),
-        "limit-detached" => run(limit().detached().layer(Echo::new()), count),
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),
         "waits-60" => waits(60, count),
@@ -127,16 +116,6 @@ fn redact(count: u64) {
 const TEXT: &str = "POST https://auth.example.org/auth/realms/ServiceConnect/protocol/openid-connect/token: \
                     {\\\"error\\\":\\\"invalid_client\\\",\\\"error_description\\\":\\\"Invalid client or Invalid client credentials\\\"} \
                     (status 401, Bearer error=%22invalid_token%22)";
-
-/// Records its drop, which shows that a request was sent.
-#[derive(Clone)]
-struct Guard(Arc<Mutex<bool>>);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        *self.0.lock().expect("no panic under it") = true;
-    }
-}
 
 /// A limit that no bench reaches. Permits come back after 2.5 ms, so few proofs are kept.
 fn limit() -> RequestLimitLayer {

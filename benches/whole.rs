@@ -46,7 +46,7 @@ pub fn without_spans(
     ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(into_error)
-        .layer(RequestLimitLayer::new(limiter()).detached())
+        .layer(RequestLimitLayer::new(limiter()))
         .layer(token::layer(runtime))
         .layer(ClassifyLayer::new())
         .service(Echo::new())

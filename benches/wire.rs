@@ -70,7 +70,7 @@ pub(crate) fn run(which: &str, count: u64, address: &str) {
                 }
             }
             "layer" => {
-                let layer = client(address).layer().over_hyper_http1();
+                let layer = client(address).layer();
                 let service = layer.layer(http());
                 for _ in 0..=count {
                     let bus = (&service).oneshot(request()).await.expect("an answer");

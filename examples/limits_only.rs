@@ -28,14 +28,7 @@ async fn main() -> Result<(), BoxError> {
     tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     let sockets = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     let http = Client::builder(TokioExecutor::new()).build(sockets);
-    let service = RequestLimitLayer::new(limiter.clone())
-        // hyper shows whether a call was sent, so a call that is cancelled before that costs
-        // nothing.
-        .over_hyper_http1()
-        // A call that was sent is completed even if it is dropped, because its response proves that
-        // it was counted.
-        .detached()
-        .layer(http);
+    let service = RequestLimitLayer::new(limiter.clone()).layer(http);
 
     let mut calls = JoinSet::new();
     for line in 0..120 {

@@ -35,9 +35,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let http = Http::builder(TokioExecutor::new()).build(sockets.layer(tcp));
     // Your own layers go above or below. A layer above sees each call once; a layer below sees each
     // attempt.
-    let service = ServiceBuilder::new()
-        .layer(tds.layer().over_hyper_http1())
-        .service(http);
+    let service = ServiceBuilder::new().layer(tds.layer()).service(http);
 
     for name in ["bus", "metro", "rail"] {
         let target = format!("{}/v1/live/{name}", server.base_url());

@@ -54,7 +54,7 @@ async fn main() -> Result<(), BoxError> {
     let https = HttpsConnectorBuilder::new().with_tls_config(tls);
     let https = https.https_only().enable_http1().wrap_connector(sockets);
     let http = Http::builder(TokioExecutor::new()).build(https);
-    let service = tds.layer().over_hyper_http1().layer(http);
+    let service = tds.layer().layer(http);
 
     let target = format!("{}/v1/live/bus", server.base_url());
     let request = Request::get(target).body(Empty::<Bytes>::new())?;

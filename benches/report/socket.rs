@@ -120,7 +120,7 @@ pub(crate) fn measure() -> Rows {
     let peers = [
         Peer::Bare(http.clone(), bearer.clone()),
         Peer::Client(client.clone()),
-        Peer::Layer(client.layer().over_hyper_http1().layer(http)),
+        Peer::Layer(client.layer().layer(http)),
         Peer::Reqwest(reqwest, bearer),
     ];
     let url = |bytes: usize| format!("http://{addr}/v1/bytes/{bytes}");

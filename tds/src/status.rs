@@ -107,6 +107,12 @@ impl Condition {
             let wait = rough(wait);
             warnings.push(format!("after a 423 or 416 nothing is sent for {wait}"));
         }
+        if let Some(wait) = status.limits.lowered_for {
+            let (requests, wait) = (status.limits.quota.requests(), rough(wait));
+            warnings.push(format!(
+                "after a 423 the limit is {requests}, evenly spaced, for {wait}"
+            ));
+        }
         warnings
     }
 }

@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome as _};
+use tower_tds_outcome::{DeadlineAt, Outcome};
 
 use crate::{
     error::{BoxError, Error, Kind, Refresh, Rejection, TokenError},
@@ -32,8 +32,9 @@ use crate::{
 /// Follow redirects above this layer: each one is then a new request, which is compared with the list. If a client below
 /// follows them, they are not compared.
 ///
-/// If your service refuses tokens with a status of its own, map it to 401 below this layer, for example by `map_response`.
-/// An error from below is read by the [`Outcome`](tower_tds_outcome::Outcome) that it carries.
+/// If your service refuses tokens with a status of its own, put an [`Outcome`](tower_tds_outcome::Outcome) into the
+/// extensions of its response below this layer, by `map_response`. An error from below is read by the outcome that it
+/// carries.
 ///
 /// # Examples
 ///
@@ -342,7 +343,7 @@ where
                     // `polled` is matched by reference, because each move of a response copies it.
                     let polled = inner.poll(cx);
                     if let Poll::Ready(Ok(response)) = &polled
-                        && ReadHead.read(Ok(response)) == Outcome::Accepted
+                        && Outcome::of_response(response) == Outcome::Accepted
                     {
                         sent.source.shared.accept(sent.generation);
                         return polled.map_err(Error::below);
@@ -388,8 +389,8 @@ impl Sent {
     #[cold]
     fn refused<R>(&self, result: &Result<Response<R>, BoxError>) -> Refused {
         let outcome = match result {
-            Ok(response) => ReadHead.read(Ok(response)),
-            Err(error) => ReadHead.read::<R>(Err(&**error)),
+            Ok(response) => Outcome::of_response(response),
+            Err(error) => Outcome::of_error(&**error).unwrap_or(Outcome::Lost),
         };
         let generation = self.generation;
         let reported = match outcome {

@@ -54,7 +54,7 @@ pub(crate) struct Load {
     /// Remaining silence after a 423, and remaining pause after a 429.
     pub(crate) silence: Duration,
     pub(crate) pause: Duration,
-    /// All of the limits, as the rung of this member allows them.
+    /// All of the limits, as refusals of this member have lowered them.
     pub(crate) whole: Share,
     /// Smallest share of which each quota gets at least one request.
     pub(crate) unit: u32,
@@ -198,8 +198,7 @@ impl Member {
     }
 
     /// Returns the share to apply. During a silence it has no requests. During a departure it has
-    /// no sockets, so that no call is sent, but keeps its requests, within which unused sockets
-    /// close.
+    /// no sockets, so that no call is sent, but keeps its requests until they are over.
     fn usable(&self) -> Share {
         match (self.earlier.silenced, self.leaves_at) {
             (true, _) => self.share.requests(0),
@@ -265,8 +264,7 @@ impl Member {
         self.asked = Some(now);
         self.last = Some(now);
         let Load { held, whole, .. } = load;
-        // A member that leaves gets one more request at a time, for the close of an unused socket.
-        let waiting = load.waiting.min(self.leaves_at.map_or(u32::MAX, |_| 1));
+        let waiting = self.leaves_at.map_or(load.waiting, |_| 0);
         let is_active = load.in_flight > 0 || waiting > 0 || held.requests > 0;
         let more = |held: u32, waiting: u32, whole: u32| held.saturating_add(waiting).min(whole);
         let unit = load.unit;

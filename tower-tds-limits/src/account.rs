@@ -4,7 +4,6 @@
 //! Requests are *granted* and sent at once, and *proven* by their response. Without one, a request is
 //! *pending* until the end of the time in which it can be counted. If it was never sent, it is *unsent*.
 
-pub(crate) mod ladder;
 pub(crate) mod reactions;
 mod times;
 
@@ -14,16 +13,15 @@ use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use self::{
-    ladder::{Crowd, Ladder, Rung},
-    reactions::{Begins, Key, Reactions, Sockets, data_sockets, is_within},
-    times::ResponseTimes,
+    reactions::{Begins, Pace, Reactions, Sockets, data_sockets, is_within},
+    times::{Octave, Times},
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
-    limits::{Limits, Proof, Quota, Rules, Share, TIMED_OUT},
+    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
     rule::{QuotaRules, later},
-    wait::{Limit, Line, Opens, Outlook},
+    wait::{Deadline, Limit, Line, Opens, Terms},
 };
 
 /// Requests in flight, and what the rules of each quota record about them.
@@ -36,8 +34,7 @@ pub(crate) struct Account {
     pub(crate) in_flight: u32,
     /// Rules of each quota.
     rules: Vec<QuotaRules>,
-    times: ResponseTimes,
-    ladder: Ladder,
+    times: Times,
     pub(crate) reactions: Reactions,
     share: Option<Share>,
     /// For how long the machine had been suspended when the share was set.
@@ -50,52 +47,46 @@ pub(crate) struct Account {
     stalls_at: Option<Tick>,
 }
 
-/// One grant, with its time and the permits that were live or in the bucket then.
+/// One grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
-    /// Requests in the bucket at the grant.
-    bunched: u16,
-    /// Live permits of the window at the grant.
-    live: u16,
     /// Whether the request is to close its socket.
     pub(crate) closes_socket: bool,
     /// Whether it is a token request. Its response time is no evidence about data requests.
     is_front: bool,
+    octave: Octave,
+    /// Whether its time ends with the response body, and not with its head.
+    pub(crate) has_body: bool,
+    /// Its deadline.
+    until: Tick,
 }
 
 /// Effect of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseEffect {
     pub(crate) proven: bool,
-    /// Rung to which the response has returned the limiter, if it has.
-    pub(crate) rung: Option<Rung>,
-}
-
-/// Effect of a refusal.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Refused {
-    pub(crate) begins: Begins,
-    /// Rung to which the refusal has moved the limiter, if it has.
-    pub(crate) rung: Option<Rung>,
+    /// Whether the response has restored the rate.
+    pub(crate) restored: bool,
+    /// Time since the grant.
+    pub(crate) took: u64,
 }
 
 // === impl Account ===
 
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let rule = |quota: &Quota| QuotaRules::new(*quota, limits.rules_of(quota, limits.rules));
+        let rule = |quota: &Quota| QuotaRules::new(*quota, limits.rules_of(quota));
         let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             rules: limits.quotas().iter().map(rule).collect(),
-            times: ResponseTimes::new(),
+            times: Times::default(),
             pending: BinaryHeap::new(),
             granted: 0,
             stalls_at: None,
             limits: limits.clone(),
-            ladder: Ladder::new(),
             reactions: Reactions::default(),
             share: None,
             suspended: Duration::ZERO,
@@ -121,8 +112,11 @@ impl Account {
         self.rules.first().map_or(0, QuotaRules::most_live)
     }
 
-    pub(crate) fn rung(&self) -> Rung {
-        self.ladder.rung()
+    /// Returns the first quota as it applies now, and until when it is lowered at least.
+    pub(crate) fn believed(&self) -> (Quota, Option<Instant>) {
+        let until = self.reactions.slow_until();
+        let (quota, _) = self.kept(self.limits.first);
+        (quota, until.and_then(|until| self.instant(until)))
     }
 
     /// Returns the end of the silence after a refusal, if it is after `now`.
@@ -131,51 +125,28 @@ impl Account {
         self.instant(self.reactions.silence(now)?)
     }
 
-    /// Returns the end of the pause of this credential, and the end that was announced.
-    pub(crate) fn pause_of(&self, key: Key) -> Option<(Instant, Instant)> {
-        let pause = self.reactions.pause_of(key)?;
-        Some((self.instant(pause.until)?, self.instant(pause.announced)?))
-    }
-
     /// Returns what is closed for sockets, and until when.
     pub(crate) fn sockets(&self) -> Sockets {
-        let lowered = self.reactions.lowered;
+        let lowered = self.reactions.most_sockets(self.most_sockets());
         Sockets {
             connects_at: self.instant(self.reactions.connects_at),
             lowered: lowered.and_then(|(most, until)| Some((most, self.instant(until)?))),
         }
     }
 
-    /// Records what a refusal closes, while `open` sockets are open. After a 423 the limiter may also move
-    /// to another rung; an accepted response opens what a pause has closed.
+    /// Records what a refusal closes and lowers.
     #[cold]
-    pub(crate) fn react(
-        &mut self,
-        now: Instant,
-        grant: Grant,
-        outcome: Outcome,
-        key: Key,
-        open: u32,
-    ) -> Refused {
+    pub(crate) fn react(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> Begins {
         let now = self.advance(now);
-        let begins = self
-            .reactions
-            .on(outcome, now, key, (open, self.most_sockets()));
-        let crowd = Crowd {
-            bunched: grant.bunched.into(),
-            live: grant.live.into(),
-        };
-        let moves = outcome == Outcome::RateExceeded
-            && self.ladder.refuse(now, grant.at, crowd, self.limits.first);
-        if moves {
+        let begins = self.reactions.on(outcome, now, grant.at);
+        if begins == Begins::LowerRate {
             self.keep(now);
         }
-        let rung = moves.then(|| self.ladder.rung());
-        Refused { begins, rung }
+        begins
     }
 
     /// Records a response head, which proves the request under [`Proof::Head`](crate::Proof::Head). An
-    /// accepted one may return the limiter to the highest rung.
+    /// accepted one may restore the rate.
     #[inline]
     pub(crate) fn prove_by_head(
         &mut self,
@@ -185,13 +156,15 @@ impl Account {
         whole: bool,
     ) -> ResponseEffect {
         let now = self.advance(now);
-        let returns = is_within(outcome) && self.ladder.accept(now);
-        if returns {
+        let is_evidence = is_within(outcome);
+        let restored = is_evidence && self.reactions.restore_rate(now);
+        if restored {
             self.keep(now);
         }
-        let rung = returns.then(|| self.ladder.rung());
-        if !grant.is_front {
-            self.times.learn(now, grant.at);
+        let took = now.since(grant.at);
+        // Gateways refuse sooner than the service behind them answers.
+        if is_evidence && (whole || !grant.has_body) {
+            self.learn(now, grant, took);
         }
         let ends = whole || self.limits.proof == Proof::Head;
         // The service behind the gateway may still begin the request, and end it at any time.
@@ -206,26 +179,48 @@ impl Account {
             let until = now.plus(nanos(TIMED_OUT + rest));
             self.pending.push(Reverse((until, grant)));
         } else if ends {
-            self.prove(now, grant);
+            self.prove(now, grant, is_evidence);
         }
         if whole {
             self.end();
         }
-        ResponseEffect { proven, rung }
+        ResponseEffect {
+            proven,
+            restored,
+            took,
+        }
     }
 
     /// Records the end of a response body. It proves the request, if the head did not.
     pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Grant) {
         let now = self.advance(now);
-        self.prove(now, grant);
+        self.prove(now, grant, true);
         self.end();
     }
 
-    /// Records that the server has counted the close of an unused socket, which took no place in
-    /// flight.
-    pub(crate) fn prove_close(&mut self, now: Instant, grant: Grant) {
+    /// Records the time that a call took, until its deadline at most.
+    #[inline]
+    fn learn(&mut self, now: Tick, grant: Grant, took: u64) {
+        // After the deadline, the cut has been recorded.
+        if !grant.is_front && now <= grant.until {
+            self.times.learn(grant.octave, took, now);
+        }
+    }
+
+    /// Records how long the service took for a whole body, when that has ended.
+    pub(crate) fn learn_body(&mut self, now: Instant, grant: Grant, took: u64) {
         let now = self.advance(now);
-        self.prove(now, grant);
+        self.learn(now, grant, took);
+    }
+
+    /// Records that a deadline has cut a call, which counts as the time that the call had.
+    pub(crate) fn learn_cut(&mut self, now: Instant, grant: Grant, took: Option<u64>) {
+        let now = self.advance(now);
+        let had = grant.until.since(grant.at);
+        if !grant.is_front && grant.until <= now {
+            self.times
+                .learn(grant.octave, took.map_or(had, |took| took.min(had)), now);
+        }
     }
 
     /// Records the end of a sent request without a response, which may be counted until `lost_after`.
@@ -295,11 +290,17 @@ impl Account {
 
     #[inline]
     fn has_room(&self) -> bool {
-        let most = self.reactions.most_in_flight(self.seen);
-        // A request that gets no socket of the share would only hold its permit.
-        let share = self.share.map(|share| share.connections);
-        let share = share.map(|sockets| data_sockets(sockets).min(sockets));
-        let most = most.min(share.unwrap_or(u32::MAX));
+        let whole = self.most_sockets();
+        let lowered = self.reactions.most_sockets(whole);
+        let lowered = lowered.filter(|(_, until)| self.seen < *until);
+        let most = match lowered {
+            None if self.share.is_none() => u32::MAX,
+            // A request that gets no socket would only hold its permit.
+            lowered => {
+                let most = lowered.map_or(whole, |(most, _)| most);
+                data_sockets(most).min(most)
+            }
+        };
         self.in_flight < self.limits.in_flight.get().min(most)
     }
 
@@ -350,13 +351,14 @@ impl Account {
         self.share.is_some() && suspended > self.suspended + SHORT
     }
 
-    /// Returns the share that is all of the limits, as the current rung allows them.
+    /// Returns the share that is all of the limits, as refusals have left them.
     pub(crate) fn whole(&self) -> Share {
-        let (kept, rules) = self.ladder.keeps(self.limits.first, self.limits.rules);
-        let requests = kept.requests().get();
+        let (kept, pace) = self.reactions.lowered(self.limits.first);
+        let burst = self.limits.rules.bucket;
+        let places = burst.map_or(kept.requests().get(), |burst| burst.at_once(kept));
         Share {
-            requests,
-            places: rules.bucket.map_or(requests, |burst| burst.at_once(kept)),
+            requests: kept.requests().get(),
+            places: pace.map_or(places, |pace| pace.at_once.min(places)),
             connections: self.limits.connections.get(),
         }
     }
@@ -377,29 +379,30 @@ impl Account {
         held
     }
 
-    /// Returns the quota and rules that apply: the share of `quota`, on the current rung.
-    fn keeps(&self, quota: Quota) -> (Quota, Rules) {
+    /// Returns what applies of `quota`: its share, lowered, and the pace at which it is used.
+    fn kept(&self, quota: Quota) -> (Quota, Option<Pace>) {
         let part = self.share.map(|share| share.part(quota, self.limits.first));
-        let (kept, rules) = self.ladder.keeps(part.unwrap_or(quota), self.limits.rules);
-        (kept, self.limits.rules_of(&quota, rules))
+        self.reactions.lowered(part.unwrap_or(quota))
     }
 
     fn keep(&mut self, now: Tick) {
         let places = self.share.map_or(u64::MAX, |share| share.places.into());
         let mut rules = mem::take(&mut self.rules);
         for (rule, quota) in rules.iter_mut().zip(self.limits.quotas()) {
-            let (kept, rules) = self.keeps(*quota);
-            rule.keep(kept, rules, places, now);
+            let (kept, pace) = self.kept(*quota);
+            let pace = pace.filter(|_| self.limits.is_shortest(*quota));
+            let rules = self.limits.rules_of(quota);
+            rule.keep(kept, rules, pace, places, now);
         }
         self.rules = rules;
     }
 
     /// Records the proof that the request was counted by `now`.
     #[inline]
-    fn prove(&mut self, now: Tick, grant: Grant) {
+    fn prove(&mut self, now: Tick, grant: Grant, is_evidence: bool) {
         self.each(|rules| {
             rules.prove(now, grant.at);
-            if !grant.is_front {
+            if is_evidence && !grant.is_front {
                 rules.take_evidence(now, grant.at);
             }
         });
@@ -446,25 +449,28 @@ impl Limit for Account {
     }
 
     fn changes_at(&self) -> Option<Instant> {
-        let rises_at = self.reactions.lowered.map(|(_, until)| until);
+        let lowered = self.reactions.most_sockets(self.most_sockets());
+        let rises_at = lowered.map(|(_, until)| until);
         let times = self.stalls_at.into_iter().chain(rises_at);
         let next = times.filter(|at| *at > self.seen).min()?;
         self.instant(next)
     }
 
     #[inline]
-    fn admit(&mut self, line: Line, _now: Instant) -> Grant {
+    fn admit(&mut self, line: Line, terms: &Terms, _now: Instant) -> Grant {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
-        let (bunched, live) = self.rules.first().map_or((0, 0), |rules| rules.crowd(seen));
         self.each(|rules| rules.grant(seen));
         Grant {
             at: seen,
-            bunched: u16::try_from(bunched).unwrap_or(u16::MAX),
-            live: u16::try_from(live).unwrap_or(u16::MAX),
             closes_socket: self.reactions.closes_socket(seen),
             is_front: line == Line::Front,
+            octave: Octave::of(terms.deadline.as_ref()),
+            has_body: terms.deadline.is_some_and(|deadline| deadline.has_body),
+            until: terms
+                .deadline
+                .map_or(Tick::NEVER, |it| self.epoch.tick(it.at)),
         }
     }
 
@@ -478,32 +484,9 @@ impl Limit for Account {
         self.opens_at(line).1
     }
 
-    fn usual(&mut self, now: Instant) -> Option<Duration> {
+    fn usual(&mut self, deadline: &Deadline, now: Instant) -> Option<Duration> {
         let now = self.advance(now);
-        self.times.usual(now)
-    }
-
-    #[cold]
-    fn outlook(&mut self, line: Line, ahead: usize, now: Instant) -> Option<Outlook> {
-        let now = self.advance(now);
-        let usual = self.times.usual(now)?;
-        let mean = self.times.mean(now)?;
-        let (known, cause) = match self.opens_at(line) {
-            (_, WaitCause::InFlight | WaitCause::Share | WaitCause::Store(_)) => return None,
-            // A response opens it; the estimate below shows when.
-            (Tick::NEVER, cause) => (now, cause),
-            known => known,
-        };
-        let others = u64::try_from(ahead).unwrap_or(u64::MAX);
-        let rules = self.rules.iter();
-        let estimates = rules.map(|rules| rules.opens_behind(others, mean, now));
-        let opens_at = estimates.fold(known, Tick::max);
-        Some(Outlook {
-            cause,
-            ahead,
-            wait: Duration::from_nanos(opens_at.since(now)),
-            usual,
-        })
+        self.times.usual(Octave::of(Some(deadline)), now)
     }
 
     fn take_warning(&mut self, now: Instant) -> bool {

@@ -1,8 +1,13 @@
 //! This crate's only clock, which tests can pause, and the time unit of the rules.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    future::Future as _,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 pub(crate) fn now() -> Instant {
     #[cfg(test)]
@@ -10,13 +15,32 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the wall clock, for the dates of a server that sends no `Date`.
-pub(crate) fn wall() -> SystemTime {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a date from a server has no meaning on a monotonic clock"
-    )]
-    SystemTime::now()
+/// Returns the earlier of two times, if there are any.
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Waits until `ends`, if it is set.
+pub(crate) fn poll_timer(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    ends: Option<Instant>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let Some(ends) = ends else {
+        return Poll::Pending;
+    };
+    // The clock decides, because the timer of a layer above may fire before this one.
+    if ends <= now() {
+        return Poll::Ready(());
+    }
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(ends)));
+    if timer.deadline() != ends {
+        timer.as_mut().reset(ends);
+    }
+    timer.as_mut().poll(cx)
 }
 
 /// Returns for how long the machine has been suspended so far, on systems that count it. A

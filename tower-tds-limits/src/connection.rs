@@ -7,13 +7,13 @@ use std::{
     future::{self, Future, poll_fn},
     io::{self as std_io, ErrorKind},
     iter::successors,
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use hyper::rt::{Read, Write};
-use tokio::{runtime::Handle, sync::oneshot, time::timeout};
+use tokio::time::timeout;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -22,7 +22,7 @@ use crate::{
     clock,
     error::{BoxError, Error},
     limiter::Limiter,
-    sockets::{ConnectionPermit, LINGERS},
+    sockets::ConnectionPermit,
     wait::{Terms, waiter::Waiter},
 };
 
@@ -84,24 +84,9 @@ pub struct ConnectionLimitLayer {
 /// `.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5))`. Fairness among hosts
 /// is a non-goal.
 ///
-/// # Unused sockets
-/// If a connection becomes idle while your pool is still connecting, the pool uses it instead; the
-/// connect goes on in a task, and its socket is left over. Some servers count such a socket as a
-/// request when it closes, for example `HAProxy` if it tracks connections. So the close of a socket
-/// that carried no request waits for a permit like a request, at the front of the queue. It does not
-/// count as in flight, so a batch of unused sockets closes at the full rate of the quota.
-///
-/// A socket is unused if nothing was written since the client called `Connection::connected`, as
-/// hyper-util does once after the handshake. Until the permit is there, the server sees neither a
-/// shutdown nor the `close_notify` of TLS, which it could take for the end. A server that expects a
-/// `close_notify` on such connections gets only this side's FIN.
-///
-/// Use this layer for HTTP. TLS 1.3 shows an alert only by its length, so a protocol whose first
-/// record has two bytes would lose it, and a TLS stack that pads its alerts sends its
-/// `close_notify` without waiting.
-///
-/// A connect whose request got another socket may be left waiting for its permit. Therefore each
-/// connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait). With
+/// # Waits
+/// If a connection becomes idle while your pool is still connecting, the pool uses it instead, and the
+/// connect may be left waiting for its permit. Therefore each connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait). With
 /// one host and the default of [`Limits::in_flight`](crate::Limits::in_flight), a request waits that
 /// long only if the server does not close its sockets.
 ///
@@ -117,10 +102,9 @@ pub struct ConnectionLimitLayer {
 /// until `call`. If you put a timeout around `call`, it does not include the wait.
 ///
 /// # Cancel safety
-/// Each connect runs in a task. If you drop its future, the task goes on for a second, because the
-/// server may have accepted the connection; the socket is then closed like each unused one. If the
-/// connect has not ended by then, or has timed out, its permit is kept for another second. The same
-/// applies to a readied instance that you drop. A refused connect gives its permit back at once.
+/// If you drop a connect, or if it has timed out, its permit is kept for a second, because the server
+/// may still accept the connection. The same applies to a readied instance that you drop. A refused
+/// connect gives its permit back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -204,12 +188,10 @@ where
         match self.ready.take() {
             Some(Ok(permit)) => {
                 let connecting = self.inner.call(target);
-                let connecting = async { connecting.await.map_err(Into::into) };
-                let connected = connect(connecting, permit, self.limiter.clone());
-                match Handle::try_current() {
-                    Ok(runtime) => Box::pin(in_task(&runtime, connected)),
-                    Err(_) => Box::pin(connected),
-                }
+                Box::pin(connect(
+                    async { connecting.await.map_err(Into::into) },
+                    permit,
+                ))
             }
             Some(Err(error)) => Box::pin(future::ready(Err(error.into()))),
             None => panic!("`poll_ready` must return Ready before `call`"),
@@ -243,12 +225,12 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 /// # Errors
 /// If the wait has reached its bound.
 async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
-    let (credential, since) = (&limiter.credential, clock::now());
-    let mut waiter = Waiter::new(&credential.connections, credential.line);
+    let (stack, since) = (&limiter.stack, clock::now());
+    let mut waiter = Waiter::new(&stack.connections, stack.line);
     let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Terms::NONE));
     let longest = limiter.limits().max_wait.unwrap_or(LONGEST_WAIT);
     if let Ok(Ok(line)) = timeout(longest, passes).await {
-        return Ok(ConnectionPermit::new(&credential.connections, line));
+        return Ok(ConnectionPermit::new(&stack.connections, line));
     }
     let now = clock::now();
     let waited = now.saturating_duration_since(since);
@@ -257,17 +239,16 @@ async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
 
 /// Connects with a permit, which stays with the socket.
 ///
-/// If this future is dropped, its permit is kept for another second: see [`ConnectionPermit`].
+/// If this future is dropped, its permit is kept for a second: see [`ConnectionPermit`].
 async fn connect<T>(
     connecting: impl Future<Output = Result<T, BoxError>>,
     permit: ConnectionPermit,
-    limiter: Limiter,
 ) -> Result<LimitedIo<T>, BoxError>
 where
     T: Read + Write + Send + Unpin + 'static,
 {
     match connecting.await {
-        Ok(socket) => Ok(LimitedIo::new(socket, permit, &limiter)),
+        Ok(socket) => Ok(LimitedIo::new(socket, permit)),
         Err(error) => {
             if is_over(&error) {
                 permit.release();
@@ -275,35 +256,6 @@ where
             Err(error)
         }
     }
-}
-
-/// Connects in a task.
-///
-/// If the caller drops a connect, the server may have accepted it, and then counts its close. So
-/// the connect goes on for a second, and its socket is closed like each unused one.
-fn in_task<T: Send + 'static, F>(
-    runtime: &Handle,
-    connect: F,
-) -> impl Future<Output = Result<T, BoxError>> + Send + use<T, F>
-where
-    F: Future<Output = Result<T, BoxError>> + Send + 'static,
-{
-    let (mut caller, connected) = oneshot::channel();
-    drop(runtime.spawn(async move {
-        let mut connect = pin!(connect);
-        let first = poll_fn(|cx| match connect.as_mut().poll(cx) {
-            Poll::Ready(connected) => Poll::Ready(Some(connected)),
-            Poll::Pending => caller.poll_closed(cx).map(|()| None),
-        });
-        let connected = match first.await {
-            Some(connected) => Ok(connected),
-            None => timeout(LINGERS, connect).await,
-        };
-        if let Ok(connected) = connected {
-            drop(caller.send(connected));
-        }
-    }));
-    async { connected.await.unwrap_or_else(|_| Err(ENDED.into())) }
 }
 
 /// Whether the error shows that there is no connection, for example because it was refused or the
@@ -317,9 +269,6 @@ fn is_over(error: &BoxError) -> bool {
     let cause = causes.find_map(|error| error.downcast_ref::<std_io::Error>());
     cause.is_some_and(|error| error.kind() != ErrorKind::TimedOut)
 }
-
-/// Message for a panic of the connector, or the end of its runtime.
-const ENDED: &str = "the task that connects has ended without a result";
 
 /// Longer than a socket takes to close, so that no request to a single host waits this long.
 const LONGEST_WAIT: Duration = Duration::from_secs(35);

@@ -9,7 +9,7 @@ use tower_tds_outcome::{Cause, Outcome};
 /// | predicate | what happened | what to do |
 /// |---|---|---|
 /// | [`is_timeout`](Self::is_timeout) | the call reached [`max_wait`](crate::Limits::max_wait), its deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) | make fewer calls at once, or allow more time |
-/// | [`is_rejected`](Self::is_rejected) | the call would have to wait, but the queue is full, or the queue or the pause is too long | try again after [`retry_after`](Self::retry_after) |
+/// | [`is_rejected`](Self::is_rejected) | the queue is full, the pause is too long, or too little time was left at its turn | try again after [`retry_after`](Self::retry_after) |
 /// | [`is_deadline`](Self::is_deadline) | one of the two above, because of the call's own deadline | do not try again within the same deadline |
 /// | none | the service below failed | handle the [source](error::Error::source) |
 ///
@@ -42,8 +42,6 @@ enum Kind {
     Rejected,
     /// Rejected because of its deadline.
     Hopeless,
-    /// Rejected because of its deadline and this many calls before it.
-    Overload(usize),
 }
 
 /// Cause of a call's wait.
@@ -62,7 +60,7 @@ pub enum WaitCause {
     InFlight,
     /// End of the silence after a 423 or a 416.
     Silence,
-    /// End of this credential's pause after a 429.
+    /// End of the pause of this layer after a 429.
     Pause,
     /// Socket within [`Limits::connections`](crate::Limits::connections), or a connection of the
     /// client.
@@ -132,14 +130,9 @@ impl Error {
         Self::new(Kind::TimedOut, cause, Some(waited))
     }
 
-    /// Error of a call that would have to wait for too long to be answered within its deadline.
+    /// Error of a call whose deadline comes before the end of a pause, or leaves it too little time.
     pub(crate) fn hopeless(RemainingWait { cause, left }: RemainingWait) -> Self {
         Self::new(Kind::Hopeless, cause, left.map(round_up))
-    }
-
-    /// Error of such a call behind a queue of `ahead` others.
-    pub(crate) fn overload(cause: WaitCause, ahead: usize, wait: Duration) -> Self {
-        Self::new(Kind::Overload(ahead), cause, Some(round_up(wait)))
     }
 
     /// Error of a call that `answer_timeout` ended after `waited`.
@@ -168,7 +161,7 @@ impl Error {
     /// answer. Do not try again within the same deadline.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
-        self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless | Kind::Overload(_)))
+        self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless))
     }
 
     /// Whether [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) ended the call.
@@ -177,11 +170,11 @@ impl Error {
         self.is(|kind| kind == Kind::Unanswered)
     }
 
-    /// Whether the call was rejected, on arrival or while it waited, because the queue is full, or
-    /// the queue or the pause is too long.
+    /// Whether the call was rejected, on arrival or while it waited: the queue is full, the pause is too
+    /// long, or too little time was left at its turn.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        self.is(|kind| matches!(kind, Kind::Rejected | Kind::Hopeless | Kind::Overload(_)))
+        self.is(|kind| matches!(kind, Kind::Rejected | Kind::Hopeless))
     }
 
     /// Whether the request may have been sent. If not, you can make the call again, whatever its
@@ -215,20 +208,15 @@ impl fmt::Display for Error {
                 let waited = Rough(time.unwrap_or_default());
                 write!(f, "timed out after {waited} waiting for {cause}; {sent}")
             }
-            (Kind::Overload(ahead), wait) => {
-                let wait = Rough(wait.unwrap_or_default());
-                let calls = if ahead == 1 { "call" } else { "calls" };
-                write!(
-                    f,
-                    "rejected: the queue for {cause} is {ahead} {calls} long, about {wait}, \
-                     which is too long for the deadline; {sent}"
-                )
-            }
             (Kind::Rejected | Kind::Hopeless, Some(wait)) => {
                 let wait = Rough(wait);
                 write!(f, "rejected: waiting for {cause} would take {wait}; {sent}")
             }
-            (Kind::Rejected | Kind::Hopeless, None) => {
+            (Kind::Hopeless, None) => write!(
+                f,
+                "rejected: after the wait for {cause} too little time is left for an answer; {sent}"
+            ),
+            (Kind::Rejected, None) => {
                 write!(
                     f,
                     "rejected: the call would have to wait for {cause}; {sent}"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::{account::ladder::Rung, error::WaitCause};
+use crate::{error::WaitCause, limits::Quota};
 
 /// Field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
 const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
@@ -12,29 +12,24 @@ const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
 /// Field of the current span that holds the length of a call's last wait, in seconds.
 const WAIT_SECONDS_FIELD: &str = "tds.wait.seconds";
 
-pub(crate) fn refused_for_the_rate() {
-    tracing::warn!("too many requests (423): nothing is sent for 1 s");
-}
-
-/// Logs a move to another rung. `certificate` is the most requests that the service can have
-/// counted in one interval.
-pub(crate) fn stepped(rung: Rung, certificate: u64) {
+/// Logs the quota that applies from now on. `certificate` is the most requests that the service can
+/// have counted in one interval.
+pub(crate) fn lowered(quota: Quota, certificate: u64) {
     tracing::warn!(
-        ?rung,
+        requests = quota.requests(),
+        per = ?quota.per(),
         certificate,
-        "too many requests (423): nothing is sent for 1 s, then the limit in `rung` holds"
+        "too many requests (423): nothing is sent for 1 s, then `requests` in each `per`, evenly \
+         spaced, until ten minutes after the last 423"
     );
 }
 
-pub(crate) fn clean_for_long(rung: Rung) {
-    tracing::info!(
-        ?rung,
-        "no refusal for a long time: the limit in `rung` holds, which is less strict"
-    );
+pub(crate) fn restored() {
+    tracing::info!("no 423 for ten minutes: the whole quota holds again");
 }
 
 pub(crate) fn paused(wait: Duration) {
-    tracing::warn!(?wait, "quota used up (429): calls of this credential wait");
+    tracing::warn!(?wait, "quota used up (429): calls of this stack wait");
 }
 
 pub(crate) fn connections_refused() {

@@ -46,11 +46,12 @@
 //! - Requests in flight stay within their limit (each counts until its response body ends), and
 //!   open sockets within theirs (each counts from before `connect` until the server has had time
 //!   to receive this side's FIN).
-//! - With [deadlines](DeadlineAt), what you send under overload is answered: 99.9 % of it at 1.0 to
-//!   2.2 times the quota, with deadlines of one and two seconds (`cargo run --release -p
-//!   tds-benches --bin report overload`). If a call cannot make its deadline, it is rejected on
-//!   arrival.
-//! - Calls are served first in, first out, except those of [`Limiter::first_in_line`]. Slow, lost,
+//! - With [deadlines](DeadlineAt), what you send under overload is answered, bodies too if the deadline
+//!   includes them: 99 % of it at .9 to 2.4 times the quota, with deadlines of one and two seconds
+//!   (`cargo test -p tower-tds-limits-tests --test requests overload`). A call that cannot be answered any
+//!   more is rejected at its turn.
+//! - The call that must start first is first, and alike calls are served in the order of their arrival.
+//!   Those of [`Limiter::first_in_line`] come before all, and nothing starves. Slow, lost,
 //!   cancelled or unpolled calls cost only their own permits. If ten calls stall together, the
 //!   others pause once, for about a second (longer only if even your fastest response takes over
 //!   125 ms).
@@ -63,26 +64,27 @@
 //!
 //! # Refusals
 //! If your service refuses a call, it is stricter than assumed, or another client uses the same
-//! quota. After a 423 (too many requests) nothing is sent for a second, and several of them lead to
-//! a stricter [`Rung`], if that would have avoided them. After a 416 (too many connections) nothing
-//! is sent for a second, and the limit of connections is lower for ten minutes. A 429 (quota used
-//! up) pauses the calls of its credential. Implement [`ReadOutcome`] if your service refuses in
-//! other ways; [`Limiter::snapshot`] and `tracing` events show each reaction.
+//! quota. After a 423 (too many requests) nothing is sent for a second, and then requests are evenly
+//! spaced; each further one lowers the rate by a fifth, down to a sixth. After a 416 (too many
+//! connections) nothing is sent for a second, and the limit of connections falls by a sixth. Both are
+//! whole again ten minutes after the last refusal. A 429 (quota used up) pauses the calls of the layer
+//! that got it. If your service refuses in other ways, put an [`Outcome`] into the extensions of such
+//! responses, below this layer. [`Limiter::snapshot`] and `tracing` events show each reaction.
 //!
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; [`ReadHyper`] reads hyper's errors |
+//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; errors of hyper and IO are read |
 //! | `metrics` | no | a histogram of waits, `tds_wait_seconds`, by cause |
 //!
 //! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32.
 //! It runs only where std has a clock, so not on `wasm32-unknown-unknown`.
 //!
 //! # Non-goals
-//! - Speed where a service allows no burst at all: one request at a time is safe there
-//!   ([`Rung::Serial`]).
-//! - Speed alongside another client of the same quota, or where 423 often means something else:
-//!   the rate stays lower, see [`Rung`].
+//! - The cause of a refusal. Alongside another client of the same quota, or where 423 often means
+//!   something else, the rate stays lower, down to a sixth, unless an [`Outcome`] of your own tells them apart.
+//! - A sixth of the rate where even quick responses take so long that a tenth of the quota in flight
+//!   is less (above 600 ms), while refusals go on.
 //! - Several hosts behind one limiter. With [`Burst::Auto`], a quick response from one host counts
 //!   as evidence for requests to the other (546 of 100,000 were refused). Build one limiter per host.
 //! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
@@ -94,7 +96,12 @@
 //!   after a 504.
 //! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among
 //!   futures that are not polled.
-//! - HTTP/2: a socket counts as one connection, and a dropped call counts as sent.
+//! - Servers that count a socket which closed without a request, as `HAProxy` does if it counts from
+//!   the connection on.
+//! - HTTP/2: a socket counts as one connection.
+//! - Knowing whether a dropped call was sent, over a client that does not mark its requests with
+//!   [`HandOver`](tower_tds_outcome::HandOver): it counts as sent.
+//! - Inner services whose futures are not `Send + 'static`, because a task may complete them.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While one
 //!   runtime is blocked, the waiters of others on the same limiter may stop as well.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -110,11 +117,11 @@ mod account;
 mod clock;
 #[cfg(feature = "connect")]
 mod connection;
-mod credential;
 mod error;
 mod events;
 mod limiter;
 mod limits;
+mod pause;
 mod request;
 mod rule;
 pub mod share;
@@ -124,19 +131,13 @@ mod wait;
 #[cfg(feature = "connect")]
 pub use self::connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo};
 pub use self::{
-    account::ladder::Rung,
     error::{Error, WaitCause},
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},
-    request::{
-        RequestLimit,
-        layer::{Detached, RequestLimitLayer},
-        outcome::ReadHyper,
-        permit::PermitBody,
-    },
+    request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
 };
 
-pub use tower_tds_outcome::{DeadlineAt, Outcome, ReadHead, ReadOutcome};
+pub use tower_tds_outcome::{DeadlineAt, Outcome};
 
 /// Future of this crate's services.
 pub mod future {

@@ -3,14 +3,16 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+use tower_tds_outcome::Outcome;
 
 use crate::{
-    account::ladder::Rung,
+    account::{Account, Grant, reactions::Begins},
     clock,
-    credential::Credential,
     error::WaitCause,
-    limits::Limits,
-    wait::{Limit as _, Line},
+    limits::{Limits, Quota},
+    pause::Pause,
+    sockets::Connections,
+    wait::{Limit as _, Line, shared::Shared},
 };
 
 /// Keeps all layers and clients that share it inside one set of limits.
@@ -21,7 +23,7 @@ use crate::{
 /// which ends when no call waits.
 ///
 /// # Clone
-/// Clones share everything.
+/// Clones share everything. After a 429 only the services of one layer pause.
 ///
 /// # Examples
 /// ```
@@ -32,7 +34,17 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    pub(crate) credential: Arc<Credential>,
+    pub(crate) stack: Arc<Stack>,
+}
+
+/// One stack, and the limits that it shares with other stacks.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(crate) line: Line,
+    pub(crate) account: Arc<Shared<Account>>,
+    pub(crate) connections: Arc<Shared<Connections>>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) pause: Pause,
 }
 
 /// State of a [`Limiter`].
@@ -45,7 +57,7 @@ pub struct Snapshot {
     /// Largest number of live permits of any quota. A permit is live from its grant until it comes
     /// back.
     pub live: u64,
-    /// Requests of all credentials that wait for the inner service, a permit, or the end of a
+    /// Requests of all layers that wait for the inner service, a permit, or the end of a
     /// pause.
     pub waiting: usize,
     /// Cause of the wait for a permit, if requests wait. Requests that are [first in
@@ -58,17 +70,18 @@ pub struct Snapshot {
     pub most_connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
-    /// Rules that apply now: refusals lead to stricter ones.
-    pub rung: Rung,
+    /// First quota as it applies now: the part that a share and refusals leave of it.
+    pub quota: Quota,
+    /// How long requests are evenly spaced at least, because of a 423: until ten minutes after the
+    /// last. Then the first accepted response restores the quota.
+    pub lowered_for: Option<Duration>,
     /// Remaining silence after a 423 or a 416, in which nothing is sent.
     pub silent_for: Option<Duration>,
-    /// Remaining pause of this credential after a 429. After the pause it is zero until a response is
-    /// accepted, and then `None`.
+    /// Remaining pause after a 429, if the handle is that of a [layer](crate::RequestLimitLayer::limiter).
+    /// After the pause it is zero until a response is accepted, and then `None`.
     pub paused_for: Option<Duration>,
     /// Largest number of requests that the service can have counted in any interval of the first
-    /// quota so far, computed from the times of grants and proofs. Your requests never bring it
-    /// above the quota. Closing an [unused socket](crate::ConnectionLimit#unused-sockets) can, if its
-    /// close has to be recorded without a permit, for example because the server closed first.
+    /// quota so far, computed from the times of grants and proofs. It never exceeds the quota.
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,
@@ -81,23 +94,15 @@ impl Limiter {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
-            credential: Arc::new(Credential::new(limits)),
+            stack: Arc::new(Stack::new(limits)),
         }
-    }
-
-    /// Returns a handle to this limiter for another credential. Only its pause after a 429 is
-    /// separate.
-    #[must_use]
-    pub fn another_credential(&self) -> Self {
-        self.another(self.credential.line)
     }
 
     /// Returns a handle to this limiter for token requests, which go before all waiters.
     ///
-    /// Use it for the few requests that all others depend on. After a 429 they have a pause of
-    /// their own. They wait for a permit of each quota, but not for a place among the requests in
+    /// Use it for the few requests that all others depend on. They wait for a permit of each quota, but not for a place among the requests in
     /// flight, which a download may hold for long; only the sockets bound how many are in flight.
-    /// They are served first in, first out.
+    /// They are served in the order of their arrival.
     ///
     /// # Examples
     /// ```
@@ -110,16 +115,19 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn first_in_line(&self) -> Self {
-        self.another(Line::Front)
-    }
-
-    fn another(&self, line: Line) -> Self {
         Self {
-            credential: Arc::new(self.credential.another(line)),
+            stack: Arc::new(self.stack.another(Line::Front)),
         }
     }
 
-    /// Waits until no request of any credential is in flight. Detached ones count; calls that wait
+    /// Returns a handle with a pause of its own.
+    pub(crate) fn another(&self) -> Self {
+        Self {
+            stack: Arc::new(self.stack.another(self.stack.line)),
+        }
+    }
+
+    /// Waits until no request is in flight. Detached ones count; calls that wait
     /// for a permit do not.
     ///
     /// Use it for a graceful shutdown: make no further calls, then await this.
@@ -127,12 +135,12 @@ impl Limiter {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn idle(&self) {
-        self.credential.account.idle().await;
+        self.stack.account.idle().await;
     }
 
     /// Returns the limits that were given to [`new`](Self::new).
     pub fn limits(&self) -> &Limits {
-        &self.credential.limits
+        &self.stack.limits
     }
 
     /// Reads the current state, for gauges and tests. Its parts may differ by an instant, because it
@@ -141,13 +149,13 @@ impl Limiter {
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
-        let credential = &self.credential;
-        let paused = credential.paused_until();
+        let stack = &self.stack;
+        let paused = stack.pause.last().map(|last| last.ends());
         let (connections, most_connections, connects_waiting) =
-            credential.connections.read(|connections, waiting| {
+            stack.connections.read(|connections, waiting| {
                 (connections.open(now), connections.most_at(now), waiting)
             });
-        credential.account.read(|account, waiting| Snapshot {
+        stack.account.read(|account, waiting| Snapshot {
             in_flight: account.in_flight,
             live: account.live_at(now),
             waiting,
@@ -155,7 +163,8 @@ impl Limiter {
             connections,
             most_connections,
             connects_waiting,
-            rung: account.rung(),
+            quota: account.believed().0,
+            lowered_for: left(account.believed().1),
             silent_for: left(account.silent_until(now)),
             paused_for: left(paused),
             certificate: account.certificate(),
@@ -170,5 +179,44 @@ impl fmt::Debug for Limiter {
             .field("limits", self.limits())
             .field("now", &self.snapshot())
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Stack ===
+
+impl Stack {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            line: Line::Back,
+            account: Arc::new(Shared::new(Account::new(&limits))),
+            connections: Arc::new(Shared::new(Connections::new(&limits))),
+            limits: Arc::new(limits),
+            pause: Pause::default(),
+        }
+    }
+
+    /// Another stack behind the same limits.
+    pub(crate) fn another(&self, line: Line) -> Self {
+        Self {
+            line,
+            account: Arc::clone(&self.account),
+            connections: Arc::clone(&self.connections),
+            limits: Arc::clone(&self.limits),
+            pause: Pause::default(),
+        }
+    }
+
+    /// Records a 423 or a 416, which closes and lowers something.
+    #[cold]
+    pub(crate) fn react(&self, now: Instant, grant: Grant, outcome: Outcome) -> Begins {
+        let react = |account: &mut Account| account.react(now, grant, outcome);
+        let begins = self.account.update(react);
+        if outcome == Outcome::ConnectionsExceeded {
+            // Reads the account under this lock, so that the sockets end up with its last change.
+            self.connections.update(|connections| {
+                connections.close(self.account.read(|account, _| account.sockets()));
+            });
+        }
+        begins
     }
 }

@@ -270,13 +270,18 @@ impl Limits {
     }
 
     /// Returns the rules for one of the quotas.
-    pub(crate) fn rules_of(&self, quota: &Quota, mut rules: Rules) -> Rules {
-        let shortest = self.quotas.iter().all(|other| quota.per() <= other.per());
-        let chosen = shortest && rules.bucket != Some(Burst::Auto);
+    pub(crate) fn rules_of(&self, quota: &Quota) -> Rules {
+        let mut rules = self.rules;
+        let chosen = self.is_shortest(*quota) && rules.bucket != Some(Burst::Auto);
         if quota.per() > Duration::from_secs(1) && !chosen {
             rules.bucket = None;
         }
         rules
+    }
+
+    /// Whether no other quota has a shorter interval.
+    pub(crate) fn is_shortest(&self, quota: Quota) -> bool {
+        self.quotas.iter().all(|other| quota.per() <= other.per())
     }
 }
 

@@ -1,16 +1,13 @@
 //! The request limit: a permit for each request, until its response body ends.
 
 pub(crate) mod future;
-pub(crate) mod layer;
-pub(crate) mod outcome;
 pub(crate) mod permit;
 mod sent;
 
 use std::{
-    marker::PhantomData,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Buf;
@@ -18,16 +15,35 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::ReadOutcome;
 
 use self::{
-    future::ResponseFuture,
-    layer::{Detached, RequestLimitLayer, Settings},
-    outcome::ReadHyper,
+    future::{ResponseFuture, Settings},
     permit::PermitBody,
-    sent::{Complete, SentCall},
 };
-use crate::error::{BoxError, Error};
+use crate::{
+    error::{BoxError, Error},
+    limiter::Limiter,
+};
+
+/// Puts [`RequestLimit`] around a service.
+///
+/// Every service that the layer makes shares the limiter.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+///
+/// let layer = RequestLimitLayer::new(Limiter::new(Limits::default()))
+///     .max_waiting(1_000)
+///     .answer_timeout(Duration::from_secs(10));
+/// # drop(layer);
+/// ```
+#[must_use]
+#[derive(Debug, Clone)]
+pub struct RequestLimitLayer {
+    settings: Arc<Settings>,
+}
 
 /// Keeps requests inside a [`Limiter`](crate::Limiter)'s limits.
 ///
@@ -37,8 +53,8 @@ use crate::error::{BoxError, Error};
 /// Retry -> RequestLimit -> BearerAuth -> Classify -> http client
 /// ```
 ///
-/// At its first poll, the response future joins a queue, first in, first out. Each poll checks that
-/// the inner service is ready, then tries to take a permit, and once it has both it sends the
+/// At its first poll, the response future joins a queue: the call that must start first is first, and
+/// alike calls are served in the order of their arrival. Each poll checks that the inner service is ready, then tries to take a permit, and once it has both it sends the
 /// request in the same poll. While the inner service is not ready, later calls pass, and yours
 /// keeps its place.
 ///
@@ -55,28 +71,34 @@ use crate::error::{BoxError, Error};
 ///
 /// # Deadlines
 /// Your call ends at the [`DeadlineAt`](tower_tds_outcome::DeadlineAt) in its request's extensions.
-/// Nothing is sent after it, and the error holds the cause of the wait.
+/// Nothing is sent after it, and the error holds the cause of the wait. If a client that
+/// [marks](tower_tds_outcome::HandOver) its requests has sent yours, the error says so.
 ///
 /// Under overload the deadline also decides which calls are sent, so that what is sent is answered.
-/// The limiter measures how long responses usually take (the 95th percentile of the last 128). If
-/// the queue and that time together are too long, your call is [rejected](Error::is_rejected) on
-/// arrival. If too little time is left at its turn, it ends if another waiting call can use the
-/// permit. Both are [deadline errors](Error::is_deadline).
+/// The limiter measures how long calls usually take, from their permit to their head, or to the end of
+/// their body if you declare that the deadline [includes it](tower_tds_outcome::DeadlineAt::with_body).
+/// Calls come in the order in which they must start: at the deadline less the usual time. If too little
+/// time is left at its turn, a call is [rejected](Error::is_rejected), which is a
+/// [deadline error](Error::is_deadline). Under long deadlines it learns that late, so set
+/// [`max_waiting`](RequestLimitLayer::max_waiting). A reader's own slowness is not reserved for.
 ///
-/// Without a deadline a call waits for as long as it takes. If you queue a long batch of them, calls
-/// with a deadline behind it are rejected until the batch is done.
+/// Without a deadline a call waits for as long as it takes, in the place of one with a minute.
 ///
 /// # Cancel safety
-/// Dropping a future that waits gives up its place. Once it has its permit, the request counts as
-/// sent, because nothing shows that it is not. If its response never comes, it stays counted for
-/// [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval: the service may still
-/// count it. Where callers cancel often, complete their calls
-/// ([`detached`](RequestLimitLayer::detached)). Over hyper's HTTP/1 client you can do better: declare
-/// [`over_hyper_http1`](RequestLimitLayer::over_hyper_http1), and a dropped call that still waited
-/// for its connection gives its permit back at once.
+/// Dropping a future that waits gives up its place. From its permit on it depends on the client:
+///
+/// | the client has | then a dropped call |
+/// |---|---|
+/// | marked the request as [held](tower_tds_outcome::HandOver::hold) | is dropped, and its permit is back at once |
+/// | marked it as [taken](tower_tds_outcome::HandOver::take) | is completed by a task, for at most 256 KiB of body, and for 10 s or [`lost_after`](crate::Limits::lost_after) |
+/// | marked nothing | counts as sent, and is completed in the same way, but not beyond its deadline |
+///
+/// The service may have counted a request that was sent, so its permit is only safe to reuse once the
+/// response is there. If that never comes, or if there is no runtime for the task, the request stays
+/// counted for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval.
 ///
 /// If a woken call is not polled within 5 ms, it loses its turn, and gets a permit at its next poll
-/// if one is free. Any number of such calls delays the others by 10 ms in total.
+/// if one is free. Any number of such calls delays the others by some 10 ms in total.
 ///
 /// # Clone
 /// Clones share the limiter.
@@ -96,58 +118,100 @@ use crate::error::{BoxError, Error};
 /// # Examples
 /// See the [crate's front page](crate).
 #[derive(Debug, Clone)]
-pub struct RequestLimit<S, F = ReadHyper, M = ()> {
+pub struct RequestLimit<S> {
     inner: S,
-    settings: Arc<Settings<F>>,
-    mode: PhantomData<M>,
+    settings: Arc<Settings>,
 }
 
-// === impl RequestLimit ===
+// === impl RequestLimitLayer ===
 
-impl<S, F: Clone, M> Layer<S> for RequestLimitLayer<F, M> {
-    type Service = RequestLimit<S, F, M>;
+impl RequestLimitLayer {
+    /// Limits requests with `limiter`. After a 429 the services of this layer and its clones pause, and
+    /// those of other layers do not.
+    pub fn new(limiter: Limiter) -> Self {
+        Self {
+            settings: Arc::new(Settings {
+                limiter: limiter.another(),
+                max_waiting: usize::MAX,
+                answer: None,
+            }),
+        }
+    }
+
+    /// Returns a handle to the limiter, whose [snapshot](Limiter::snapshot) holds the pause of this
+    /// layer's services after a 429.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.settings.limiter
+    }
+
+    /// Rejects calls while `calls` others wait; by default any number may wait. With zero, a call
+    /// that would have to wait is [rejected](crate::Error::is_rejected).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::{convert::Infallible, num::NonZeroU32};
+    /// use http::{Request, Response};
+    /// use tower::{ServiceBuilder, ServiceExt, service_fn};
+    /// use tower_tds_limits::{Error, Limiter, Limits, Quota, RequestLimitLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Error> {
+    /// let limiter = Limiter::new(Limits::new(Quota::per_second(NonZeroU32::MIN)));
+    /// let service = ServiceBuilder::new()
+    ///     .layer(RequestLimitLayer::new(limiter).max_waiting(0))
+    ///     .service(service_fn(async |_request: Request<String>| {
+    ///         Ok::<_, Infallible>(Response::new(String::from("bus 307")))
+    ///     }));
+    ///
+    /// service.clone().oneshot(Request::new(String::new())).await?;
+    /// let error = service.oneshot(Request::new(String::new())).await.expect_err("one a second");
+    /// assert!(error.is_rejected());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_waiting(mut self, calls: usize) -> Self {
+        Arc::make_mut(&mut self.settings).max_waiting = calls;
+        self
+    }
+
+    /// Bounds the time from when a request is sent to its response head.
+    ///
+    /// Waits for a permit and a token do not count. Neither does the wait for a connection, if your
+    /// client [marks](tower_tds_outcome::HandOver) its requests; then give connects their own timeout.
+    /// Allow more than 10 s above a token layer, which may hold a call for that long if its token was
+    /// refused (401).
+    ///
+    /// A call that this ends is dropped and not completed: its connection ends at once, so the permit
+    /// of a socket that died is back after 30 s.
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).answer = Some(timeout);
+        self
+    }
+}
+
+impl<S> Layer<S> for RequestLimitLayer {
+    type Service = RequestLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         RequestLimit {
             inner,
-            settings: Arc::new(self.settings.clone()),
-            mode: PhantomData,
+            settings: Arc::clone(&self.settings),
         }
     }
 }
 
-impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F>
+// === impl RequestLimit ===
+
+impl<S, R, B> Service<Request<R>> for RequestLimit<S>
 where
-    S: Service<Request<R>, Response = Response<B>> + Clone,
-    S::Error: Into<BoxError>,
-    F: ReadOutcome,
-    B: Body,
-{
-    type Response = Response<PermitBody<B>>;
-    type Error = Error;
-    type Future = ResponseFuture<S, Request<R>, F, S::Future>;
-
-    #[inline]
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    #[inline]
-    fn call(&mut self, request: Request<R>) -> Self::Future {
-        ResponseFuture::new(self.inner.clone(), request, &self.settings, None)
-    }
-}
-
-impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Detached>
-where
-    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + Send + 'static> + Clone,
+    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError>> + Clone,
     S::Future: Send + 'static,
-    F: ReadOutcome + Send + Sync + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error;
-    type Future = ResponseFuture<S, Request<R>, F, Pin<Box<S::Future>>, Detached>;
+    type Future = ResponseFuture<S, R, B>;
 
     #[inline]
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -156,8 +220,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        let complete: Complete<Pin<Box<S::Future>>, F> = SentCall::complete;
-        ResponseFuture::new(self.inner.clone(), request, &self.settings, Some(complete))
+        ResponseFuture::new(self.inner.clone(), request, &self.settings)
     }
 }
 

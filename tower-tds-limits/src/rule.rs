@@ -11,9 +11,10 @@ mod window;
 
 use self::{bucket::Bucket, counter::Counter, window::Window};
 use crate::{
+    account::reactions::Pace,
     clock::Tick,
     error::WaitCause,
-    limits::{Quota, Rules},
+    limits::{Burst, Quota, Rules},
 };
 
 /// All rules of one quota.
@@ -36,18 +37,23 @@ impl QuotaRules {
         }
     }
 
-    /// Changes the rules from `now` on, with the `places` of a share. Past events are not replayed,
-    /// so a new bucket begins full.
-    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, places: u64, now: Tick) {
+    /// Changes the rules from `now` on, with a pace after refusals and the `places` of a share. Past
+    /// events are not replayed, so a new bucket begins full.
+    pub(crate) fn keep(
+        &mut self,
+        quota: Quota,
+        rules: Rules,
+        pace: Option<Pace>,
+        places: u64,
+        now: Tick,
+    ) {
         self.window.limit_to(quota);
-        // A counter holds only proofs, and works with any limit.
-        let counter = self.counter.take();
-        self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
         let bucket = self.bucket.take();
-        self.bucket = rules.bucket.map(|burst| {
+        let burst = rules.bucket.or(pace.map(|_| Burst::Auto));
+        self.bucket = burst.map(|burst| {
             let filled = || Bucket::filled(quota, burst, now, self.window.unproven());
             let mut bucket = bucket.unwrap_or_else(filled);
-            bucket.keep(quota, burst, places, now);
+            bucket.keep(quota, burst, pace, places, now);
             bucket
         });
     }
@@ -82,13 +88,6 @@ impl QuotaRules {
         });
         let counted = later((window, WaitCause::Window), (counter, WaitCause::Counter));
         later(counted, (bucket, WaitCause::Bucket))
-    }
-
-    /// When the request behind `ahead` others may be granted, if responses take `mean`: an estimate.
-    pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
-        let bucket = self.bucket.as_ref();
-        let bucket = bucket.map_or(Tick::ZERO, |bucket| bucket.opens_behind(ahead, mean, now));
-        self.window.opens_behind(ahead, mean, now).max(bucket)
     }
 
     /// When a bucket allows another probe after `seen`, if no response comes.
@@ -129,14 +128,6 @@ impl QuotaRules {
         if let Some(bucket) = &mut self.bucket {
             bucket.withdraw(granted);
         }
-    }
-
-    /// Returns the requests in the bucket, and the live permits.
-    #[inline]
-    pub(crate) fn crowd(&self, now: Tick) -> (u64, u64) {
-        let bucket = self.bucket.as_ref();
-        let bunched = bucket.map_or(self.window.unproven(), |bucket| bucket.filling(now));
-        (bunched, self.window.live())
     }
 
     /// Returns the smallest quota and the smallest number of places that hold all requests sent so

@@ -36,7 +36,7 @@ use crate::{
 pub struct Load {
     /// Smallest share that covers all open sockets and all requests that still count.
     pub held: Share,
-    /// All of the limits as one share, lowered to what the current [`Rung`](crate::Rung) allows.
+    /// All of the limits as one share, as refusals have lowered them.
     pub whole: Share,
     /// Whether the machine has been suspended since the share was set, which is detected on Linux
     /// only.
@@ -68,35 +68,34 @@ impl Shares {
     /// nothing is granted.
     ///
     /// No socket is written to after `until`. If that has passed already, this call closes all
-    /// sockets; an [unused](crate::ConnectionLimit#unused-sockets) one waits for a permit of the next
-    /// share, for 30 s at most. Suspending the machine also ends the share.
+    /// sockets. Suspending the machine also ends the share.
     pub fn set(&self, share: Share, until: Instant) {
-        let credential = &self.limiter.credential;
-        let (open, over) = credential.connections.update_now(|connections, now| {
+        let stack = &self.limiter.stack;
+        let (open, over) = stack.connections.update_now(|connections, now| {
             let over = connections.set_share(share.connections, until, now);
             (connections.open(now), over)
         });
         if let Some(over) = over {
             over.notify_waiters();
         }
-        let account = &credential.account;
+        let account = &stack.account;
         account.update_now(|account, now| account.set_share(share, until, now, open));
     }
 
     /// Sets the fault that keeps the share from being renewed, such as a store that is unreachable.
     /// Calls that wait for a share report it in their errors.
     pub fn set_fault(&self, fault: Option<&'static str>) {
-        let account = &self.limiter.credential.account;
+        let account = &self.limiter.stack.account;
         account.read(|account, _| account.reactions.store_fault = fault);
     }
 
     /// Reads what this process holds, and the whole to divide.
     #[must_use]
     pub fn load(&self) -> Load {
-        let credential = &self.limiter.credential;
-        let connections = &credential.connections;
+        let stack = &self.limiter.stack;
+        let connections = &stack.connections;
         let connections = connections.read(|connections, _| connections.open(clock::now()));
-        credential.account.read(|account, _| Load {
+        stack.account.read(|account, _| Load {
             held: Share {
                 connections,
                 ..account.held(clock::now())

@@ -23,7 +23,7 @@ use crate::{
     clock,
     error::WaitCause,
     limits::Limits,
-    wait::{Limit, Line, Opens, shared::Shared},
+    wait::{Limit, Line, Opens, Terms, shared::Shared},
 };
 
 /// Sockets from the permit before `connect` until the server has closed them.
@@ -167,7 +167,7 @@ impl Limit for Connections {
         }
     }
 
-    fn admit(&mut self, line: Line, _now: Instant) -> Line {
+    fn admit(&mut self, line: Line, _terms: &Terms, _now: Instant) -> Line {
         *self.count(line) += 1;
         line
     }

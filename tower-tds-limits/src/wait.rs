@@ -1,4 +1,5 @@
-//! Waiting for a limit: one queue, first in, first out, which skips waiters that are not polled.
+//! Waiting for a limit: one queue, in which the call that must start first is first, and which skips
+//! waiters that are not polled.
 //!
 //! ```text
 //! waiter.rs   one waiter
@@ -37,7 +38,7 @@ pub(crate) trait Limit {
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
     /// Counts one more. Call it right after `opens` has returned [`Opens::Now`] for the same `now`.
-    fn admit(&mut self, line: Line, now: Instant) -> Self::Grant;
+    fn admit(&mut self, line: Line, terms: &Terms, now: Instant) -> Self::Grant;
 
     /// When the limit must be checked again, if that is before it opens.
     fn changes_at(&self) -> Option<Instant> {
@@ -47,13 +48,8 @@ pub(crate) trait Limit {
     /// Returns the cause of this line's wait while `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
-    /// Returns the usual time from a grant to its response, if it is known.
-    fn usual(&mut self, _now: Instant) -> Option<Duration> {
-        None
-    }
-
-    /// Returns what a newcomer of this line behind `ahead` others can expect, if that is known.
-    fn outlook(&mut self, _line: Line, _ahead: usize, _now: Instant) -> Option<Outlook> {
+    /// Returns the usual time from a grant to where such a deadline ends, if it is known.
+    fn usual(&mut self, _deadline: &Deadline, _now: Instant) -> Option<Duration> {
         None
     }
 
@@ -87,18 +83,6 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-/// Expectations of a newcomer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Outlook {
-    pub(crate) cause: WaitCause,
-    /// Number of calls before it that want a permit.
-    pub(crate) ahead: usize,
-    /// Time until its permit.
-    pub(crate) wait: Duration,
-    /// Time from its permit to its response.
-    pub(crate) usual: Duration,
-}
-
 /// Bounds of a call's wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
@@ -111,6 +95,8 @@ pub(crate) struct Terms {
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
     pub(crate) whole: Duration,
+    /// Whether it ends with the response body, and not with its head.
+    pub(crate) has_body: bool,
 }
 
 /// Why a waiter gets no permit.
@@ -118,9 +104,7 @@ pub(crate) struct Deadline {
 pub(crate) enum Denial {
     /// The queue is full.
     Full,
-    /// The call cannot be answered within its deadline, as is known on its arrival.
-    Overload(Outlook),
-    /// The same is known at the call's turn, and another call can use the permit.
+    /// At its turn the call has too little time to be answered, and another call can use the permit.
     Late,
 }
 
@@ -132,18 +116,6 @@ impl Terms {
         most_waiting: usize::MAX,
         deadline: None,
     };
-}
-
-// === impl Deadline ===
-
-impl Deadline {
-    /// Whether a call that is sent `wait` after `now` can be answered in the `usual` time.
-    pub(crate) fn allows(self, wait: Duration, usual: Duration, now: Instant) -> bool {
-        // A call that still has three quarters of its time is sent even if the service has become
-        // slow, because otherwise nothing would show when it is quick again.
-        let usual = usual.min(self.whole / 4 * 3);
-        self.at.saturating_duration_since(now) >= wait.saturating_add(usual)
-    }
 }
 
 // === impl Opens ===

@@ -26,7 +26,10 @@ use http::Extensions;
 /// assert!(DeadlineAt::of(request.extensions()).is_some());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DeadlineAt(Instant);
+pub struct DeadlineAt {
+    at: Instant,
+    covers_body: bool,
+}
 
 // === impl DeadlineAt ===
 
@@ -35,13 +38,34 @@ impl DeadlineAt {
     #[inline]
     #[must_use]
     pub const fn new(at: Instant) -> Self {
-        Self(at)
+        Self {
+            at,
+            covers_body: false,
+        }
+    }
+
+    /// Declares that the deadline ends with the response body, and not with the head, because you bound the
+    /// body yourself. A limiter then expects calls to take as long as their bodies.
+    #[inline]
+    #[must_use]
+    pub const fn with_body(mut self) -> Self {
+        self.covers_body = true;
+        self
     }
 
     /// Returns the deadline in the extensions of a request.
     #[inline]
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Instant> {
-        extensions.get::<Self>().map(|deadline| deadline.0)
+        extensions.get::<Self>().map(|deadline| deadline.at)
+    }
+
+    /// Whether the deadline in the extensions ends with the response body.
+    #[inline]
+    #[must_use]
+    pub fn covers_body(extensions: &Extensions) -> bool {
+        extensions
+            .get::<Self>()
+            .is_some_and(|deadline| deadline.covers_body)
     }
 }

@@ -50,13 +50,15 @@
 pub use self::{
     deadline::DeadlineAt,
     framing::remove_connection_headers,
-    outcome::{Cause, Outcome, ReadHead, ReadOutcome, chain},
+    hand_over::{HandOver, Handed},
+    outcome::{Cause, Outcome, chain},
     retry_after::retry_after,
     secrets::Secrets,
 };
 
 mod deadline;
 mod framing;
+mod hand_over;
 mod outcome;
 mod retry_after;
 mod secrets;

@@ -33,7 +33,25 @@ mod tests;
 /// | any other error | `Lost`, unless a layer knows its type |
 ///
 /// For 401, 416, 423 and 429 the table follows the public transport data service that these crates are written for. For
-/// all other statuses it follows HTTP. If your service differs, implement [`ReadOutcome`].
+/// all other statuses it follows HTTP. If your service differs, put the outcome into the extensions of such responses,
+/// below the layers that read it:
+///
+/// ```
+/// use http::Response;
+/// use tower_tds_outcome::Outcome;
+///
+/// /// For tower's `map_response`: this service refuses tokens with 498.
+/// fn with_outcome<B>(mut response: Response<B>) -> Response<B> {
+///     if response.status().as_u16() == 498 {
+///         response.extensions_mut().insert(Outcome::TokenRefused);
+///     }
+///     response
+/// }
+/// # let response = Response::builder().status(498).body(()).expect("a valid status");
+/// # assert_eq!(Outcome::of_response(&with_outcome(response)), Outcome::TokenRefused);
+/// ```
+///
+/// The same goes for an error, whose outcome is in a [`Cause`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -61,42 +79,6 @@ pub enum Outcome {
     /// answer before it checks one.
     Other,
 }
-
-/// Reads the outcome of a call, for the layers above it.
-///
-/// Implement this trait if some statuses or errors of your service have a meaning of their own, and pass your type to
-/// the layers that read outcomes. Usually you write one `match` arm, and leave all other results to [`ReadHead`].
-///
-/// # Examples
-///
-/// ```
-/// use std::error::Error;
-/// use http::Response;
-/// use tower_tds_outcome::{Outcome, ReadHead, ReadOutcome};
-///
-/// /// This service refuses tokens with 498.
-/// #[derive(Clone, Copy)]
-/// struct By498;
-///
-/// impl ReadOutcome for By498 {
-///     fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
-///         match result {
-///             Ok(response) if response.status().as_u16() == 498 => Outcome::TokenRefused,
-///             result => ReadHead.read(result),
-///         }
-///     }
-/// }
-/// # let response = Response::builder().status(498).body(()).expect("a valid status");
-/// # assert_eq!(By498.read(Ok(&response)), Outcome::TokenRefused);
-/// ```
-pub trait ReadOutcome {
-    /// Returns what the result of a call means. Each layer runs this while it polls a call, so it must not block.
-    fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome;
-}
-
-/// Reads a response by its status and headers, and an error by the [`Cause`] in its chain of sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadHead;
 
 /// Carries the outcome of a call in the chain of an error's sources, so that each layer above can read it.
 ///
@@ -136,6 +118,14 @@ type BoxError = Box<dyn Error + Send + Sync>;
 // === impl Outcome ===
 
 impl Outcome {
+    /// Reads a response: the outcome in its extensions, or else its head.
+    #[inline]
+    pub fn of_response<B>(response: &Response<B>) -> Self {
+        let own = response.extensions().get::<Self>();
+        own.copied()
+            .unwrap_or_else(|| Self::of_head(response.status(), response.headers(), wall))
+    }
+
     /// Reads the head of a response.
     ///
     /// Calls `now` only for a 429: its wait may be a date, and then it counts from `now` if the response has no `Date`.
@@ -180,18 +170,6 @@ impl Outcome {
             // These count only as the whole text, because a text about a failed check may contain them as well.
             let is_dead = |known: &&str| text.eq_ignore_ascii_case(known);
             DEAD.iter().any(is_dead).then_some(Self::TokenRefused)
-        }
-    }
-}
-
-// === impl ReadHead ===
-
-impl ReadOutcome for ReadHead {
-    #[inline]
-    fn read<B>(&self, result: Result<&Response<B>, &(dyn Error + 'static)>) -> Outcome {
-        match result {
-            Ok(response) => Outcome::of_head(response.status(), response.headers(), wall),
-            Err(error) => Outcome::of_error(error).unwrap_or(Outcome::Lost),
         }
     }
 }

@@ -392,7 +392,7 @@ impl Builder {
         let first = data.first_in_line();
         let longest_turn = longest_turn(data.limits());
         let clients = match self.connector {
-            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(&data),
+            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data),
             Some(_) => {
                 return Err(BuildError::new(
                     "Builder::connector excludes settings of TLS and proxies: make them in the connector",
@@ -410,16 +410,14 @@ impl Builder {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(&data, |limiter| {
+                clients(data, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
         };
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
-        let limit = RequestLimitLayer::new(first)
-            .answer_timeout(TOKEN_ANSWER)
-            .over_hyper_http1();
+        let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
             // Some firewalls refuse requests without one.
@@ -439,8 +437,7 @@ impl Builder {
         }
         let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
-            .answer_timeout(self.answer_timeout)
-            .over_hyper_http1();
+            .answer_timeout(self.answer_timeout);
         Ok(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
             pool: Some(clients.pool),
@@ -451,7 +448,7 @@ impl Builder {
             calls: CallTracker::default(),
             tokens,
             origin,
-            limiter: data,
+            limiter: layer.limiter().clone(),
         })
     }
 

@@ -109,7 +109,7 @@ pub mod layers {
     //! let stack = ServiceBuilder::new()
     //!     .layer(RetryLayer::new())
     //!     .map_err(into_error)
-    //!     .layer(RequestLimitLayer::new(limiter).detached())
+    //!     .layer(RequestLimitLayer::new(limiter))
     //!     .layer(BearerAuthLayer::new(tokens, [origin]))
     //!     .layer(ClassifyLayer::new())
     //!     .service(http);

@@ -6,9 +6,9 @@ use tower_tds_limits::{Limiter, Limits, Quota};
 
 /// The limits of one IP address: give them to all of your clients behind it.
 ///
-/// Requests and connections are counted per IP address, for all API keys together. But the quota of
-/// a 429 belongs to one key, so each client pauses on its own. Each also has a connection pool of
-/// its own.
+/// Requests and connections are counted per IP address, for all API keys together. After a 429 only
+/// the client that got it pauses, because that quota belongs to its key. Each client has a connection
+/// pool of its own.
 ///
 /// # Examples
 /// ```
@@ -29,9 +29,8 @@ pub struct SharedLimits(Limiter);
 // === impl SharedLimits ===
 
 impl SharedLimits {
-    /// Returns the limiter of one more client, which has a credential of its own.
-    pub(crate) fn limiter(&self) -> Limiter {
-        self.0.another_credential()
+    pub(crate) fn limiter(&self) -> &Limiter {
+        &self.0
     }
 }
 

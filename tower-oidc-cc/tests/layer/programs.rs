@@ -18,7 +18,7 @@ use tokio::{
 use tonic::{Status, metadata::MetadataValue, service::interceptor::InterceptedService};
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, FileStore, Origin, Rejection, TokenEndpoint, TokenSource,
+    BearerAuthLayer, Credentials, FileStore, Origin, Outcome, Rejection, TokenEndpoint, TokenSource,
 };
 
 use crate::providers::Dir;
@@ -302,8 +302,7 @@ async fn twenty_programs_with_a_wrong_secret_and_one_file_make_one_request() {
 /// The simulator tells the reason in its body, which this layer does not read.
 fn role<B>(mut response: Response<B>) -> Response<B> {
     if response.status() == 401 {
-        let why = http::HeaderValue::from_static(r#"Bearer error="insufficient_scope""#);
-        response.headers_mut().insert("www-authenticate", why);
+        response.extensions_mut().insert(Outcome::RoleMissing);
     }
     response
 }

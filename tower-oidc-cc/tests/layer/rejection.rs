@@ -361,22 +361,18 @@ async fn a_doubted_token_delays_other_calls_by_one_second_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_of_the_service_s_own_is_mapped_below_the_layer() {
+async fn outcome_in_the_extensions_of_a_response_is_read() {
     let endpoint = Endpoint::default();
-    let below = service_fn(async |request: Request<Body>| {
+    let service = service_fn(async |request: Request<Body>| {
         let mut response = Response::new(seen(&request));
         if response.body() == "Bearer canary-token-1" {
-            *response.status_mut() = StatusCode::from_u16(498).unwrap();
+            response.extensions_mut().insert(Outcome::TokenRefused);
         }
-        Ok::<_, Infallible>(response)
+        Ok::<_, BoxError>(response)
     });
-    let below = below.map_response(|mut response: Response<String>| {
-        if response.status().as_u16() == 498 {
-            *response.status_mut() = StatusCode::UNAUTHORIZED;
-        }
-        response
-    });
-    let service = Again(layer(&tokens(&endpoint)).layer(below));
+    let service = layer(&tokens(&endpoint)).layer(service);
+    let response = service.clone().oneshot(get(DATA)).await.unwrap();
+    assert!(names_newer_token(found(&response)));
     let body = service.oneshot(get(DATA)).await.unwrap().into_body();
     assert_eq!(body, "Bearer canary-token-2");
 }

@@ -87,7 +87,12 @@ async fn no_text_of_a_provider_shows_a_secret() {
             shown.push(said);
         }
     }
-    assert!(shown.is_empty(), "{} of {}: {shown:#?}", shown.len(), TEXTS.len());
+    assert!(
+        shown.is_empty(),
+        "{} of {}: {shown:#?}",
+        shown.len(),
+        TEXTS.len()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +170,12 @@ async fn no_text_of_a_store_shows_a_secret() {
             shown.push(said);
         }
     }
-    assert!(shown.is_empty(), "{} of {}: {shown:#?}", shown.len(), TEXTS.len());
+    assert!(
+        shown.is_empty(),
+        "{} of {}: {shown:#?}",
+        shown.len(),
+        TEXTS.len()
+    );
 }
 
 #[tokio::test(start_paused = true)]

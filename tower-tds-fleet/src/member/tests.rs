@@ -113,42 +113,6 @@ async fn sockets_of_silent_members_are_withheld_until_a_server_has_closed_them()
     }
 }
 
-/// Idle members have sockets that no request has used. A busy one needs them, then one of them leaves.
-#[tokio::test(start_paused = true)]
-async fn unused_sockets_close_within_the_shares_of_their_members() {
-    for by_window in [true, false] {
-        let rules = if by_window {
-            Rules::window()
-        } else {
-            Rules::default()
-        };
-        let world = World::new(13, Limits::default().rules(rules), Network::Quick);
-        world.count_unused();
-        (0..4).for_each(|_| world.join());
-        sleep(ms(20_000)).await;
-        let members = world.members();
-        for member in &members[1..] {
-            member.call(15);
-            sleep(ms(3_000)).await;
-            member.open_unused(6).await;
-            member.call(0);
-        }
-        let opened: Vec<_> = members.iter().map(|one| one.sockets()).collect();
-        world.slow(ms(1_400));
-        members[0].call(60);
-        sleep(ms(20_000)).await;
-        let needed = members.iter().map(|one| one.unused()).collect::<Vec<_>>();
-        members[3].leave();
-        sleep(ms(6_000)).await;
-        let left: Vec<_> = members.iter().map(|one| one.unused()).collect();
-        println!(
-            "{by_window}: {opened:?} sockets, {needed:?} needed, {left:?} after the departure"
-        );
-        assert!(members[3].status().has_left, "{:?}", members[3].status());
-        world.audit();
-    }
-}
-
 /// A store whose clock is set forward takes live members for silent ones, whose permits look free.
 #[tokio::test(start_paused = true)]
 async fn forward_steps_of_the_store_clock_give_no_member_what_others_have() {

@@ -1,18 +1,18 @@
-//! Reactions to refusals: closed requests, sockets and credentials, each until a time. All of it is
-//! arithmetic on `now`, under the lock of the account.
+//! Reactions to refusals: closed requests and sockets, each until a time. All of it is arithmetic on
+//! `now`, under the lock of the account.
 //!
 //! | outcome | closed | until |
 //! |---|---|---|
 //! | 423 | all requests | a second later |
+//! | | requests that are not evenly spaced, then a fifth of the rate | ten minutes after the last, at an accepted response |
 //! | 416 | all requests and connects | a second later |
-//! | | a sixth of the sockets, and the places in flight beyond the data sockets | ten minutes later |
-//! | 429 | the requests of one credential | its `Retry-After`, or twice the last pause |
+//! | | a sixth of the sockets, and the places in flight beyond the data sockets | ten minutes after the last |
 //! | end of a share | everything | the next share |
 //!
 //! Sockets have a lock of their own, so the account hands them each change as one value:
 //! [`Sockets`].
 
-use std::time::Duration;
+use std::num::NonZeroU32;
 
 use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
@@ -20,6 +20,7 @@ use tower_tds_outcome::Outcome;
 use crate::{
     clock::{Tick, nanos},
     error::WaitCause,
+    limits::Quota,
 };
 
 /// Whether the service answered the request within its limits. After a gateway's 504 that is unknown, because the service
@@ -43,33 +44,39 @@ pub(crate) struct Reactions {
     silent_until: Tick,
     /// End of the silence after a 416.
     pub(super) connects_at: Tick,
-    /// Limit of sockets after a 416, and until when it applies.
-    pub(super) lowered: Option<(u32, Tick)>,
+    /// What 423s have lowered: first the burst, then the rate.
+    rate: Lowered,
+    /// What 416s have lowered: the limit of sockets.
+    sockets: Lowered,
     /// Until when requests close their sockets.
     closing_until: Tick,
-    /// Pauses from a 429 to the next accepted response.
-    pauses: Vec<(Key, Pause)>,
-    /// Number of credentials so far.
-    keys: u64,
     /// End of the share, if there is one.
     pub(super) share_ends: Option<Tick>,
     /// Fault because of which the share is not renewed.
     pub(crate) store_fault: Option<&'static str>,
 }
 
-/// Number of an API key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(pub(super) u64);
+/// How often refusals have lowered something.
+///
+/// The one reaction of all: each further refusal lowers it again, down to a sixth, and ten minutes
+/// after the last it is whole. A request that was granted before the last lowering lowers nothing,
+/// so a volley that is refused together counts once.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lowered {
+    times: u32,
+    /// Time of the last lowering.
+    at: Tick,
+    /// Time of the last refusal.
+    refused: Tick,
+}
 
-/// Pause of one credential.
+/// Even spacing of requests, after a 423.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pause {
-    /// When calls are sent again.
-    pub(crate) until: Tick,
-    /// End that the service announced. It may be later than `until`.
-    pub(crate) announced: Tick,
-    /// Length of this pause. The next one is twice as long if the service announces none.
-    length: u64,
+pub(crate) struct Pace {
+    /// Least time between two grants.
+    pub(crate) gap: u64,
+    /// Requests without evidence that they were counted.
+    pub(crate) at_once: u32,
 }
 
 /// Closed sockets, for the lock of the sockets.
@@ -85,65 +92,42 @@ pub(crate) struct Sockets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begins {
     Nothing,
-    Silence,
-    /// A silence of requests and connects.
+    /// A silence, and a lower rate.
+    LowerRate,
+    /// A silence of requests and connects, and fewer sockets.
     FewerSockets,
-    /// A pause of this length.
-    Pause(Duration),
 }
 
 // === impl Reactions ===
 
 impl Reactions {
-    /// Returns the number of another credential.
-    pub(crate) fn key(&mut self) -> Key {
-        self.keys += 1;
-        Key(self.keys)
-    }
-
-    /// Records an outcome of this credential, with the sockets that are open and allowed.
-    pub(crate) fn on(
-        &mut self,
-        outcome: Outcome,
-        now: Tick,
-        key: Key,
-        (open, most): (u32, u32),
-    ) -> Begins {
+    /// Records the outcome of a request that was granted at `granted`.
+    pub(crate) fn on(&mut self, outcome: Outcome, now: Tick, granted: Tick) -> Begins {
         match outcome {
             Outcome::RateExceeded => {
                 self.silent_until = now.plus(SILENCE);
-                Begins::Silence
-            }
-            // This 416 answers a request that was sent before the silence, so it lowers nothing.
-            Outcome::ConnectionsExceeded if now < self.connects_at => {
-                self.silent_until = now.plus(SILENCE);
-                Begins::Nothing
+                if self.rate.refuse(now, granted) {
+                    Begins::LowerRate
+                } else {
+                    Begins::Nothing
+                }
             }
             Outcome::ConnectionsExceeded => {
                 self.silent_until = now.plus(SILENCE);
+                self.sockets.end(now);
+                if !self.sockets.refuse(now, granted) {
+                    return Begins::Nothing;
+                }
                 self.connects_at = self.silent_until;
                 self.closing_until = self.closing_until.max(now.plus(CLOSING));
-                let most = self.most_sockets(now).unwrap_or(most).min(most);
-                // While more sockets are open than the limit allows, a lower limit would avoid
-                // nothing.
-                if most > 1 && open <= most {
-                    self.lowered = Some((most - most.div_ceil(6), now.plus(LOWERED)));
-                }
                 Begins::FewerSockets
-            }
-            Outcome::QuotaExceeded(hint) => self.pause(now, key, hint),
-            outcome if is_within(outcome) => {
-                // A request that was sent before the pause does not end it.
-                self.pauses
-                    .retain(|(of, pause)| *of != key || now < pause.until);
-                Begins::Nothing
             }
             _ => Begins::Nothing,
         }
     }
 
-    /// Returns until when all requests wait, and for what. The pause of one credential is not
-    /// included: its calls keep their places, and others pass them.
+    /// Returns until when all requests wait, and for what. The [pause](crate::pause::Pause) of one
+    /// stack is not included: its calls keep their places, and others pass them.
     #[inline]
     pub(crate) fn closed_until(&self, now: Tick) -> (Tick, WaitCause) {
         match self.share_ends {
@@ -155,19 +139,36 @@ impl Reactions {
         }
     }
 
+    /// Restores the rate, if the last 423 is long enough ago. Returns whether it was lowered.
+    #[inline]
+    pub(crate) fn restore_rate(&mut self, now: Tick) -> bool {
+        self.rate.times > 0 && self.rate.end(now)
+    }
+
+    /// Returns until when the rate is lowered at least, if it is.
+    pub(crate) fn slow_until(&self) -> Option<Tick> {
+        (self.rate.times > 0).then(|| self.rate.ends_at())
+    }
+
+    /// Returns the part of `quota` that is left, and the pace at which it is used.
+    pub(crate) fn lowered(&self, quota: Quota) -> (Quota, Option<Pace>) {
+        let Some(times) = self.rate.times.checked_sub(1) else {
+            return (quota, None);
+        };
+        let whole = quota.requests();
+        let left = NonZeroU32::new(lowered(whole.get(), 5, times)).unwrap_or(whole);
+        let left = Quota::new(left, quota.per()).unwrap_or(quota);
+        let [spacing, longest] = [nanos(left.spacing()), nanos(quota.spacing()) * 6];
+        let pace = Pace {
+            gap: (spacing + TICK).min(longest),
+            at_once: (whole.get() / 10).max(LEAST),
+        };
+        (left, Some(pace))
+    }
+
     /// Returns the end of the silence, if it is after `now`.
     pub(crate) fn silence(&self, now: Tick) -> Option<Tick> {
         Some(self.silent_until).filter(|until| now < *until)
-    }
-
-    pub(crate) fn pause_of(&self, key: Key) -> Option<Pause> {
-        let pause = self.pauses.iter().find(|(of, _)| *of == key);
-        pause.map(|(_, pause)| *pause)
-    }
-
-    /// Forgets a credential.
-    pub(crate) fn forget(&mut self, key: Key) {
-        self.pauses.retain(|(of, _)| *of != key);
     }
 
     /// Ends the share at `ends`. Until then requests close their sockets if too many are open.
@@ -175,7 +176,7 @@ impl Reactions {
         self.share_ends = Some(ends);
         if too_many {
             self.closing_until = ends;
-        } else if self.most_sockets(now).is_none() {
+        } else if self.sockets.times == 0 || self.sockets.ends_at() <= now {
             self.closing_until = Tick::ZERO;
         }
     }
@@ -186,53 +187,55 @@ impl Reactions {
         now < self.closing_until
     }
 
-    /// Returns the limit of requests in flight, because more would get no socket.
+    /// Returns what is left of `most` sockets after 416s, and until when, if they are lowered.
     #[inline]
-    pub(crate) fn most_in_flight(&self, now: Tick) -> u32 {
-        self.most_sockets(now).map_or(u32::MAX, data_sockets)
+    pub(crate) fn most_sockets(&self, most: u32) -> Option<(u32, Tick)> {
+        let times = Some(self.sockets.times).filter(|times| *times > 0)?;
+        Some((lowered(most, 6, times), self.sockets.ends_at()))
+    }
+}
+
+// === impl Lowered ===
+
+impl Lowered {
+    /// Records the refusal of a request that was granted at `granted`. Returns whether it lowers.
+    fn refuse(&mut self, now: Tick, granted: Tick) -> bool {
+        self.refused = now;
+        let is_old = self.times > 0 && granted <= self.at;
+        if !is_old {
+            self.times = self.times.saturating_add(1);
+            self.at = now;
+        }
+        !is_old
     }
 
-    /// Returns the limit of sockets after a 416.
+    /// When the last refusal is forgotten.
     #[inline]
-    fn most_sockets(&self, now: Tick) -> Option<u32> {
-        let lowered = self.lowered.filter(|(_, until)| now < *until);
-        lowered.map(|(most, _)| most)
+    fn ends_at(&self) -> Tick {
+        self.refused.plus(LOWERED)
     }
 
-    /// Records a 429 at `now`, with the hint of its response.
-    fn pause(&mut self, now: Tick, key: Key, hint: Option<Duration>) -> Begins {
-        let last = self.pause_of(key);
-        let is_within = last.is_some_and(|last| now < last.until);
-        let usual = last.map_or(SHORTEST, |last| last.length.saturating_mul(2).min(LONGEST));
-        let wait = match hint {
-            Some(hint) => nanos(hint).clamp(SHORTEST, YEAR),
-            None if is_within => 0,
-            None => usual,
-        };
-        let mut next = Pause {
-            until: now.plus(wait.min(LONGEST)),
-            announced: now.plus(wait),
-            length: wait.min(LONGEST),
-        };
-        if let Some(last) = last {
-            if is_within {
-                // The refused request was sent before this pause began, so the 429 can only
-                // lengthen it.
-                next.until = next.until.max(last.until);
-                next.length = last.length;
-            }
-            if is_within || hint.is_none() {
-                next.announced = next.announced.max(last.announced);
-            }
+    /// Ends it, if it is due.
+    #[inline]
+    fn end(&mut self, now: Tick) -> bool {
+        let ends = self.ends_at() <= now;
+        if ends {
+            self.times = 0;
         }
-        self.forget(key);
-        self.pauses.push((key, next));
-        if is_within {
-            Begins::Nothing
-        } else {
-            Begins::Pause(Duration::from_nanos(wait))
-        }
+        ends
     }
+}
+
+/// Returns what is left of `whole` if it is lowered by one part in `parts` this many times: a sixth
+/// at least.
+fn lowered(whole: u32, parts: u32, times: u32) -> u32 {
+    let least = (whole / 6).max(1);
+    let mut left = whole;
+    // Twenty times lower anything to the least.
+    for _ in 0..times.min(20) {
+        left -= left.div_ceil(parts);
+    }
+    left.max(least)
 }
 
 /// Returns how many of `most` sockets are for data. One is for token requests.
@@ -248,20 +251,18 @@ const SILENCE: u64 = 1_002_000_000;
 /// Long enough for each socket of a busy pool to carry a request after the silence of a second.
 const CLOSING: u64 = 3_000_000_000;
 
-/// Longer than a packet filter counts a half-closed connection (Linux conntrack: 120 s in
+/// Ten minutes, so that a limit that stays lower costs a few refusals in 30,000 requests at the full
+/// rate. Longer than a packet filter counts a half-closed connection (Linux conntrack: 120 s in
 /// `FIN_WAIT`).
 const LOWERED: u64 = 600_000_000_000;
 
-/// A shorter pause only leads to more refused requests.
-const SHORTEST: u64 = 1_000_000_000;
+/// Allowance for a gateway that reads its clock once per turn of its loop: nginx without a burst
+/// needs 21 ms between requests at 50 a second, not 20.
+const TICK: u64 = 1_000_000;
 
-/// A pause never holds calls longer than this; beyond it they are rejected. Once a minute some
-/// calls are sent, whatever end was announced, because they show whether a daily quota was reset.
-/// So no announced end stops a credential for ever.
-pub(crate) const LONGEST: u64 = 60_000_000_000;
-
-/// Longer announced waits count as a year, which cannot overflow an instant.
-const YEAR: u64 = 366 * 86_400_000_000_000;
+/// Fewer would send a slow service only a request for each response. As grants are spaced, a second
+/// one is refused only if the network stalls.
+const LEAST: u32 = 2;
 
 #[cfg(test)]
 mod tests;

@@ -1,94 +1,104 @@
-//! Recent response times, which show whether a call can still be answered.
+//! Usual times of calls, which show whether one can still be answered.
 
 use std::time::Duration;
 
-use crate::clock::Tick;
+use crate::{
+    clock::{Tick, nanos},
+    wait::Deadline,
+};
 
-/// Last [`SPAN`] response times.
+/// Usual times by the octave of the deadlines, because calls with longer ones are usually slower.
 ///
-/// After [`MEMORY`] without a response they are forgotten, because the service may have become
-/// quicker by then, which only a new request can show.
-#[derive(Debug)]
-pub(super) struct ResponseTimes {
-    /// Response times in nanoseconds. A new one overwrites the oldest.
-    recent: Vec<u64>,
-    next: usize,
-    sum: u64,
-    last: Tick,
-    /// Percentile when it was last computed, and the number of responses since then.
-    percentile: (u64, usize),
+/// After [`MEMORY`] without an answer, those of all calls stand for an octave's own. Then nothing is
+/// known, because the service may have become quicker, which only a new request can show.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    octaves: [Usual; OCTAVES],
+    all: Usual,
 }
 
-// === impl ResponseTimes ===
+/// Number of an octave of deadlines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Octave(u8);
 
-impl ResponseTimes {
-    pub(super) fn new() -> Self {
-        Self {
-            recent: Vec::with_capacity(SPAN),
-            next: 0,
-            sum: 0,
-            last: Tick::ZERO,
-            percentile: (0, STALE),
-        }
-    }
+/// Mean and deviation of recent times, as in TCP's retransmission timer (RFC 6298).
+#[derive(Debug, Clone, Copy, Default)]
+struct Usual {
+    mean: u64,
+    deviation: u64,
+    /// When the last one was learned, if one was.
+    last: Option<Tick>,
+}
 
+// === impl Times ===
+
+impl Times {
     #[inline]
-    pub(super) fn learn(&mut self, now: Tick, granted: Tick) {
-        // So bounded, no sum of [`SPAN`] times overflows.
-        let took = now.since(granted).min(LONGEST);
-        if now.since(self.last) > MEMORY {
-            *self = Self::new();
+    pub(super) fn learn(&mut self, octave: Octave, took: u64, now: Tick) {
+        let own = self.octaves.get_mut(usize::from(octave.0));
+        for usual in own.into_iter().chain([&mut self.all]) {
+            usual.learn(took.min(LONGEST), now);
         }
-        self.last = now;
-        match self.recent.get_mut(self.next) {
-            Some(oldest) => self.sum -= std::mem::replace(oldest, took),
-            None => self.recent.push(took),
-        }
-        self.sum += took;
-        self.next = (self.next + 1) % SPAN;
-        self.percentile.1 += 1;
     }
 
-    /// Returns the mean, if it is known at `now`.
-    pub(super) fn mean(&self, now: Tick) -> Option<u64> {
-        let count = u64::try_from(self.recent.len()).unwrap_or(u64::MAX);
-        let is_known = now.since(self.last) <= MEMORY;
-        self.sum.checked_div(count).filter(|_| is_known)
-    }
-
-    /// Returns the usual time, if it is known at `now`: 95 % of the responses came [well](TICKS)
-    /// within it.
-    pub(super) fn usual(&mut self, now: Tick) -> Option<Duration> {
-        if self.recent.is_empty() || now.since(self.last) > MEMORY {
-            return None;
-        }
-        if self.percentile.1 >= STALE {
-            let mut sorted = self.recent.clone();
-            // Rounded down, so the index is below the length.
-            let nth = sorted.len() * 95 / 100;
-            let (_, percentile, _) = sorted.select_nth_unstable(nth);
-            self.percentile = (*percentile, 0);
-        }
-        Some(Duration::from_nanos(self.percentile.0) + TICKS)
+    /// Returns the usual time, if it is known at `now`.
+    pub(super) fn usual(&self, octave: Octave, now: Tick) -> Option<Duration> {
+        let own = self.octaves.get(usize::from(octave.0));
+        let known = |usual: &&Usual| usual.last.is_some_and(|last| now.since(last) <= MEMORY);
+        let usual = own.into_iter().chain([&self.all]).find(known)?;
+        Some(Duration::from_nanos(usual.mean + 4 * usual.deviation) + TICKS)
     }
 }
 
-/// Two to three seconds at the full rate, which is enough for a percentile and soon renewed.
-const SPAN: usize = 128;
+// === impl Octave ===
 
-/// Number of responses after which the percentile is computed anew. A sort of [`SPAN`] numbers
-/// takes about a microsecond, which is too much for each waiting call.
-const STALE: usize = 8;
+impl Octave {
+    /// Returns the octave of a deadline. A call without one is ordered as if it had a minute.
+    #[inline]
+    pub(super) fn of(deadline: Option<&Deadline>) -> Self {
+        let whole = deadline.map_or(MINUTE, |deadline| nanos(deadline.whole));
+        let octave = (whole / MILLISECOND).checked_ilog2().unwrap_or_default();
+        Self(u8::try_from(octave).unwrap_or(u8::MAX).min(LAST))
+    }
+}
+
+// === impl Usual ===
+
+impl Usual {
+    #[inline]
+    fn learn(&mut self, took: u64, now: Tick) {
+        let is_known = self.last.is_some_and(|last| now.since(last) <= MEMORY);
+        self.last = Some(now);
+        if !is_known {
+            self.mean = took;
+            // Half of it, as in TCP, would reject whole deadlines after one response.
+            self.deviation = took / 32;
+            return;
+        }
+        let error = self.mean.abs_diff(took);
+        self.deviation = self.deviation - self.deviation / 4 + error / 4;
+        self.mean = self.mean - self.mean / 8 + took / 8;
+    }
+}
+
+/// From a millisecond to eight minutes.
+const OCTAVES: usize = 20;
+
+const LAST: u8 = 19;
 
 /// Margin for timers, which tick in milliseconds. Without it, a call that is sent at the last
 /// moment could reach its deadline in the same tick as its response.
 const TICKS: Duration = Duration::from_millis(2);
 
-/// Ten seconds, in nanoseconds.
-const MEMORY: u64 = 10_000_000_000;
+const MILLISECOND: u64 = 1_000_000;
 
-/// An hour, in nanoseconds.
-const LONGEST: u64 = 3_600_000_000_000;
+const MINUTE: u64 = 60_000 * MILLISECOND;
+
+/// Ten seconds.
+const MEMORY: u64 = 10_000 * MILLISECOND;
+
+/// An hour, with which no sum overflows.
+const LONGEST: u64 = 3_600_000 * MILLISECOND;
 
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,6 @@ use std::{
     future::poll_fn,
     io::{self, ErrorKind, IoSlice},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -23,11 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    account::{Account, Grant},
     clock,
-    limiter::Limiter,
     sockets::{ConnectionPermit, LINGERS},
-    wait::{Limit as _, Line, Terms, shared::Shared, waiter::Waiter},
 };
 
 /// A socket that holds its connection permit until the server has closed it.
@@ -47,11 +40,8 @@ use crate::{
 /// failed in it for up to 30 s.
 ///
 /// # Cancel safety
-/// Dropping it ends this side at once, unless it carried no request: then neither a shutdown nor the
-/// drop ends it before there is a permit, see
-/// [`ConnectionLimit`](crate::ConnectionLimit#unused-sockets). A task does the rest, within a
-/// minute at most. Outside a runtime the socket is just dropped, and its permit is kept for a
-/// second.
+/// Dropping it ends this side at once, and a task does the rest, within half a minute. Outside a
+/// runtime the socket is just dropped, and its permit is kept for a second.
 #[derive(Debug)]
 pub struct LimitedIo<T> {
     /// Socket and permit, present until the drop.
@@ -64,9 +54,6 @@ pub struct LimitedIo<T> {
 struct Open<T> {
     socket: T,
     permit: ConnectionPermit,
-    account: Arc<Shared<Account>>,
-    /// Whether anything was written since the handshake.
-    is_used: AtomicBool,
     /// First error of a read or write that shows how the connection ended.
     broken: Option<Broken>,
 }
@@ -79,18 +66,10 @@ enum Broken {
     Cut,
 }
 
-/// Close of a socket that carried no request, which some servers count as one. The close is granted
-/// like a request, takes no place in flight, and is proven by the drop of this value.
-#[derive(Debug)]
-struct CountedClose {
-    account: Arc<Shared<Account>>,
-    grant: Grant,
-}
-
 // === impl LimitedIo ===
 
 impl<T> LimitedIo<T> {
-    pub(super) fn new(socket: T, permit: ConnectionPermit, limiter: &Limiter) -> Self
+    pub(super) fn new(socket: T, permit: ConnectionPermit) -> Self
     where
         T: Read + Write + Send + Unpin + 'static,
     {
@@ -98,8 +77,6 @@ impl<T> LimitedIo<T> {
             open: Some(Open {
                 socket,
                 permit,
-                account: Arc::clone(&limiter.credential.account),
-                is_used: AtomicBool::new(false),
                 broken: None,
             }),
             close,
@@ -137,8 +114,7 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.open()?
-            .write(&[IoSlice::new(buf)], |socket| socket.poll_write(cx, buf))
+        self.open()?.write(|socket| socket.poll_write(cx, buf))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -146,15 +122,9 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let open = self.open()?;
-        // The server may count the end of an unused socket as a request. It comes after the drop,
-        // with a permit.
-        if open.is_unused() {
-            return Poll::Ready(Ok(()));
-        }
         // The error is not recorded, because it shows nothing about the server: after a reset it is
         // `NotConnected`.
-        Pin::new(&mut open.socket).poll_shutdown(cx)
+        Pin::new(&mut self.open()?.socket).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -167,17 +137,12 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.open()?
-            .write(bufs, |socket| socket.poll_write_vectored(cx, bufs))
+            .write(|socket| socket.poll_write_vectored(cx, bufs))
     }
 }
 
 impl<T: Connection> Connection for LimitedIo<T> {
-    /// hyper-util calls this once, after the handshake of a TLS layer above.
     fn connected(&self) -> Connected {
-        if let Some(open) = &self.open {
-            // Relaxed: writes need `&mut self`, so they are ordered with this by themselves.
-            open.is_used.store(false, Ordering::Relaxed);
-        }
         self.socket()
             .map_or_else(Connected::new, Connection::connected)
     }
@@ -211,50 +176,26 @@ impl<T: Unpin> Open<T> {
         done
     }
 
-    /// Writes `bufs` by `poll`. On an unused socket a `close_notify` of TLS is not written, because a
-    /// server could take it for the end, which waits for a permit.
+    /// Writes, unless the socket's share has ended.
     fn write(
         &mut self,
-        bufs: &[IoSlice<'_>],
         poll: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         self.permit.check()?;
-        if let [record] = bufs
-            && is_alert(record)
-            && self.is_unused()
-        {
-            return Poll::Ready(Ok(record.len()));
-        }
-        let wrote = self.poll(poll);
-        if let Poll::Ready(Ok(1..)) = &wrote {
-            *self.is_used.get_mut() = true;
-        }
-        wrote
-    }
-
-    fn is_unused(&mut self) -> bool {
-        !*self.is_used.get_mut()
+        self.poll(poll)
     }
 }
 
 impl<T: Read + Write + Unpin> Open<T> {
-    async fn close(mut self, is_unused: bool) {
-        let mut counted = None;
-        if is_unused {
-            counted = Some(self.counted().await);
-        }
+    async fn close(mut self) {
         let ended = clock::now();
         let is_over = timeout(LONGEST_CLOSE, self.is_over()).await;
         let Self {
             socket,
             permit,
             broken,
-            ..
         } = self;
         drop(socket);
-        if broken != Some(Broken::Cut) {
-            counted = None;
-        }
         let returns_at = match (broken, is_over) {
             (Some(Broken::Cut), _) => ended + LONGEST_CLOSE,
             (Some(Broken::Reset), _) | (None, Err(_)) => ended,
@@ -265,26 +206,6 @@ impl<T: Read + Write + Unpin> Open<T> {
         };
         sleep_until(returns_at).await;
         permit.release();
-        drop(counted);
-    }
-
-    /// Waits for the permit of a request, because the server may count the close as one. Waits no
-    /// longer than 30 s, or until the server ends the connection, and records the close in any case.
-    /// If the share has ended, waits for the next one.
-    async fn counted(&mut self) -> CountedClose {
-        let account = Arc::clone(&self.account);
-        let mut waiter = Waiter::new(&account, Line::Front);
-        let passes = poll_fn(|cx| {
-            if self.poll_read(cx).is_ready() {
-                return Poll::Ready(None);
-            }
-            let passes = waiter.poll_pass(cx, clock::now(), &Terms::NONE);
-            passes.map(Result::ok)
-        });
-        match timeout(LONGEST_CLOSE, passes).await {
-            Ok(Some(grant)) => CountedClose::new(&account, grant),
-            Ok(None) | Err(_) => CountedClose::at_once(&account),
-        }
     }
 
     /// Ends this side, then reads until the server has ended its own or the connection is broken.
@@ -313,54 +234,13 @@ impl<T: Read + Write + Unpin> Open<T> {
     }
 }
 
-// === impl CountedClose ===
-
-impl CountedClose {
-    /// Takes over a grant, and frees its place in flight.
-    fn new(account: &Arc<Shared<Account>>, grant: Grant) -> Self {
-        account.update(Account::end);
-        Self {
-            account: Arc::clone(account),
-            grant,
-        }
-    }
-
-    /// Records a close that does not wait for its permit.
-    fn at_once(account: &Arc<Shared<Account>>) -> Self {
-        let grant = account.update_now(|account, now| account.admit(Line::Front, now));
-        Self::new(account, grant)
-    }
-}
-
-impl Drop for CountedClose {
-    fn drop(&mut self) {
-        let grant = self.grant;
-        self.account
-            .update_now(|account, now| account.prove_close(now, grant));
-    }
-}
-
 /// Closes a socket in a task, if there is a runtime.
-fn close<T>(mut open: Open<T>)
+fn close<T>(open: Open<T>)
 where
     T: Read + Write + Send + Unpin + 'static,
 {
-    let is_unused = open.is_unused();
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn(open.close(is_unused))),
-        Err(_) if is_unused => drop(CountedClose::at_once(&open.account)),
-        Err(_) => {}
-    }
-}
-
-/// Whether this is a TLS record with an alert. Up to TLS 1.2 its type shows it; TLS 1.3 hides the type
-/// (RFC 8446, section 5.2), and then the length does: the alert (2 bytes), its type (1), a tag (16).
-/// No request begins like either.
-fn is_alert(record: &[u8]) -> bool {
-    match record {
-        [21, 3, ..] => true,
-        [23, 3, 3, 0, 19, ..] => record.len() == 5 + 19,
-        _ => false,
+    if let Ok(runtime) = Handle::try_current() {
+        drop(runtime.spawn(open.close()));
     }
 }
 

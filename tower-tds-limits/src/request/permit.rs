@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use http_body::{Body, Frame, SizeHint};
@@ -13,20 +14,24 @@ use tower_tds_outcome::Outcome;
 
 use crate::{
     account::{
-        Account, Grant, Refused,
+        Account, Grant,
         reactions::{Begins, is_within},
     },
-    clock,
-    credential::Credential,
+    clock::{self, nanos},
     events,
+    limiter::Stack,
 };
 
 /// Permit of one sent request. Its methods and its drop record each stage in the account once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
-    credential: Arc<Credential>,
+    stack: Arc<Stack>,
     pub(super) grant: Grant,
     stage: Stage,
+    /// Time that the service took so far, in nanoseconds: until the head, and while the body was
+    /// pending. How long a reader takes is not the service's.
+    took: u64,
+    pending_since: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +70,19 @@ pin_project! {
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(credential: &Arc<Credential>, grant: Grant) -> Self {
+    pub(super) fn new(stack: &Arc<Stack>, grant: Grant) -> Self {
         Self {
-            credential: Arc::clone(credential),
+            stack: Arc::clone(stack),
             grant,
             stage: Stage::Sent,
+            took: 0,
+            pending_since: None,
         }
+    }
+
+    /// How long the request may still be counted after its call has ended without a response.
+    pub(super) fn lost_after(&self) -> Duration {
+        self.stack.limits.lost_after
     }
 
     /// Records an outcome. `is_whole` is set for an error, and for a response whose body has ended.
@@ -86,22 +98,43 @@ impl RequestPermit {
         self.stage != Stage::Over
     }
 
+    /// Records whether the body is pending, if the call's deadline ends with it.
+    #[inline]
+    fn time(&mut self, is_pending: bool) {
+        if !self.grant.has_body {
+            return;
+        }
+        if is_pending {
+            self.pending_since.get_or_insert_with(clock::now);
+        } else if let Some(since) = self.pending_since.take() {
+            self.took += nanos(clock::now().saturating_duration_since(since));
+        }
+    }
+
     /// Records the end of the response body, which proves an unproven request.
     pub(super) fn prove_by_end(mut self) {
         let grant = self.grant;
+        let account = &self.stack.account;
+        if grant.has_body {
+            account.update_now(|account, now| account.learn_body(now, grant, self.took));
+        }
         if self.stage == Stage::Sent {
-            let account = &self.credential.account;
             account.update_now(|account, now| account.prove_by_end(now, grant));
             self.stage = Stage::Over;
         }
     }
 
+    /// Records that its deadline has ended the call, before the response.
+    #[cold]
+    pub(super) fn cut(&self) {
+        let cut = |account: &mut Account, now| account.learn_cut(now, self.grant, None);
+        self.stack.account.update_now(cut);
+    }
+
     /// Takes back the grant of a request that was never sent.
     pub(super) fn withdraw(&mut self) {
         let grant = self.grant;
-        self.credential
-            .account
-            .update(|account| account.withdraw(grant));
+        self.stack.account.update(|account| account.withdraw(grant));
         self.stage = Stage::Over;
     }
 
@@ -110,41 +143,59 @@ impl RequestPermit {
         let grant = self.grant;
         // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
-        if !is_within(outcome) || self.credential.is_paused() {
+        if !is_within(outcome) || self.stack.pause.is_set() {
             self.react(now, outcome);
         }
-        let account = &self.credential.account;
+        let account = &self.stack.account;
         let effect = account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
+        self.took = effect.took;
         if is_whole {
             self.stage = Stage::Over;
         } else if effect.proven {
             self.stage = Stage::Proven;
         }
-        if let Some(rung) = effect.rung {
-            events::clean_for_long(rung);
+        if effect.restored {
+            events::restored();
         }
     }
 
-    /// Records and logs what a refusal closes, before its permit comes back.
+    /// Records and logs what a refusal closes, before its permit comes back. An accepted response
+    /// ends a pause.
     #[cold]
     fn react(&self, now: Instant, outcome: Outcome) {
-        let Refused { begins, rung } = self.credential.react(now, self.grant, outcome);
-        match (begins, rung) {
-            (Begins::Nothing, _) => {}
-            (Begins::Silence, None) => events::refused_for_the_rate(),
-            (Begins::Silence, Some(rung)) => {
-                let account = &self.credential.account;
-                events::stepped(rung, account.read(|account, _| account.certificate()));
+        let pause = &self.stack.pause;
+        match outcome {
+            Outcome::RateExceeded | Outcome::ConnectionsExceeded => {}
+            Outcome::QuotaExceeded(hint) => {
+                return pause.begin(hint, now).into_iter().for_each(events::paused);
             }
-            (Begins::FewerSockets, _) => events::connections_refused(),
-            (Begins::Pause(wait), _) => events::paused(wait),
+            outcome if is_within(outcome) => return pause.end(now),
+            _ => return,
+        }
+        match self.stack.react(now, self.grant, outcome) {
+            Begins::Nothing => {}
+            Begins::LowerRate => {
+                let account = &self.stack.account;
+                let ((quota, _), certificate) =
+                    account.read(|account, _| (account.believed(), account.certificate()));
+                events::lowered(quota, certificate);
+            }
+            Begins::FewerSockets => events::connections_refused(),
         }
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let (account, grant) = (&self.credential.account, self.grant);
+        let has_head = self.took > 0 && self.stage != Stage::Over;
+        if has_head && self.grant.has_body {
+            self.time(false);
+        }
+        let (account, grant) = (&self.stack.account, self.grant);
+        if has_head && grant.has_body {
+            // A body that its reader has left for another reason shows nothing.
+            account.update_now(|account, now| account.learn_cut(now, grant, Some(self.took)));
+        }
         match self.stage {
             Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
             Stage::Proven => account.update(Account::end),
@@ -171,7 +222,11 @@ impl<B: Body> Body for PermitBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let mut this = self.project();
-        let frame = ready!(this.inner.as_mut().poll_frame(cx));
+        let polled = this.inner.as_mut().poll_frame(cx);
+        if let Some(permit) = this.permit.as_mut() {
+            permit.time(polled.is_pending());
+        }
+        let frame = ready!(polled);
         match &frame {
             Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
             Some(Ok(_)) | None => {

@@ -1,264 +1,203 @@
 //! A call that was passed on, until its response head: whether it was sent, and its completion in
 //! the background.
 
+#[cfg(feature = "connect")]
+use std::io;
 use std::{
+    error,
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
-    thread::{self, ThreadId},
     time::Duration,
 };
 
 use bytes::Buf;
-use http::{Extensions, Response};
+use http::Response;
 use http_body::Body;
-use pin_project_lite::pin_project;
+#[cfg(feature = "connect")]
+use hyper_util::client::legacy;
 use tokio::{
     runtime::Handle,
-    time::{Instant, timeout},
+    time::{Instant, Sleep, timeout_at},
 };
-use tower_tds_outcome::ReadOutcome;
+#[cfg(feature = "connect")]
+use tower_tds_outcome::{Cause, chain};
+use tower_tds_outcome::{HandOver, Handed, Outcome};
 
-use super::{
-    layer::Settings,
-    permit::{PermitBody, RequestPermit},
-};
+use super::permit::{PermitBody, RequestPermit};
 use crate::{
-    clock,
-    error::{BoxError, Error},
+    clock::{self, earlier, poll_timer},
+    error::{BoxError, Error, WaitCause},
 };
 
-pin_project! {
-    /// Call that was passed on, until its response head.
-    pub(super) struct SentCall<S> {
-        // `None` while it is dropped.
-        #[pin]
-        pub(super) response: Option<S>,
-        // `None` once the response is there.
-        pub(super) permit: Option<RequestPermit>,
-        // `None` if nothing shows whether the request was sent.
-        pub(super) watch: Option<Watch>,
-        pub(super) called_at: Instant,
-        pub(super) deadline: Option<Instant>,
-    }
+/// Call that was passed on, until its response head. Dropping it gives it up.
+pub(super) struct SentCall<B> {
+    /// `None` once the call has ended.
+    rest: Option<Rest<B>>,
+    hand_over: HandOver,
+    called_at: Instant,
+    /// When the call was first seen to be sent.
+    sent_at: Option<Instant>,
+    deadline: Option<Instant>,
+    /// Completes the call in the background. A function pointer, so that `Drop` needs no bounds.
+    complete: fn(Rest<B>, Instant),
 }
 
-/// Shows whether the head of a request was written or dropped unsent, over hyper's HTTP/1 client.
-///
-/// A guard in the request's extensions records this, because such a connection drops them when it
-/// has written the head. If a call is dropped while its request waits for a connection, the
-/// extensions are dropped as well, on the same thread. Only this case means *unsent*: if another
-/// thread drops them, a connection may be writing the head.
-#[derive(Debug, Clone)]
-pub(super) struct Watch(Arc<Mutex<Head>>);
-
-/// Guard in the extensions of a request, which records its own drop.
-#[derive(Debug)]
-struct Guard(Watch);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Head {
-    // ## Held => (Sent | Unsent)
-    Held {
-        /// Whether the time at which it is sent is wanted.
-        is_timed: bool,
-        /// Thread that drops the call, if one does.
-        dropped_by: Option<ThreadId>,
-    },
-    Sent(Option<Instant>),
-    Unsent,
+/// Response to come, and the permit of its request.
+struct Rest<B> {
+    response: Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>,
+    permit: RequestPermit,
 }
 
-/// Function that completes an abandoned call in the background.
-pub(super) type Complete<S, F> = fn(Pin<&mut SentCall<S>>, &Arc<Settings<F>>);
+/// Why a call ends before its response.
+#[derive(Debug, Clone, Copy)]
+enum Reason {
+    Dropped,
+    Deadline,
+    /// The time for its answer is over.
+    Unanswered,
+}
 
 // === impl SentCall ===
 
-impl<S> SentCall<S> {
-    /// Waits for the response head, and reads its outcome.
+impl<B> SentCall<B> {
     #[inline]
-    pub(super) fn poll<F, B, E>(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        reader: &F,
-    ) -> Poll<Result<Response<PermitBody<B>>, Error>>
+    pub(super) fn new<E: Into<BoxError>>(
+        response: impl Future<Output = Result<Response<B>, E>> + Send + 'static,
+        permit: RequestPermit,
+        hand_over: HandOver,
+        called_at: Instant,
+        deadline: Option<Instant>,
+    ) -> Self
     where
-        S: Future<Output = Result<Response<B>, E>>,
-        E: Into<BoxError>,
-        F: ReadOutcome,
-        B: Body,
+        B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
     {
-        let this = self.project();
-        let Some(response) = this.response.as_pin_mut() else {
-            return Poll::Pending;
-        };
-        let response: Result<_, BoxError> = ready!(response.poll(cx)).map_err(Into::into);
-        let (outcome, is_whole) = match &response {
-            Ok(response) => (reader.read(Ok(response)), response.body().is_end_stream()),
-            Err(error) => (reader.read::<B>(Err(&**error)), true),
-        };
-        let permit = this
-            .permit
-            .take_if(|permit| permit.record(outcome, is_whole));
-        // Drops a permit that the body does not hold.
-        *this.permit = None;
-        let held = |body| PermitBody::new(body, permit);
-        Poll::Ready(match response {
-            Ok(response) => Ok(response.map(held)),
-            Err(error) => Err(Error::below(error)),
-        })
+        let response = Box::pin(async { response.await.map_err(Into::into) });
+        Self {
+            rest: Some(Rest { response, permit }),
+            hand_over,
+            called_at,
+            sent_at: None,
+            deadline,
+            complete,
+        }
     }
 
-    /// Whether the request may not have been sent yet.
-    pub(super) fn is_held(&self) -> bool {
-        self.watch.as_ref().is_none_or(Watch::is_held)
+    /// Waits for the response head, until the deadline or the end of the time for the `answer`.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: Option<Duration>,
+        timer: &mut Option<Pin<Box<Sleep>>>,
+    ) -> Poll<Result<Response<PermitBody<B>>, Error>>
+    where
+        B: Body,
+    {
+        let Some(rest) = &mut self.rest else {
+            return Poll::Pending;
+        };
+        // Nothing may be sent after the deadline, so a request that may not have been sent yet is not
+        // polled any more.
+        let is_late = timer.is_some() && self.deadline.is_some_and(|ends| ends <= clock::now());
+        if (!is_late || self.hand_over.place() == Handed::Taken)
+            && let Poll::Ready(response) = rest.response.as_mut().poll(cx)
+            && let Some(rest) = self.rest.take()
+        {
+            return Poll::Ready(received(response, rest.permit));
+        }
+        let answer = answer.and_then(|answer| self.sent_at().checked_add(answer));
+        ready!(poll_timer(timer, earlier(answer, self.deadline), cx));
+        let now = clock::now();
+        let waited = now.saturating_duration_since(self.called_at);
+        Poll::Ready(Err(if self.deadline.is_some_and(|ends| ends <= now) {
+            Error::deadline(self.end(Reason::Deadline), waited)
+        } else {
+            Error::unanswered(self.end(Reason::Unanswered), waited)
+        }))
     }
 
     /// When the request was sent, as far as that is known.
     ///
     /// A request that is not sent yet is checked again one timeout from now. Even if it is sent now,
     /// it has not waited longer than the timeout then.
-    pub(super) fn sent_at(&self) -> Instant {
-        let watch = self.watch.as_ref();
-        watch.map_or(self.called_at, |watch| {
-            watch.sent_at().unwrap_or_else(clock::now)
-        })
+    fn sent_at(&mut self) -> Instant {
+        match self.hand_over.place() {
+            Handed::Held => clock::now(),
+            Handed::Taken => *self.sent_at.get_or_insert_with(clock::now),
+            _ => self.called_at,
+        }
     }
 
-    /// Drops the call, unless it has its response. Its permit is free at once if it is known to be
-    /// unsent.
-    pub(super) fn abandon(self: Pin<&mut Self>) {
-        let mut this = self.project();
-        let Some(mut permit) = this.permit.take() else {
-            return;
+    /// Ends the call, and returns what it waited for. A permit that is not withdrawn counts as sent
+    /// until the response proves it.
+    fn end(&mut self, reason: Reason) -> WaitCause {
+        let Some(mut rest) = self.rest.take() else {
+            return WaitCause::Response;
         };
-        let response = &mut this.response;
-        match this.watch {
-            Some(watch) => {
-                if watch.drop_call(|| response.set(None)) {
-                    permit.withdraw();
-                }
+        let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
+        let place = self.hand_over.give_up();
+        match (place, reason) {
+            (Handed::Held, _) => {
+                drop(rest.response);
+                rest.permit.withdraw();
+                return WaitCause::Connection;
             }
-            None => response.set(None),
+            (_, Reason::Deadline) => rest.permit.cut(),
+            _ => {}
         }
-    }
-
-    /// Spawns the rest of a call that may have been sent, and abandons one that was not.
-    pub(super) fn complete<F, B, E>(mut self: Pin<&mut Self>, settings: &Arc<Settings<F>>)
-    where
-        S: Future<Output = Result<Response<B>, E>> + Send + Unpin + 'static,
-        F: ReadOutcome + Send + Sync + 'static,
-        B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
-        E: Into<BoxError> + Send + 'static,
-    {
-        if self.permit.is_none() || self.watch.as_ref().is_some_and(Watch::is_held) {
-            return self.abandon();
-        }
-        let rest = Self {
-            response: self.response.take(),
-            permit: self.permit.take(),
-            watch: self.watch.clone(),
-            called_at: self.called_at,
-            deadline: self.deadline,
+        let until = match (place, reason) {
+            (Handed::Taken, Reason::Dropped | Reason::Deadline) => longest,
+            // The request may not have been sent yet, and is not sent after the deadline.
+            (_, Reason::Dropped) => self.deadline.map_or(longest, |ends| ends.min(longest)),
+            // The socket of a call whose answer is late has to end now, so that its permit is free
+            // after 30 s even if the server is gone.
+            _ => return WaitCause::Response,
         };
-        if let Ok(runtime) = Handle::try_current() {
-            let rest = read_to_end(rest, Arc::clone(settings));
-            drop(runtime.spawn(timeout(LONGEST, rest)));
-        }
+        (self.complete)(rest, until);
+        WaitCause::Response
     }
 }
 
-// === impl Watch ===
-
-impl Watch {
-    /// Puts a guard into the extensions of a request.
-    pub(super) fn insert(extensions: &mut Extensions, is_timed: bool) -> Self {
-        let head = Head::Held {
-            is_timed,
-            dropped_by: None,
-        };
-        let watch = Self(Arc::new(Mutex::new(head)));
-        extensions.insert(Guard(watch.clone()));
-        watch
-    }
-
-    /// When the head was sent, if it was and the time is wanted.
-    pub(super) fn sent_at(&self) -> Option<Instant> {
-        match *self.head() {
-            Head::Sent(at) => at,
-            Head::Held { .. } | Head::Unsent => None,
-        }
-    }
-
-    /// Whether the head was neither written nor dropped.
-    pub(super) fn is_held(&self) -> bool {
-        matches!(*self.head(), Head::Held { .. })
-    }
-
-    /// Whether the request is known to be unsent.
-    pub(super) fn is_unsent(&self) -> bool {
-        *self.head() == Head::Unsent
-    }
-
-    /// Drops the call by `drop_call`. Returns whether its request is known to be unsent.
-    pub(super) fn drop_call(&self, drop_call: impl FnOnce()) -> bool {
-        if let Head::Held { dropped_by, .. } = &mut *self.head() {
-            *dropped_by = Some(thread::current().id());
-        }
-        drop_call();
-        self.is_unsent()
-    }
-
-    /// Records the end of the head: sent, unless the thread that drops the call dropped it.
-    fn end(&self, is_copied: bool) {
-        let mut head = self.head();
-        if let Head::Held {
-            is_timed,
-            dropped_by,
-        } = *head
-        {
-            let is_dropped =
-                !is_copied && dropped_by.is_some_and(|by| by == thread::current().id());
-            *head = if is_dropped {
-                Head::Unsent
-            } else {
-                Head::Sent(is_timed.then(clock::now))
-            };
-        }
-    }
-
-    fn head(&self) -> MutexGuard<'_, Head> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Guard ===
-
-/// A request that is copied counts as sent, because the copy can be sent at any time.
-impl Clone for Guard {
-    fn clone(&self) -> Self {
-        self.0.end(true);
-        Self(self.0.clone())
-    }
-}
-
-impl Drop for Guard {
+impl<B> Drop for SentCall<B> {
     fn drop(&mut self) {
-        self.0.end(false);
+        self.end(Reason::Dropped);
+    }
+}
+
+/// Records a response or an error. The body holds the permit, unless the call has ended.
+#[inline]
+fn received<B: Body>(
+    response: Result<Response<B>, BoxError>,
+    mut permit: RequestPermit,
+) -> Result<Response<PermitBody<B>>, Error> {
+    let (outcome, is_whole) = match &response {
+        Ok(response) => (
+            Outcome::of_response(response),
+            response.body().is_end_stream(),
+        ),
+        Err(error) => (of_error(&**error), true),
+    };
+    let permit = permit.record(outcome, is_whole).then_some(permit);
+    match response {
+        Ok(response) => Ok(response.map(|body| PermitBody::new(body, permit))),
+        Err(error) => Err(Error::below(error)),
+    }
+}
+
+/// Completes a call in the background, if there is a runtime.
+fn complete<B>(rest: Rest<B>, until: Instant)
+where
+    B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
+{
+    if let Ok(runtime) = Handle::try_current() {
+        drop(runtime.spawn(timeout_at(until, read_to_end(rest))));
     }
 }
 
 /// Reads a response to its end, within [`MOST`].
-async fn read_to_end<S, F, B, E>(mut call: SentCall<S>, settings: Arc<Settings<F>>)
-where
-    S: Future<Output = Result<Response<B>, E>> + Unpin,
-    E: Into<BoxError>,
-    F: ReadOutcome,
-    B: Body<Data: Buf>,
-{
-    let response = poll_fn(|cx| Pin::new(&mut call).poll(cx, &settings.reader));
-    let Ok(response) = response.await else {
+async fn read_to_end<B: Body<Data: Buf>>(rest: Rest<B>) {
+    let Ok(response) = received(rest.response.await, rest.permit) else {
         return;
     };
     let mut body = pin!(response.into_body());
@@ -272,9 +211,54 @@ where
     }
 }
 
-/// Default of [`Limits::lost_after`](crate::Limits::lost_after), beyond which completing a call
-/// gains nothing.
+/// Reads an error: the outcome that it carries, or that of an error of hyper, hyper-util or IO.
+#[cfg(feature = "connect")]
+#[cold]
+fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {
+    for link in chain(error) {
+        if let Some(cause) = link.downcast_ref::<Cause>() {
+            return cause.outcome();
+        }
+        if let Some(error) = link.downcast_ref::<legacy::Error>() {
+            // Once there was a connection, no source can show that nothing was sent on it.
+            return if error.is_connect() {
+                Outcome::Unsent
+            } else {
+                Outcome::Lost
+            };
+        }
+        if link.is::<hyper::Error>() {
+            return Outcome::Lost;
+        }
+        let kind = link.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(
+            kind,
+            Some(
+                io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::AddrNotAvailable
+            )
+        ) {
+            return Outcome::Unsent;
+        }
+    }
+    Outcome::Lost
+}
+
+/// Reads an error: an error of IO below an unknown client may be that of an open connection.
+#[cfg(not(feature = "connect"))]
+#[cold]
+fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {
+    Outcome::of_error(error).unwrap_or(Outcome::Lost)
+}
+
+/// Longest completion of a call, unless [`Limits::lost_after`](crate::Limits::lost_after) is shorter:
+/// beyond that, it gains nothing.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reading this much costs less time than a new connection and its handshake.
 const MOST: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::{
+    account::reactions::Pace,
     clock::{Tick, nanos},
     limits::{Burst, Quota},
 };
@@ -30,8 +31,12 @@ pub(crate) struct Bucket {
     auto: u64,
     /// Burst of a bucket that holds the whole quota.
     most: u64,
-    /// Number of requests at once that the share allows, if there is one.
+    /// Number of requests at once that the share or the pace allows, if there is one.
     places: u64,
+    /// Least time between two grants, under a pace.
+    gap: u64,
+    /// Time of the last grant.
+    last: Tick,
     /// Requests that are granted, and neither proven nor withdrawn.
     unproven: u64,
     /// When all fallen requests will have drained.
@@ -68,6 +73,8 @@ impl Bucket {
             auto: Burst::Auto.beside(quota).into(),
             most: u64::from(quota.requests().get()) - 1,
             places: u64::MAX,
+            gap: 0,
+            last: Tick::ZERO,
             unproven: 0,
             empty_at: Tick::ZERO,
             unseen: VecDeque::new(),
@@ -85,7 +92,14 @@ impl Bucket {
     }
 
     /// Changes the rate, the burst and the places. The level stays the same number of requests.
-    pub(crate) fn keep(&mut self, quota: Quota, burst: Burst, places: u64, now: Tick) {
+    pub(crate) fn keep(
+        &mut self,
+        quota: Quota,
+        burst: Burst,
+        pace: Option<Pace>,
+        places: u64,
+        now: Tick,
+    ) {
         let interval = nanos(quota.spacing());
         let drains = u128::from(self.empty_at.since(now)) * u128::from(interval);
         let drains = drains.div_ceil(self.interval.into());
@@ -94,7 +108,8 @@ impl Bucket {
         self.burst = burst;
         self.auto = Burst::Auto.beside(quota).into();
         self.most = u64::from(quota.requests().get()) - 1;
-        self.places = places;
+        self.places = pace.map_or(places, |pace| places.min(pace.at_once.into()));
+        self.gap = pace.map_or(0, |pace| pace.gap);
     }
 
     /// Fills the bucket at `now`.
@@ -115,8 +130,9 @@ impl Bucket {
         };
         let most = self.most.min(self.places.saturating_sub(1));
         let room = burst.min(most).checked_sub(self.taken())?;
+        let paced = self.last.plus(self.gap);
         let drained = |room| self.empty_at.minus(self.interval.saturating_mul(room));
-        let opens_at = drained(room);
+        let opens_at = drained(room).max(paced);
         let Some(spread) = self.spreads_at() else {
             return Some(opens_at);
         };
@@ -136,20 +152,6 @@ impl Bucket {
         Some(last.at.plus((shortest / (self.unproven + 1)).min(LONG)))
     }
 
-    /// When the request behind `ahead` others may be granted, if responses take `mean`: an estimate.
-    pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
-        let drained = self.interval.saturating_mul(ahead);
-        let proven = match self.burst {
-            Burst::Of(burst) => {
-                let at_once = u64::from(burst) + 1;
-                mean.saturating_mul(ahead / at_once.min(self.places).max(1))
-            }
-            Burst::Auto => 0,
-        };
-        let opens_at = self.opens_at(now).unwrap_or(now).max(now);
-        opens_at.plus(drained.max(proven))
-    }
-
     /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
@@ -160,6 +162,7 @@ impl Bucket {
 
     #[inline]
     pub(crate) fn grant(&mut self, now: Tick) {
+        self.last = now;
         self.unproven += 1;
         self.unseen_count += 1;
         match self.unseen.back_mut() {
@@ -198,17 +201,12 @@ impl Bucket {
         }
     }
 
-    /// Returns the requests in the bucket: those with a place that have not fallen, and the fallen
-    /// ones that have not drained.
-    #[inline]
-    pub(crate) fn filling(&self, now: Tick) -> u64 {
-        self.taken() + self.level(now)
-    }
-
     /// Returns the smallest quota with which the bucket drains, and the smallest number of places
-    /// that hold all its requests. Evidence counts as it does at a grant.
+    /// that hold all its requests: those that have not fallen, and those that have not drained.
+    /// Evidence counts as it does at a grant.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
-        (self.level(now).min(1), self.filling(now))
+        let level = self.level(now);
+        (level.min(1), self.taken() + level)
     }
 
     /// Returns the requests that have fallen and not drained.

@@ -121,27 +121,6 @@ impl Window {
         }
     }
 
-    /// When the request behind `ahead` others may be granted, if responses take `mean`.
-    ///
-    /// This is an estimate, to choose what to wait for; no grant rests on it. A missing proof is
-    /// expected after `mean`. Requests that are not granted yet repeat the pattern of those that
-    /// are, one round (an interval and `mean`) later for each `limit`.
-    pub(crate) fn opens_behind(&self, ahead: u64, mean: u64, now: Tick) -> Tick {
-        let Some(over) = (self.granted + ahead).checked_sub(self.limit) else {
-            return Tick::ZERO;
-        };
-        let rounds = (over + 1).saturating_sub(self.granted).div_ceil(self.limit);
-        let back = match over.checked_sub(rounds * self.limit) {
-            Some(proof) if proof >= self.back => {
-                let run = self.runs.get(self.place(proof));
-                run.map_or(now.plus(mean), |run| run.at).plus(self.hold)
-            }
-            // The permit is back already, or was never used.
-            Some(_) | None => now,
-        };
-        back.plus(rounds * (self.hold + mean))
-    }
-
     /// Returns the number granted beyond the first `limit`. It is also the number, from zero, of the
     /// proof that must be a hold old before the next grant.
     #[inline]

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Deadline, Line};
+use super::Line;
 
 /// Order of the waiters, and which of them has the turn.
 ///
@@ -11,7 +11,8 @@ use super::{Deadline, Line};
 /// polled, it passes before all later ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    runnable: BTreeMap<Place, (Waker, Option<Deadline>)>,
+    /// Waiters that want a turn, and whether they have a deadline.
+    runnable: BTreeMap<Place, (Waker, bool)>,
     turn: Option<Turn>,
     /// Number of turns in a row that ended unused.
     unused: u32,
@@ -21,16 +22,20 @@ pub(super) struct Queue {
     waiting: usize,
 }
 
-/// Place of a waiter in the order, never given out twice.
+/// Place of a waiter in the order, never given out twice: the call that must start first, and alike
+/// calls by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     line: Line,
+    /// When the call must start.
+    start: Instant,
     number: u64,
 }
 
-/// Turn of the waiter that was woken last. The others wait until that turn ends.
+/// Turn of the waiters that were woken last. The others wait until it ends.
 #[derive(Debug)]
 struct Turn {
+    /// Last of them.
     place: Place,
     ends: Instant,
 }
@@ -49,27 +54,12 @@ impl Queue {
         self.runnable.is_empty() && self.turn.is_none()
     }
 
-    /// How many want a turn before a newcomer of this line, or have one.
-    pub(super) fn ahead(&self, line: Line) -> usize {
-        let before = |place: &Place| place.line <= line;
-        let turn = self.turn.iter().filter(|turn| before(&turn.place));
-        let runnable = match line {
-            Line::Back => self.runnable.len(),
-            Line::Front => self
-                .runnable
-                .keys()
-                .take_while(|place| before(place))
-                .count(),
-        };
-        turn.count() + runnable
-    }
-
-    /// Whether another waiter could use a permit now.
-    ///
-    /// Looks at the last ones first, because they have the most time left.
-    pub(super) fn is_wanted(&self, except: Place, can_use: impl Fn(Deadline) -> bool) -> bool {
-        let mut others = self.runnable.iter().rev();
-        others.any(|(place, (_, deadline))| *place != except && deadline.is_none_or(&can_use))
+    /// Whether another waiter could use a permit now: it has no deadline, or must not start before
+    /// `now`. The last one in the order has the most time left.
+    pub(super) fn is_wanted(&self, except: Place, now: Instant) -> bool {
+        let others = self.runnable.iter().rev();
+        let last = { others }.find(|(place, _)| **place != except);
+        last.is_some_and(|(place, (_, has_deadline))| !has_deadline || now <= place.start)
     }
 
     /// Returns the line of the next waiter that wants a turn.
@@ -78,39 +68,35 @@ impl Queue {
         Some(place.line)
     }
 
-    /// Takes a place behind all others of its line.
-    pub(super) fn enter(&mut self, line: Line) -> Place {
-        let number = self.places;
-        self.places += 1;
-        self.waiting += 1;
-        Place { line, number }
+    /// Returns the place of a call that arrives now.
+    pub(super) fn place(&self, line: Line, start: Instant) -> Place {
+        Place {
+            line,
+            start,
+            number: self.places,
+        }
     }
 
-    /// Whether no other waiter is before this one. A call without a place (`None`) comes last in
-    /// its line.
-    pub(super) fn is_next(&self, place: Option<Place>, line: Line, now: Instant) -> bool {
-        let is_before = |other: Place| match place {
-            Some(place) => other < place,
-            None => other.line <= line,
-        };
-        let next = self.runnable.first_key_value();
-        let turn = self.turn.as_ref().filter(|turn| now < turn.ends);
-        !next.is_some_and(|(next, _)| is_before(*next))
-            && !turn.is_some_and(|turn| is_before(turn.place))
+    /// Takes the place of the last arrival.
+    pub(super) fn enter(&mut self) {
+        self.places += 1;
+        self.waiting += 1;
+    }
+
+    /// Whether no other waiter is before this one.
+    pub(super) fn is_next(&self, place: Place) -> bool {
+        let next = self.runnable.first_key_value().map(|(next, _)| *next);
+        let turn = self.turn.as_ref().map(|turn| turn.place);
+        next.is_none_or(|next| place <= next) && turn.is_none_or(|turn| place <= turn)
     }
 
     /// Records that the waiter wants a turn. Returns the waker that `waker` replaces.
-    pub(super) fn want(
-        &mut self,
-        place: Place,
-        waker: Waker,
-        deadline: Option<Deadline>,
-    ) -> Option<Waker> {
+    pub(super) fn want(&mut self, place: Place, waker: Waker, has_deadline: bool) -> Option<Waker> {
         if self.end_turn(place) {
             // The waiter was polled in time, but another call had taken the permit.
             self.unused = 0;
         }
-        let replaced = self.runnable.insert(place, (waker, deadline));
+        let replaced = self.runnable.insert(place, (waker, has_deadline));
         replaced.map(|(waker, _)| waker)
     }
 
@@ -132,37 +118,40 @@ impl Queue {
         self.skip(place)
     }
 
-    /// Gives the next waiter its turn if the limit is open for it. Returns when that turn ends, if
-    /// another waiter could use the permit then.
+    /// Gives the next waiter its turn if the limit is open for it. Returns when the turn ends.
     ///
-    /// When a turn ends unused, the next one begins, and is half as long, so any number of waiters
-    /// that are not polled costs twice [`PATIENCE`] together.
+    /// If `is_timer` and the turn is over, it was not used. The timer is a task like those of the
+    /// waiters, so a runtime that is late is late for both, and takes no turn from a waiter that it
+    /// has not polled yet. Each turn after an unused one is half as long, and that of eight times as
+    /// many, so that any number of waiters that are not polled costs a few turns together.
     pub(super) fn give_turn(
         &mut self,
         now: Instant,
+        is_timer: bool,
         mut is_open: impl FnMut(Line) -> bool,
         woken: &mut Vec<Waker>,
     ) -> Option<Instant> {
-        loop {
-            let begins = match &self.turn {
-                Some(turn) if now < turn.ends => return self.next_line().map(|_| turn.ends),
-                Some(turn) => {
-                    self.unused = self.unused.saturating_add(1);
-                    turn.ends
-                }
-                None => now,
-            };
-            self.turn = None;
-            let line = self.next_line()?;
-            if !is_open(line) {
-                return None;
+        if let Some(turn) = &self.turn {
+            if !is_timer || now < turn.ends {
+                return Some(turn.ends);
             }
-            let (place, (waker, _)) = self.runnable.pop_first()?;
-            woken.push(waker);
-            let length = PATIENCE / 1_u32.checked_shl(self.unused).unwrap_or(u32::MAX);
-            let ends = begins + length;
-            self.turn = Some(Turn { place, ends });
+            self.turn = None;
+            self.unused = (self.unused + 1).min(MOST_UNUSED);
         }
+        if !is_open(self.next_line()?) {
+            return None;
+        }
+        let mut last = None;
+        for _ in 0..1_u32 << (3 * self.unused) {
+            let Some((place, (waker, _))) = self.runnable.pop_first() else {
+                break;
+            };
+            woken.push(waker);
+            last = Some(place);
+        }
+        let ends = now + PATIENCE / (1 << self.unused);
+        self.turn = last.map(|place| Turn { place, ends });
+        Some(ends)
     }
 
     /// Returns the wakers of all that want a turn.
@@ -171,12 +160,15 @@ impl Queue {
         waiters.map(|(waker, _)| waker.clone()).collect()
     }
 
-    /// Ends the turn of this waiter. Returns whether it had one.
+    /// Ends the turn of this waiter, or one of later waiters. Returns whether there was one.
     fn end_turn(&mut self, place: Place) -> bool {
-        self.turn.take_if(|turn| turn.place == place).is_some()
+        self.turn.take_if(|turn| place <= turn.place).is_some()
     }
 }
 
 /// Time in which a woken waiter has to be polled. Unless the machine is overloaded, a woken task is
 /// polled within microseconds. At 50 requests a second, 5 ms are a quarter of the spacing.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// With more, a turn would be that of over two million.
+const MOST_UNUSED: u32 = 7;

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Deadline, Denial, Limit, Line, Opens, Terms, clock,
+    Denial, Limit, Line, Opens, Terms, clock,
     queue::{Place, Queue},
     sync::{Mutex, MutexGuard},
 };
@@ -34,9 +34,7 @@ pub(super) struct State<L> {
 /// State of the timer's task.
 #[derive(Debug, Default)]
 pub(super) struct TimerState {
-    /// Number of the current task. An older task ends at its next poll.
-    number: u64,
-    is_running: bool,
+    pub(super) is_running: bool,
     /// When the task is to wake the next waiter.
     due: Option<Instant>,
     waker: Option<Waker>,
@@ -113,32 +111,22 @@ impl<L: Limit> Shared<L> {
         .await;
     }
 
-    /// Makes a new timer task the current one. Returns its number.
-    pub(super) fn begin_timer(&self) -> u64 {
-        let timer = &mut self.lock().timer;
-        timer.number += 1;
-        timer.is_running = true;
-        timer.number
+    /// Records the start of the timer's task. Returns whether there is none yet.
+    pub(super) fn begin_timer(&self) -> bool {
+        !mem::replace(&mut self.lock().timer.is_running, true)
     }
 
     /// Handles a poll of the timer's task. Returns the time at which the task is due next, if that
     /// is known, or that the task ends.
-    pub(super) fn poll_timer(
-        &self,
-        number: u64,
-        waker: &Waker,
-    ) -> ControlFlow<(), Option<Instant>> {
+    pub(super) fn poll_timer(&self, waker: &Waker) -> ControlFlow<(), Option<Instant>> {
         let mut state = self.lock();
-        if state.timer.number != number {
-            return ControlFlow::Break(());
-        }
         // Takes the waker first, so that the task does not wake itself.
         let replaced = state.timer.waker.take();
         state.timer.due = None;
         if state.queue.waiting() == 0 {
             return ControlFlow::Break(());
         }
-        let mut after = state.wake_next(clock::now());
+        let mut after = state.wake_next(clock::now(), true);
         after.replaced = replaced;
         let due = state.timer.due;
         state.timer.waker = Some(waker.clone());
@@ -149,13 +137,9 @@ impl<L: Limit> Shared<L> {
 
     /// Records the drop of the timer's task: at its end, or with its runtime. Wakes the waiters
     /// that are left, and one of them starts another task.
-    pub(super) fn end_timer(&self, number: u64) {
+    pub(super) fn end_timer(&self) {
         let mut state = self.lock();
-        if state.timer.number != number {
-            return;
-        }
         let ended = mem::take(&mut state.timer);
-        state.timer.number = number;
         let wakers = state.queue.wakers();
         drop(state);
         drop(ended);
@@ -170,7 +154,7 @@ impl<L: Limit> Shared<L> {
         now: Instant,
         replaced: Option<Waker>,
     ) {
-        let mut after = state.wake_next(now);
+        let mut after = state.wake_next(now, false);
         after.replaced = replaced;
         drop(state);
         self.run(after);
@@ -210,59 +194,47 @@ impl<L> fmt::Debug for Shared<L> {
 // === impl State ===
 
 impl<L: Limit> State<L> {
+    /// Returns the place of a call that arrives now. The call that must start first is first; one
+    /// without a deadline is ordered as if it had a minute, so that nothing starves.
+    pub(super) fn place(&mut self, line: Line, terms: &Terms, now: Instant) -> Place {
+        let minute = now + MINUTE;
+        let start = terms.deadline.map_or(minute, |deadline| {
+            let usual = self.limit.usual(&deadline, now).unwrap_or_default();
+            deadline.at.checked_sub(usual).unwrap_or(now).min(minute)
+        });
+        self.queue.place(line, start)
+    }
+
     /// Takes a place in the queue.
-    pub(super) fn enter(&mut self, line: Line, most_waiting: usize) -> Result<Place, Denial> {
+    pub(super) fn enter(&mut self, most_waiting: usize) -> Result<(), Denial> {
         if self.queue.waiting() >= most_waiting {
             return Err(Denial::Full);
         }
-        Ok(self.queue.enter(line))
+        self.queue.enter();
+        Ok(())
     }
 
-    /// Whether a newcomer on these terms can be answered in time, as far as that is known.
-    ///
-    /// # Errors
-    /// If the newcomer cannot be answered in time.
-    #[cold]
-    pub(super) fn foresee(
-        &mut self,
-        line: Line,
-        terms: &Terms,
-        now: Instant,
-    ) -> Result<(), Denial> {
-        let Some(deadline) = terms.deadline else {
-            return Ok(());
-        };
-        let ahead = self.queue.ahead(line);
-        match self.limit.outlook(line, ahead, now) {
-            Some(outlook) if !deadline.allows(outlook.wait, outlook.usual, now) => {
-                Err(Denial::Overload(outlook))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Whether a waiter at its turn has too little time, and another one could use its permit.
+    /// Whether a call at its turn has too little time. If no other waiter could use its permit, it is
+    /// sent nevertheless while it has nearly all of its time, because only an answer shows that the
+    /// service is quick again. Later it would hardly be answered, and show nothing.
     pub(super) fn is_late(&mut self, place: Place, terms: &Terms, now: Instant) -> bool {
         let Some(deadline) = terms.deadline else {
             return false;
         };
-        // As long as nothing is known, calls that have most of their time left go first. Otherwise a
-        // queue of calls close to their deadlines would use up every permit, no response would come
-        // in time, and the usual time would stay unknown.
-        let usual = self.limit.usual(now).unwrap_or(Duration::MAX);
-        let can_use = |deadline: Deadline| deadline.allows(Duration::ZERO, usual, now);
-        !can_use(deadline) && self.queue.is_wanted(place, can_use)
+        let usual = self.limit.usual(&deadline, now).unwrap_or_default();
+        let left = deadline.at.saturating_duration_since(now);
+        left < usual && (left < deadline.whole / 20 * 19 || self.queue.is_wanted(place, now))
     }
 
     /// Gives the next waiter its turn, or sets the timer.
-    fn wake_next(&mut self, now: Instant) -> After {
+    fn wake_next(&mut self, now: Instant, is_timer: bool) -> After {
         let mut after = After::default();
         if self.limit.is_idle() {
             after.wake.append(&mut self.awaits_idle);
         }
         let Self { limit, queue, .. } = self;
         let is_open = |line| limit.opens(line, now) == Opens::Now;
-        let mut due = queue.give_turn(now, is_open, &mut after.wake);
+        let mut due = queue.give_turn(now, is_timer, is_open, &mut after.wake);
         if due.is_none()
             && let Some(line) = queue.next_line()
         {
@@ -289,14 +261,7 @@ impl TimerState {
         self.due = Some(due);
         self.waker.take()
     }
-
-    /// Whether there is no task, or one whose runtime does not run it.
-    pub(super) fn is_wanted(&self, now: Instant) -> bool {
-        let is_late = |due: Instant| now.saturating_duration_since(due) > LATE;
-        !self.is_running || self.due.is_some_and(is_late)
-    }
 }
 
-/// A task that is late by this much counts as one whose runtime does not run it. Timers on a busy
-/// machine are late by much less.
-const LATE: Duration = Duration::from_millis(50);
+/// Time after which a call without a deadline comes before all that arrive.
+const MINUTE: Duration = Duration::from_secs(60);

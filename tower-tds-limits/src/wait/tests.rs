@@ -11,12 +11,7 @@ use std::{
 use tokio::time::sleep;
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
-use super::{
-    queue::{Place, Queue},
-    shared::Shared,
-    waiter::Waiter,
-    *,
-};
+use super::{shared::Shared, waiter::Waiter, *};
 
 /// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is
 /// `urgent`.
@@ -26,6 +21,7 @@ struct Script {
     at: Vec<Instant>,
     urgent: bool,
     busy: bool,
+    usual: Duration,
 }
 
 impl Limit for Script {
@@ -44,12 +40,16 @@ impl Limit for Script {
         }
     }
 
-    fn admit(&mut self, _line: Line, _now: Instant) {
+    fn admit(&mut self, _line: Line, _terms: &Terms, _now: Instant) {
         self.free = self.free.saturating_sub(1);
     }
 
     fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
         WaitCause::InFlight
+    }
+
+    fn usual(&mut self, _deadline: &Deadline, _now: Instant) -> Option<Duration> {
+        Some(self.usual)
     }
 
     fn is_idle(&self) -> bool {
@@ -103,6 +103,78 @@ async fn waiters_pass_in_the_order_of_their_first_poll() {
         }
     }
     assert_eq!(waiting(&shared), 0);
+}
+
+/// A waiter whose call ends so soon, or never.
+fn due_in(shared: &Arc<Shared<Script>>, millis: Option<u64>) -> impl Future<Output = bool> + use<> {
+    let deadline = millis.map(|millis| {
+        let whole = Duration::from_millis(millis);
+        let at = clock::now() + whole;
+        Deadline {
+            at,
+            whole,
+            has_body: false,
+        }
+    });
+    let terms = Terms {
+        deadline,
+        ..Terms::NONE
+    };
+    let mut waiter = waiter(shared);
+    poll_fn(move |cx| {
+        waiter
+            .poll_pass(cx, clock::now(), &terms)
+            .map(|passed| passed.is_ok())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_call_that_must_start_first_passes_first_and_nothing_starves() {
+    let shared = limit(0);
+    shared.update(|script| script.usual = Duration::from_millis(100));
+    let mut waiters = Vec::new();
+    // The last one has waited for a minute by then, and comes before all.
+    for (deadline, after) in [
+        (None, 59_000),
+        (None, 500),
+        (Some(9_000), 500),
+        (Some(1_000), 0),
+        (Some(1_000), 0),
+    ] {
+        let mut waiter = task::spawn(Box::pin(due_in(&shared, deadline)));
+        assert_pending!(waiter.poll());
+        waiters.push(waiter);
+        sleep(Duration::from_millis(after)).await;
+    }
+    for next in [0, 3, 4, 2, 1] {
+        give_back(&shared);
+        let woken: Vec<_> = waiters.iter().map(|waiter| waiter.is_woken()).collect();
+        assert!(
+            woken[next] && waiters[next].poll().is_ready(),
+            "{next}: {woken:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_late_at_its_turn_gives_way_if_another_can_use_the_permit() {
+    for other in [Some(1_000), None] {
+        let shared = limit(0);
+        shared.update(|script| script.usual = Duration::from_millis(100));
+        let mut late = task::spawn(Box::pin(due_in(&shared, Some(1_000))));
+        assert_pending!(late.poll());
+        sleep(Duration::from_millis(950)).await;
+        let mut fresh = task::spawn(Box::pin(due_in(&shared, other)));
+        assert_pending!(fresh.poll());
+        give_back(&shared);
+        assert!(!assert_ready!(late.poll()), "it gives way");
+        assert!(fresh.is_woken() && assert_ready!(fresh.poll()));
+        // Alone it is sent.
+        let mut late = task::spawn(Box::pin(due_in(&shared, Some(50))));
+        assert_pending!(late.poll());
+        give_back(&shared);
+        assert!(assert_ready!(late.poll()));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +252,7 @@ async fn a_skipped_waiter_passes_its_turn_on_and_keeps_its_place() {
     assert_pending!(second.poll());
     give_back(&shared);
     assert!(task.is_woken());
-    skipped.skip(usize::MAX).expect("it has a place");
+    skipped.skip(&Terms::NONE).expect("it has a place");
     assert!(second.is_woken(), "the turn passes at once");
     assert_eq!(waiting(&shared), 2);
     assert_ready_ok!(second.poll());
@@ -196,21 +268,16 @@ async fn full_queue_rejects_a_new_waiter() {
     let shared = limit(0);
     let mut waiters = [waiter(&shared), waiter(&shared), waiter(&shared)];
     let mut cx = Context::from_waker(Waker::noop());
-    let mut pass = |number: usize| {
-        waiters[number].poll_pass(
-            &mut cx,
-            clock::now(),
-            &Terms {
-                most_waiting: 2,
-                ..Terms::NONE
-            },
-        )
+    let two = Terms {
+        most_waiting: 2,
+        ..Terms::NONE
     };
+    let mut pass = |number: usize| waiters[number].poll_pass(&mut cx, clock::now(), &two);
     assert_pending!(pass(0));
     assert_pending!(pass(1));
     assert_eq!(assert_ready!(pass(2)), Err(Denial::Full));
     assert_pending!(pass(0), "it has its place");
-    waiters[2].skip(2).expect_err("two wait");
+    waiters[2].skip(&two).expect_err("two wait");
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,6 +347,7 @@ async fn waiter_polled_late_stays_first_in_the_queue() {
     sleep(Duration::from_millis(6)).await;
     assert_ready_ok!(second.poll());
     assert_pending!(slow.poll());
+    assert_pending!(third.poll());
     give_back(&shared);
     assert!(slow.is_woken() && !third.is_woken());
     assert_ready_ok!(slow.poll());
@@ -291,7 +359,7 @@ async fn new_waiter_passes_after_the_only_waiter_lost_its_turn() {
     let mut first = pass!(waiter(&shared));
     assert_pending!(first.poll());
     give_back(&shared);
-    sleep(Duration::from_millis(5)).await;
+    sleep(Duration::from_millis(6)).await;
     assert_ready_ok!(pass!(waiter(&shared)).poll());
     assert_pending!(first.poll());
 }
@@ -354,25 +422,12 @@ fn a_limit_outlives_the_runtime_of_its_timer() {
         assert_pending!(poll(&mut begun, cx));
         Poll::Ready(())
     }));
-    // The first runtime is not driven, and has the timer: the next waiter that is polled replaces
-    // it.
+    // The runtime that has the timer ends while others wait in another.
     let second = runtime();
     second.block_on(async {
-        open_in(&shared, soon);
-        sleep(Duration::from_millis(100)).await;
-        poll_fn(|cx| poll(&mut begun, cx))
-            .await
-            .expect("it has a place");
-        open_in(&shared, soon);
-        poll_fn(|cx| poll(&mut begun, cx))
-            .await
-            .expect("it has a place");
-    });
-    // The runtime that has the timer ends while others wait in a third.
-    let third = runtime();
-    third.block_on(async {
         let mut waits = waiter(&shared);
-        let ends = tokio::task::spawn_blocking(move || drop((first, second)));
+        drop(begun);
+        let ends = tokio::task::spawn_blocking(move || drop(first));
         let mut waits = tokio::spawn(async move { poll_fn(|cx| poll(&mut waits, cx)).await });
         tokio::task::yield_now().await;
         ends.await.expect("no panic");
@@ -440,7 +495,7 @@ async fn wakers_are_woken_and_dropped_outside_the_lock() {
     assert_ready_ok!(poll(&mut first));
     let mut second = waiter(&shared);
     assert_pending!(poll(&mut second));
-    second.skip(usize::MAX).expect("it has a place");
+    second.skip(&Terms::NONE).expect("it has a place");
     assert_pending!(poll(&mut second));
     drop(second);
     let locked = locked.lock().expect("no panic");
@@ -450,67 +505,24 @@ async fn wakers_are_woken_and_dropped_outside_the_lock() {
     );
 }
 
-/// A queue of waiters that want a turn at `now`. The first one was not polled in time.
-fn after_an_unused_turn(count: usize, now: Instant) -> (Queue, Vec<Place>) {
-    let mut queue = Queue::default();
-    let places: Vec<_> = (0..count).map(|_| queue.enter(Line::Back)).collect();
-    for place in &places {
-        assert!(queue.want(*place, Waker::noop().clone(), None).is_none());
-    }
-    assert_eq!(turn(&mut queue, now), Some(now + PATIENCE));
-    let half = PATIENCE * 3 / 2;
-    assert_eq!(turn(&mut queue, now + PATIENCE), Some(now + half));
-    (queue, places)
-}
-
-/// Gives the next waiter its turn, and returns when that ends.
-fn turn(queue: &mut Queue, now: Instant) -> Option<Instant> {
-    queue.give_turn(now, |_| true, &mut Vec::new())
-}
-
-/// 5 ms.
-const PATIENCE: Duration = Duration::from_millis(5);
-
-#[test]
-fn used_turn_restores_the_full_turn_time() {
-    let now = Instant::now();
-    let (mut queue, places) = after_an_unused_turn(4, now);
-    let later = now + PATIENCE + Duration::from_millis(1);
-    queue.pass(places[1]);
-    assert_eq!(turn(&mut queue, later), Some(later + PATIENCE));
-}
-
-#[test]
-fn poll_within_a_turn_restores_the_full_turn_time() {
-    let now = Instant::now();
-    let (mut queue, places) = after_an_unused_turn(4, now);
-    let later = now + PATIENCE + Duration::from_millis(1);
-    assert!(queue.want(places[1], Waker::noop().clone(), None).is_none());
-    assert_eq!(turn(&mut queue, later), Some(later + PATIENCE));
-}
-
+/// A runtime that is late is late for its timer as well, so events take no turn from a waiter.
 #[tokio::test(start_paused = true)]
-async fn replaced_timer_ends_without_affecting_the_new_timer() {
+async fn a_late_runtime_takes_no_turn_from_its_waiters() {
     let shared = limit(0);
-    let mut woken = task::spawn(());
-    let mut waits = waiter(&shared);
-    assert_pending!(woken.enter(|cx, _| poll(&mut waits, cx)));
-    let (older, newer) = (shared.begin_timer(), shared.begin_timer());
-    assert!(shared.poll_timer(older, Waker::noop()).is_break());
-    assert!(shared.poll_timer(newer, Waker::noop()).is_continue());
-    shared.end_timer(older);
-    assert!(!woken.is_woken());
-    assert!(shared.poll_timer(newer, Waker::noop()).is_continue());
-    // The waiters that are left start another task.
-    shared.end_timer(newer);
-    assert!(woken.is_woken());
-    assert!(woken.enter(|cx, _| poll(&mut waits, cx)).is_pending());
-    assert!(shared.poll_timer(newer, Waker::noop()).is_break());
+    let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    give_back(&shared);
+    // Nothing runs meanwhile.
+    assert_pending!(task::spawn(tokio::time::advance(Duration::from_secs(1))).poll());
+    shared.update(|_| {});
+    assert!(first.is_woken() && !second.is_woken());
+    assert_ready_ok!(first.poll());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_timer_without_waiters_ends() {
     let shared = limit(0);
-    let number = shared.begin_timer();
-    assert!(shared.poll_timer(number, Waker::noop()).is_break());
+    assert!(shared.begin_timer() && !shared.begin_timer());
+    assert!(shared.poll_timer(Waker::noop()).is_break());
 }

@@ -15,12 +15,11 @@ use super::{Limit, clock, shared::Shared};
 
 /// Task that wakes the next waiter when a limit opens by time alone.
 ///
-/// There is one for each limit. Waiters have no timers of their own, because a timer wakes only its
-/// own task: if that is not polled, the others would keep waiting. When there is no waiter, the
-/// task ends.
+/// There is one for each limit, whose sleep is moved. Waiters have no timers of their own, because a
+/// timer wakes only its own task: if that is not polled, the others would keep waiting. When there is
+/// no waiter, the task ends.
 pub(super) struct Timer<L: Limit> {
     shared: Weak<Shared<L>>,
-    number: u64,
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -36,11 +35,12 @@ impl<L: Limit + Send + 'static> Timer<L> {
         let runtime = Handle::current();
         // Creates the sleep here, so that a runtime without timers panics in the call that waits.
         let sleep = Box::pin(sleep_until(clock::now()));
-        drop(runtime.spawn(Self {
-            shared: Arc::downgrade(shared),
-            number: shared.begin_timer(),
-            sleep,
-        }));
+        if shared.begin_timer() {
+            drop(runtime.spawn(Self {
+                shared: Arc::downgrade(shared),
+                sleep,
+            }));
+        }
     }
 }
 
@@ -52,7 +52,7 @@ impl<L: Limit> Future for Timer<L> {
             let Some(shared) = self.shared.upgrade() else {
                 return Poll::Ready(());
             };
-            let ControlFlow::Continue(due) = shared.poll_timer(self.number, cx.waker()) else {
+            let ControlFlow::Continue(due) = shared.poll_timer(cx.waker()) else {
                 return Poll::Ready(());
             };
             let Some(due) = due else {
@@ -69,7 +69,7 @@ impl<L: Limit> Future for Timer<L> {
 impl<L: Limit> Drop for Timer<L> {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.end_timer(self.number);
+            shared.end_timer();
         }
     }
 }

@@ -1,7 +1,4 @@
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
@@ -33,21 +30,19 @@ impl<L: Limit> Waiter<L> {
     /// Keeps the place, and lets later waiters pass until this one is polled again.
     ///
     /// # Errors
-    /// If this waiter has no place yet, and `most_waiting` others wait.
-    pub(crate) fn skip(&mut self, most_waiting: usize) -> Result<(), Denial> {
+    /// If this waiter has no place yet, and as many others wait as its terms allow.
+    pub(crate) fn skip(&mut self, terms: &Terms) -> Result<(), Denial> {
         let mut state = self.shared.lock();
+        let now = clock::now();
         if let Some(place) = self.place {
             let replaced = state.queue.skip(place);
-            self.shared.end_event(state, clock::now(), replaced);
+            self.shared.end_event(state, now, replaced);
         } else {
-            self.place = Some(state.enter(self.line, most_waiting)?);
+            let place = state.place(self.line, terms, now);
+            state.enter(terms.most_waiting)?;
+            self.place = Some(place);
         }
         Ok(())
-    }
-
-    /// Returns the usual time from a grant to its response, if it is known.
-    pub(crate) fn usual(&self, now: Instant) -> Option<Duration> {
-        self.shared.lock().limit.usual(now)
     }
 
     /// Returns the cause of the wait, and the time until the limit opens.
@@ -77,33 +72,35 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         let (shared, line) = (&self.shared, self.line);
         let mut state = shared.lock();
         let is_alone = self.place.is_none() && state.queue.is_free();
-        if (is_alone || state.queue.is_next(self.place, line, now))
-            && state.limit.opens(line, now) == Opens::Now
-        {
-            if let Some(place) = self.place
-                && state.is_late(place, terms, now)
-            {
-                self.place = None;
-                let replaced = state.queue.leave(place);
-                shared.end_event(state, now, replaced);
-                return Poll::Ready(Err(Denial::Late));
-            }
-            let grant = state.limit.admit(line, now);
-            if !is_alone {
-                let replaced = self.place.take().and_then(|place| state.queue.pass(place));
-                shared.end_event(state, now, replaced);
-            }
-            return Poll::Ready(Ok(grant));
+        if is_alone && state.limit.opens(line, now) == Opens::Now {
+            return Poll::Ready(Ok(state.limit.admit(line, terms, now)));
         }
-        let place = match self.place {
-            Some(place) => place,
-            None => {
-                state.foresee(line, terms, now)?;
-                *self.place.insert(state.enter(line, terms.most_waiting)?)
-            }
-        };
-        let replaced = state.queue.want(place, cx.waker().clone(), terms.deadline);
-        let wants_timer = state.timer.is_wanted(now);
+        let place = self.place.unwrap_or_else(|| state.place(line, terms, now));
+        let is_next = !is_alone && state.queue.is_next(place);
+        if is_next && state.limit.opens(line, now) == Opens::Now {
+            let passed = if state.is_late(place, terms, now) {
+                Err(Denial::Late)
+            } else {
+                Ok(state.limit.admit(line, terms, now))
+            };
+            let is_used = passed.is_ok();
+            let replaced = self.place.take().and_then(|place| {
+                if is_used {
+                    state.queue.pass(place)
+                } else {
+                    state.queue.leave(place)
+                }
+            });
+            shared.end_event(state, now, replaced);
+            return Poll::Ready(passed);
+        }
+        if self.place.is_none() {
+            state.enter(terms.most_waiting)?;
+            self.place = Some(place);
+        }
+        let has_deadline = terms.deadline.is_some();
+        let replaced = state.queue.want(place, cx.waker().clone(), has_deadline);
+        let wants_timer = !state.timer.is_running;
         shared.end_event(state, now, replaced);
         if wants_timer {
             Timer::spawn(shared);

@@ -14,7 +14,6 @@ mod server;
 mod share;
 mod timeouts;
 mod tls;
-mod unused;
 mod upgrade;
 
 use std::{num::NonZeroU32, time::Duration};
@@ -26,12 +25,8 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::{
-    io::AsyncReadExt,
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::Instant,
-};
+use tokio::{net::TcpStream, task::JoinSet, time::Instant};
+use tokio_test::task;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimitLayer, Rules,
@@ -194,34 +189,11 @@ async fn connect_wait_beyond_max_wait_is_a_timeout() {
     assert!(error.is_timeout());
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
-    // The connect has a second to end, and then the server has a second to accept it.
-    tokio::time::sleep(Duration::from_millis(1_999)).await;
+    // The server has a second to accept it.
+    tokio::time::sleep(Duration::from_millis(999)).await;
     assert_eq!(limiter.snapshot().connections, 1, "it may yet be accepted");
     tokio::time::sleep(Duration::from_millis(2)).await;
     assert_eq!(limiter.snapshot().connections, 0);
-}
-
-/// The server has accepted it, so its close counts as a request.
-#[tokio::test]
-async fn connect_that_is_dropped_counts_like_an_unused_socket() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let limiter = limiter(2);
-    let slow = tower::service_fn(move |_: Uri| async move {
-        let socket = TcpStream::connect(address).await?;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        Ok::<_, std::io::Error>(TokioIo::new(socket))
-    });
-    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(slow);
-    let connect = connector.oneshot(Uri::from_static("http://a"));
-    let dropped = tokio::time::timeout(Duration::from_millis(10), connect).await;
-    dropped.map(drop).expect_err("it takes longer");
-    let (mut socket, _) = listener.accept().await.expect("the connect");
-    assert_eq!(limiter.snapshot().granted, 0);
-    let end = socket.read(&mut [0; 16]).await;
-    assert_eq!(end.ok(), Some(0), "nothing is sent");
-    let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.granted, snapshot.in_flight), (1, 0));
 }
 
 #[tokio::test]
@@ -358,4 +330,38 @@ async fn token_request_passes_first_at_a_limit_of_one() {
     for body in calls.join_all().await {
         body.expect("every call is answered");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_request_finds_a_place_while_the_socket_of_another_one_is_closing() {
+    let net = Net::of(["tokens"]);
+    let (limiter, endpoint) = (limiter(3), net.server("tokens"));
+    endpoint.close_slowly();
+    for sockets in 1..=3 {
+        let tokens = net_client(&net, &limiter.first_in_line());
+        let before = Instant::now();
+        let token = get(tokens, endpoint.uri()).await;
+        token.expect("any place serves a token request");
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        assert_eq!(limiter.snapshot().connections, sockets);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connect_that_is_not_polled_loses_its_turn() {
+    let net = Net::of(["a"]);
+    let connector = ConnectionLimitLayer::new(limiter(1)).layer(net.clone());
+    let mut readied = connector.clone();
+    readied.ready().await.expect("there is a permit");
+    let connect = || connector.clone().oneshot(net.server("a").uri());
+    let mut unpolled = task::spawn(connect());
+    assert!(unpolled.poll().is_pending());
+    let next = tokio::spawn(connect());
+    tokio::task::yield_now().await;
+    let before = Instant::now();
+    // Its permit is back a second later.
+    drop(readied);
+    next.await.expect("no panic").expect("a socket");
+    assert!(before.elapsed() <= Duration::from_millis(1_010));
+    assert!(unpolled.is_woken());
 }

@@ -4,7 +4,7 @@ use std::{io, num::NonZeroU32, time::Duration};
 
 use http::{Request, Response, Uri};
 use hyper_util::{
-    client::legacy::{self, Client, connect::HttpConnector},
+    client::legacy::{Client, connect::HttpConnector},
     rt::TokioIo,
 };
 use tokio::net::TcpStream;
@@ -13,8 +13,8 @@ use tower::{
     util::BoxCloneSyncService,
 };
 use tower_tds_limits::{
-    ConnectionLimit, Detached, Error, LimitedIo, Limiter, Limits, PermitBody, Quota, ReadHyper,
-    RequestLimit, RequestLimitLayer, future,
+    ConnectionLimit, Error, LimitedIo, Limiter, Limits, PermitBody, Quota, RequestLimit,
+    RequestLimitLayer, future,
 };
 
 fn assert_send_sync<T: Send + Sync>() {}
@@ -31,8 +31,7 @@ fn public_types_have_the_required_auto_traits() {
     assert_send_sync::<PermitBody<String>>();
     assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
     type Legacy = Client<HttpConnector, String>;
-    type Response =
-        future::ResponseFuture<Legacy, Request<String>, ReadHyper, legacy::ResponseFuture>;
+    type Response = future::ResponseFuture<Legacy, String, hyper::body::Incoming>;
     assert_send::<Response>();
     assert_unpin::<Response>();
     type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;
@@ -44,9 +43,9 @@ fn public_types_have_the_required_auto_traits() {
 }
 
 #[test]
-fn detached_stack_is_clone_send_and_sync() {
+fn stack_is_clone_send_and_sync() {
     type Legacy = Client<ConnectionLimit<HttpConnector>, String>;
-    assert_a_stack::<_, RequestLimit<Legacy, ReadHyper, Detached>>(Request::new(String::new()));
+    assert_a_stack::<_, RequestLimit<Legacy>>(Request::new(String::new()));
 }
 
 fn assert_a_stack<R, S>(_: R)

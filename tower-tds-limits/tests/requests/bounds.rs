@@ -20,6 +20,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_tds_limits::{DeadlineAt, Error, Limiter, Limits, Quota, RequestLimitLayer, WaitCause};
+use tower_tds_outcome::HandOver;
 
 use crate::{
     limited::{Limited, unsent},
@@ -36,7 +37,7 @@ pub(crate) fn request_until(deadline: Instant) -> Request<Empty<Bytes>> {
 }
 
 fn layer(limiter: &Limiter) -> RequestLimitLayer {
-    RequestLimitLayer::new(limiter.clone()).over_hyper_http1()
+    RequestLimitLayer::new(limiter.clone())
 }
 
 /// The error of a call that ends exactly at its deadline of two seconds.
@@ -79,51 +80,31 @@ async fn deadline_ends_each_wait_unsent_and_with_its_cause() {
         "{error}"
     );
     assert_eq!(limited.service.arrivals().len(), 1);
-
-    // Here the credential pauses.
-    let limited = Limited::before(Scripted::pausing(30));
-    limited.calls(1).await;
-    sleep(secs(11)).await;
-    let service = layer(&limited.limiter).layer(limited.service.clone());
-    let error = at_its_deadline(async |request| service.oneshot(request).await).await;
-    assert_eq!(
-        (error.cause(), error.was_sent()),
-        (Some(WaitCause::Pause), false)
-    );
-    assert_eq!(limited.service.arrivals().len(), 1);
-    assert_eq!(limited.limiter.snapshot().waiting, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_after_sending_is_about_the_response() {
-    for detaches in [false, true] {
-        let limited = Limited::before(Scripted::new(secs(5), |_| Answer::ok()));
-        let layer = layer(&limited.limiter);
-        let error = if detaches {
-            let service = layer.detached().layer(limited.service.clone());
-            at_its_deadline(async |request| service.oneshot(request).await).await
-        } else {
-            let service = layer.layer(limited.service.clone());
-            at_its_deadline(async |request| service.oneshot(request).await).await
-        };
-        assert_eq!(
-            (error.cause(), error.was_sent()),
-            (Some(WaitCause::Response), true)
-        );
-        assert_eq!(limited.service.arrivals().len(), 1);
-        sleep(secs(5)).await;
-        // The response proves the count a second before; without it the request is lost.
-        assert_eq!(limited.limiter.snapshot().live, u64::from(!detaches));
-    }
+    let limited = Limited::before(Scripted::new(secs(5), |_| Answer::ok()));
+    let service = layer(&limited.limiter).layer(limited.service.clone());
+    let error = at_its_deadline(async |request| service.oneshot(request).await).await;
+    assert_eq!(
+        (error.cause(), error.was_sent()),
+        (Some(WaitCause::Response), true)
+    );
+    assert_eq!(limited.service.arrivals().len(), 1);
+    sleep(secs(5)).await;
+    // The response, which came a second before, has proven the count.
+    assert_eq!(limited.limiter.snapshot().live, 0);
 }
 
-/// Keeps the request for a time, as a client does that connects, and never answers.
+/// Holds the request for a time, as a client does that connects, and never answers.
 async fn connects(
     request: Request<Empty<Bytes>>,
     connects_for: Duration,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
+    assert!(HandOver::hold(request.extensions()));
     sleep(connects_for).await;
-    drop(request);
+    assert!(HandOver::take(request.extensions()));
     pending().await
 }
 
@@ -146,14 +127,16 @@ async fn call_polled_after_its_deadline_is_not_sent() {
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
     let connects = service_fn(move |request: Request<Empty<Bytes>>| {
-        let (mut request, mut polls, count) = (Some(request), 0, Arc::clone(&count));
+        let (mut polls, count) = (0, Arc::clone(&count));
         poll_fn(move |_| {
             polls += 1;
             if polls == 1 {
+                assert!(HandOver::hold(request.extensions()));
                 return Poll::Pending;
             }
-            drop(request.take());
-            count.fetch_add(1, Ordering::Relaxed);
+            if HandOver::take(request.extensions()) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
             Poll::Ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))
         })
     });
@@ -182,9 +165,7 @@ async fn call_made_at_its_deadline_is_not_sent() {
 async fn answer_timeout_starts_when_the_request_is_sent() {
     for connects_for in [ms(0), ms(400), secs(3), ms(3_700)] {
         let limiter = Limiter::new(Limits::default());
-        let layer = RequestLimitLayer::new(limiter)
-            .answer_timeout(secs(1))
-            .over_hyper_http1();
+        let layer = RequestLimitLayer::new(limiter).answer_timeout(secs(1));
         let service = layer.layer(service_fn(move |request| connects(request, connects_for)));
         let begin = Instant::now();
         let error = unsent(service.oneshot(request()).await).expect("no response");
@@ -197,9 +178,7 @@ async fn answer_timeout_starts_when_the_request_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_response_within_its_time_is_returned() {
     let limited = Limited::before(Scripted::new(ms(999), |_| Answer::ok()));
-    let layer = RequestLimitLayer::new(limited.limiter.clone())
-        .answer_timeout(secs(1))
-        .over_hyper_http1();
+    let layer = RequestLimitLayer::new(limited.limiter.clone()).answer_timeout(secs(1));
     let service = layer.layer(limited.service.clone());
     service.oneshot(request()).await.expect("a response");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 use tokio_test::task;
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
@@ -44,7 +44,7 @@ async fn randomly_dropped_calls_leave_no_permit_and_no_waiter() {
         service.arrivals().len()
     );
     drop(calls);
-    advance(Duration::from_secs(120)).await;
+    sleep(Duration::from_secs(120)).await;
     let snapshot = limiter.snapshot();
     assert_eq!(snapshot.in_flight, 0);
     assert_eq!(snapshot.waiting, 0);

@@ -336,14 +336,11 @@ async fn drained_limiter_waits_for_its_predecessors_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_is_idle_when_nothing_is_in_flight_or_detached() {
+async fn a_limiter_is_idle_when_nothing_is_in_flight_or_completed() {
     let limited = Limited::before(Scripted::new(ms(700), |_| Answer::ok()));
     limited.limiter.idle().await;
     let begin = Instant::now();
-    let detached = RequestLimitLayer::new(limited.limiter.clone())
-        .detached()
-        .layer(limited.service.clone());
-    drop(timeout(ms(50), detached.oneshot(request())).await);
+    drop(timeout(ms(50), limited.caller().oneshot(request())).await);
     assert_eq!(limited.limiter.snapshot().in_flight, 1);
     limited.limiter.idle().await;
     assert_eq!(begin.elapsed(), ms(700));

@@ -7,10 +7,12 @@ use tower_tds_limits::{Error, Limiter, Limits, RequestLimit, RequestLimitLayer};
 
 use crate::service::{Scripted, request};
 
-/// Clones share the limiter and the service.
+/// Clones share the layer and the service.
 #[derive(Clone)]
 pub(crate) struct Limited {
+    /// Limiter with the pause of the layer.
     pub(crate) limiter: Limiter,
+    pub(crate) layer: RequestLimitLayer,
     pub(crate) service: Scripted,
 }
 
@@ -23,21 +25,28 @@ impl Limited {
     }
 
     pub(crate) fn new(limits: Limits, service: Scripted) -> Self {
+        Self::of(&Limiter::new(limits), service)
+    }
+
+    /// A stack of its own behind the same limits.
+    pub(crate) fn of(limiter: &Limiter, service: Scripted) -> Self {
+        let layer = RequestLimitLayer::new(limiter.clone());
         Self {
-            limiter: Limiter::new(limits),
+            limiter: layer.limiter().clone(),
+            layer,
             service,
         }
     }
 
     /// A service whose calls wait for a permit.
     pub(crate) fn caller(&self) -> RequestLimit<Scripted> {
-        RequestLimitLayer::new(self.limiter.clone()).layer(self.service.clone())
+        self.layer.layer(self.service.clone())
     }
 
     /// A service whose calls are rejected if they would have to wait.
     pub(crate) fn shed(&self) -> RequestLimit<Scripted> {
-        let layer = RequestLimitLayer::new(self.limiter.clone());
-        layer.max_waiting(0).layer(self.service.clone())
+        let layer = self.layer.clone().max_waiting(0);
+        layer.layer(self.service.clone())
     }
 
     /// Makes `calls` calls at once, and waits for all of them.

@@ -1,4 +1,4 @@
-//! The request limit as its callers see it: the `Service` contract, outcomes, pauses, detached calls.
+//! The request limit as its callers see it: the `Service` contract, outcomes, pauses, dropped calls.
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
@@ -6,9 +6,9 @@ mod api;
 mod bounds;
 mod cancel;
 mod contract;
-mod detach;
+mod dropped;
 mod events;
-mod guard;
+mod hand_over;
 mod isolation;
 mod limited;
 mod overload;

@@ -1,11 +1,11 @@
-//! Refusals for the credential: a pause of all its calls.
+//! Refusals for a key: a pause of the stack that got them.
 
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::ServiceExt;
-use tower_tds_limits::{Error, Rung};
+use tower::{Layer, ServiceExt};
+use tower_tds_limits::Error;
 
 use crate::{
     limited::{Limited, unsent},
@@ -23,11 +23,8 @@ async fn retry_after_of_a_429_pauses_every_clone() {
     assert!(statuses.iter().all(|status| *status == 200));
     assert!(limited.service.arrivals()[1] - refused >= secs(7));
     assert_eq!(limited.limiter.snapshot().paused_for, None);
-    assert_eq!(
-        limited.limiter.snapshot().rung,
-        Rung::Proven,
-        "it is not about the rate"
-    );
+    let snapshot = limited.limiter.snapshot();
+    assert_eq!(snapshot.lowered_for, None, "it is not about the rate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,20 +98,26 @@ async fn queued_calls_are_not_sent_during_a_pause() {
     assert_eq!(arrivals.len(), 300);
 }
 
+/// Data, a client with another key, and tokens, on one limiter.
 #[tokio::test(start_paused = true)]
-async fn another_credential_does_not_pause() {
+async fn a_429_pauses_only_the_layer_that_got_it() {
     let one = Limited::before(Scripted::pausing(50));
-    let other = Limited {
-        limiter: one.limiter.another_credential(),
-        service: one.service.clone(),
-    };
     one.calls(1).await;
     let begin = Instant::now();
-    other.calls(1).await;
-    assert!(begin.elapsed() < secs(1));
-    let (one, other) = (one.limiter.snapshot(), other.limiter.snapshot());
-    assert_eq!(other.paused_for, None);
-    assert_eq!(one.live, other.live, "they share the address's limits");
+    for limiter in [one.limiter.clone(), one.limiter.first_in_line()] {
+        let other = Limited::of(&limiter, one.service.clone());
+        other.calls(1).await;
+        assert!(begin.elapsed() < secs(1));
+        let (one, other) = (one.limiter.snapshot(), other.limiter.snapshot());
+        assert_eq!(other.paused_for, None);
+        assert_eq!(one.live, other.live, "they share the address's limits");
+    }
+    let another = one.layer.layer(one.service.clone());
+    another.oneshot(request()).await.expect("an answer");
+    assert!(
+        begin.elapsed() >= secs(49),
+        "the layer's services pause together"
+    );
 }
 
 #[tokio::test(start_paused = true)]

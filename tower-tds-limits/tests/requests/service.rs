@@ -15,10 +15,12 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep};
 use tower::Service;
+use tower_tds_outcome::HandOver;
 
 type Script = Box<dyn FnMut(usize) -> Answer + Send>;
 
-/// Counts each request when it comes, and answers a while later.
+/// Counts each request when it comes, and answers a while later. As a client that writes at once, it
+/// marks each as sent.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     takes: Duration,
@@ -90,7 +92,9 @@ impl Service<Request<Empty<Bytes>>> for Scripted {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Request<Empty<Bytes>>) -> Self::Future {
+    fn call(&mut self, request: Request<Empty<Bytes>>) -> Self::Future {
+        let extensions = request.extensions();
+        assert!(HandOver::hold(extensions) && HandOver::take(extensions));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let number = state.arrivals.len();
         state.arrivals.push(Instant::now());

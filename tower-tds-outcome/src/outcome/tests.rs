@@ -9,7 +9,7 @@ fn judged(status: StatusCode, challenges: &[&str]) -> Outcome {
     for challenge in challenges {
         response = response.header(header::WWW_AUTHENTICATE, *challenge);
     }
-    ReadHead.read(Ok(&response.body(()).unwrap()))
+    Outcome::of_response(&response.body(()).unwrap())
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn grpc_status_in_the_head_refuses_the_token_or_names_a_role() {
         if let Some(status) = status {
             response = response.header("grpc-status", status);
         }
-        ReadHead.read(Ok(&response.body(()).unwrap()))
+        Outcome::of_response(&response.body(()).unwrap())
     };
     for kind in [
         "application/grpc",
@@ -181,7 +181,7 @@ fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
         let value = HeaderValue::from_static(value);
         response.headers_mut().append(*name, value);
     }
-    ReadHead.read(Ok(&response))
+    Outcome::of_response(&response)
 }
 
 #[test]
@@ -196,6 +196,13 @@ fn each_contract_status_has_its_own_outcome() {
         let is_unanswered = matches!(outcome, Outcome::Unsent | Outcome::Lost);
         assert!(!is_unanswered, "{status}: {outcome:?}");
     }
+}
+
+#[test]
+fn outcome_in_the_extensions_comes_before_the_status() {
+    let mut response = Response::builder().status(423).body(()).unwrap();
+    response.extensions_mut().insert(Outcome::Other);
+    assert_eq!(Outcome::of_response(&response), Outcome::Other);
 }
 
 #[test]
@@ -245,7 +252,7 @@ impl Error for Outer {
 
 #[test]
 fn an_error_is_read_by_the_first_cause_in_its_chain() {
-    let read = |error: &(dyn Error + 'static)| ReadHead.read::<()>(Err(error));
+    let read = |error: &(dyn Error + 'static)| Outcome::of_error(error).unwrap();
     let refused = || Cause::new(Outcome::TokenRefused, None);
     assert_eq!(read(&refused()), Outcome::TokenRefused);
     assert_eq!(read(&Outer(refused().into())), Outcome::TokenRefused);
@@ -257,7 +264,5 @@ fn an_error_is_read_by_the_first_cause_in_its_chain() {
     assert_eq!(read(&io::Error::other(refused())), Outcome::TokenRefused);
     let outer = Cause::new(Outcome::Unsent, Some(refused().into()));
     assert_eq!(read(&Outer(outer.into())), Outcome::Unsent);
-    // An error without an outcome may come after the request has arrived.
-    assert_eq!(read(&io::Error::other("reset")), Outcome::Lost);
-    assert_eq!(read(&fmt::Error), Outcome::Lost);
+    assert_eq!(Outcome::of_error(&io::Error::other("reset")), None);
 }

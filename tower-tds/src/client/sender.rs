@@ -157,13 +157,16 @@ impl Sender {
         let both = [self.deadline, own];
         let deadlines = || both.iter().flatten();
         let outer = DeadlineAt::of(request.extensions()).map(Instant::from_std);
-        if let Some(head) = deadlines().filter_map(at).chain(outer).min() {
-            request
-                .extensions_mut()
-                .insert(DeadlineAt::new(head.into_std()));
-        }
         let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
-        with_body.filter_map(at).min()
+        let with_body = with_body.filter_map(at).min();
+        if let Some(head) = deadlines().filter_map(at).chain(outer).min() {
+            let mut bound = DeadlineAt::new(head.into_std());
+            if with_body == Some(head) {
+                bound = bound.with_body();
+            }
+            request.extensions_mut().insert(bound);
+        }
+        with_body
     }
 
     /// Records a failure. Adds the setting that solves the problem.

@@ -5,8 +5,6 @@ use std::{fmt, sync::Arc, time::Duration};
 #[cfg(feature = "metrics")]
 use metrics::{Label, counter, gauge};
 use tower_oidc_cc::{Health, TokenSource};
-#[cfg(feature = "metrics")]
-use tower_tds_limits::Rung;
 use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
 use crate::client::sender::CallTracker;
@@ -93,7 +91,7 @@ impl Status {
         self.limits.paused_for.filter(|left| !left.is_zero())
     }
 
-    /// Sets the gauges of permits, sockets, token and [rung](tower_tds_limits::Rung).
+    /// Sets the gauges of permits, sockets and token.
     ///
     /// Call it for each client before each scrape. If there are several clients, give each a
     /// [name](crate::Builder::name), which becomes the label `client` of its metrics. Without names
@@ -116,7 +114,7 @@ impl Status {
     /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`; in a fleet also `share`, `store` |
     /// | `tds_granted_total` | counter | | requests that got a permit |
     /// | `tds_certificate` | gauge | | the most requests that can have been counted in any interval of the first quota |
-    /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: a lower quota |
+    /// | `tds_lowered_seconds` | gauge | | how long requests are fewer and evenly spaced at least, because of a 423, or 0 |
     /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause (429) or a silence (423, 416), or 0 |
     /// | `tds_token_life_seconds` | gauge | | the rest of the token's life; 0: no token |
     /// | `tds_tokens_total` | counter | | tokens received |
@@ -148,12 +146,7 @@ impl Status {
         gauge!("tds_sockets_most", labels()).set(f64::from(limits.most_connections));
         counter!("tds_granted_total", labels()).absolute(limits.granted);
         gauge!("tds_certificate", labels()).set(count(limits.certificate));
-        gauge!("tds_rung", labels()).set(match limits.rung {
-            Rung::Proven => 0.0,
-            Rung::Strict => 1.0,
-            Rung::Serial => 2.0,
-            Rung::Slowed(_) | _ => 3.0,
-        });
+        gauge!("tds_lowered_seconds", labels()).set(seconds(limits.lowered_for));
         gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
         gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));
         gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left));

@@ -34,7 +34,7 @@ use tokio::{
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, Sent};
-use tower_tds_outcome::{Cause, DeadlineAt, Outcome};
+use tower_tds_outcome::{Cause, DeadlineAt, HandOver, Outcome};
 
 /// Body of a response. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
@@ -169,6 +169,9 @@ where
         let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         let target = take_target(&mut request)?;
         loop {
+            if !HandOver::hold(request.extensions()) {
+                return Err(not_sent(GIVEN_UP));
+            }
             let mut connection = match self.pool.take() {
                 Some(idle) => idle,
                 None => self.wait(&target).await?,
@@ -177,6 +180,9 @@ where
             let Some(sender) = &mut connection.sender else {
                 return Err(not_sent(ENDED));
             };
+            if !HandOver::take(request.extensions()) {
+                return Err(not_sent(GIVEN_UP));
+            }
             let wait = Wait {
                 pool: &self.pool,
                 sent_at: Instant::now(),
@@ -519,6 +525,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// comes too late for a caller a second later. So this is only the least of the wait, whose usual
 /// length is four times the average.
 const SHORT_WAIT: Duration = Duration::from_millis(500);
+
+const GIVEN_UP: &str = "the call was given up before its request was sent";
 
 /// Message for a panic of the connector, or the end of its runtime.
 const ENDED: &str = "the task that connects has ended without a result";

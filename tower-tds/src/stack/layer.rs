@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tower::{Layer, ServiceBuilder, layer::util::Stack};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, IntoResponseLayer, Retry, RetryLayer};
-use tower_tds_limits::{Detached, Limiter, ReadHyper, RequestLimit, RequestLimitLayer};
+use tower_tds_limits::{Limiter, RequestLimit, RequestLimitLayer};
 
 use crate::stack::translate::IntoError;
 
@@ -22,16 +22,13 @@ use crate::stack::translate::IntoError;
 ///
 /// If you give exactly one origin, a request may have only a path, as those of kube do, and goes to that origin.
 ///
-/// A deadline covers the call until its response head, but not the body. Nothing is sent after it,
-/// with one exception: over HTTP/2 with [`over_hyper_http1`](Self::over_hyper_http1), a call that
-/// waits for the connection of another may be sent up to ten seconds later. Under overload, a call
-/// that cannot be answered in time is rejected at once. Each attempt has a minute from its sending
-/// to its response head.
+/// A deadline covers the call until its response head, but not the body, and nothing is sent after it. Under overload, a
+/// call that cannot be answered in time is rejected at its turn. Each attempt has a minute from its sending to its response
+/// head.
 ///
 /// If you drop a call that has its permit, it counts as sent, so it is completed in the background for up to ten
-/// seconds. Its request may still be written then. Over hyper's HTTP/1 client, set
-/// [`over_hyper_http1`](Self::over_hyper_http1): a dropped call that was not sent yet then ends at once, and costs
-/// nothing.
+/// seconds. Its request may still be written then, unless your client marks its requests
+/// ([`HandOver`](tower_tds_outcome::HandOver)).
 ///
 /// The service counts token requests as well, so build the [`TokenSource`] over a client with a `RequestLimitLayer` of
 /// [`Limiter::first_in_line`].
@@ -81,9 +78,7 @@ pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
     tokens: TokenSource,
     origins: Vec<Origin>,
-    limiter: Limiter,
-    answer_timeout: Duration,
-    over_hyper_http1: bool,
+    limit: RequestLimitLayer,
     classify: ClassifyLayer,
 }
 
@@ -103,9 +98,7 @@ impl<T> TdsLayer<CloneBody<T>> {
             retry: RetryLayer::new(),
             tokens,
             origins: origins.into_iter().collect(),
-            limiter,
-            answer_timeout: ANSWER_TIMEOUT,
-            over_hyper_http1: false,
+            limit: RequestLimitLayer::new(limiter).answer_timeout(ANSWER_TIMEOUT),
             classify,
         }
     }
@@ -119,9 +112,7 @@ impl TdsLayer {
             retry,
             tokens: self.tokens,
             origins: self.origins,
-            limiter: self.limiter,
-            answer_timeout: self.answer_timeout,
-            over_hyper_http1: self.over_hyper_http1,
+            limit: self.limit,
             classify: self.classify,
         }
     }
@@ -135,33 +126,22 @@ impl<P> TdsLayer<P> {
         Stack::new(self, IntoResponseLayer::new())
     }
 
-    /// Declares that hyper's HTTP/1 client is below, and that no layer in between keeps a request's
-    /// extensions: then a call that was cancelled while it waited for its connection costs nothing.
-    ///
-    /// See [`RequestLimitLayer::over_hyper_http1`] for when this is right.
-    #[must_use]
-    pub fn over_hyper_http1(mut self) -> Self {
-        self.over_hyper_http1 = true;
+    /// Bounds the time from the sending of a request to its response head, for each attempt.
+    pub(crate) fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.limit = self.limit.answer_timeout(timeout);
         self
     }
 
-    /// Bounds the time from the sending of a request to its response head, for each attempt.
-    pub(crate) const fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.answer_timeout = timeout;
-        self
+    /// Returns the limiter with the pause of this layer's services.
+    pub(crate) fn limiter(&self) -> &Limiter {
+        self.limit.limiter()
     }
 }
 
 impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
-    type Service = Retry<IntoError<RequestLimit<BearerAuth<Classify<S>>, ReadHyper, Detached>>, P>;
+    type Service = Retry<IntoError<RequestLimit<BearerAuth<Classify<S>>>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
-        let mut limit = RequestLimitLayer::new(self.limiter.clone())
-            .answer_timeout(self.answer_timeout)
-            .detached();
-        if self.over_hyper_http1 {
-            limit = limit.over_hyper_http1();
-        }
         let only = match &*self.origins {
             [only] => Some(Arc::new(only.clone())),
             _ => None,
@@ -170,7 +150,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         ServiceBuilder::new()
             .layer(self.retry.clone().deadline_kept_below())
             .layer_fn(|limited| IntoError::new(limited, self.tokens.clone(), only.clone()))
-            .layer(limit)
+            .layer(self.limit.clone())
             .layer(bearer)
             .layer(self.classify.clone().below_retry())
             .service(client)

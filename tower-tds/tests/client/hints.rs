@@ -3,10 +3,7 @@
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tower_tds::{
     Kind,
-    layers::{
-        errors::classify,
-        outcome::{Outcome, ReadHead, ReadOutcome},
-    },
+    layers::{errors::classify, outcome::Outcome},
 };
 
 fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
@@ -44,7 +41,7 @@ fn errors_and_token_layer_read_challenges_as_listed() {
             classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
         assert_eq!(error.kind(), kind, "errors: {row:?}");
         let answer = response(StatusCode::UNAUTHORIZED, &headers);
-        let read = ReadHead.read(Ok(&answer));
+        let read = Outcome::of_response(&answer);
         assert_eq!(read, outcome, "token: {row:?}");
     }
 }

@@ -85,12 +85,6 @@ impl Gateway {
         self.program.address()
     }
 
-    /// How many sockets closed without a request, as `HAProxy` logs them.
-    pub(crate) fn unused(&self) -> usize {
-        let log = self.program.text(self.file);
-        log.lines().filter(|line| line.ends_with(" CR")).count()
-    }
-
     /// The log of the gateway, once it has the expected length or stops growing.
     pub(crate) async fn log(&self, expected: usize) -> Log {
         let mut log = self.read_log();

@@ -47,7 +47,7 @@ backend connections
     stick-table type ip size 1k expire 1m store conn_cur
 frontend gateway
     bind fd@0
-    log-format '%ST %[var(txn.at)] %Ta %fc %[var(txn.whose)] %ts'
+    log-format '%ST %[var(txn.at)] %Ta %fc %[var(txn.whose)]'
     tcp-request connection track-sc1 src table connections
     {tracks} track-sc0 src table requests
     http-request set-var(txn.at) date(0,ms)

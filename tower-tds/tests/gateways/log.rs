@@ -51,28 +51,6 @@ impl Log {
         self.lines.iter().filter(|l| l.status == status).count()
     }
 
-    /// From the first to the last answer of this status.
-    fn first_to_last(&self, status: u16) -> &[Line] {
-        let is = |line: &Line| line.status == status;
-        let first = self.lines.iter().position(is).unwrap_or_default();
-        let last = self.lines.iter().rposition(is).unwrap_or_default();
-        self.lines.get(first..=last).unwrap_or_default()
-    }
-
-    /// How many others were between the first and the last answer of this status.
-    pub(crate) fn accepted_until_last(&self, status: u16) -> usize {
-        let between = self.first_to_last(status).iter();
-        between.filter(|line| line.status != status).count()
-    }
-
-    /// The time from the first to the last answer of this status.
-    pub(crate) fn millis_until_last(&self, status: u16) -> i64 {
-        match self.first_to_last(status) {
-            [first, .., last] => last.at - first.at,
-            _ => 0,
-        }
-    }
-
     pub(crate) fn most_sockets(&self) -> u32 {
         let sockets = self.lines.iter().map(|line| line.sockets);
         sockets.max().unwrap_or_default()

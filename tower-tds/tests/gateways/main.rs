@@ -31,7 +31,6 @@ mod nginx;
 mod program;
 mod scenario;
 mod stranger;
-mod unused;
 
 use self::{
     gateway::Kind,
@@ -60,14 +59,12 @@ async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
 }
 
 /// nginx without a burst. It refuses the second of two requests within 20 ms, so the default is not
-/// safe here, and the client slows down at the first 423s.
+/// safe here, and the client spaces its requests at the first 423.
 ///
 /// How many may it cost? At most `b + 1` requests are unproven at once. When they arrive together,
 /// nginx accepts one and refuses `b`, and the silence keeps back all others. The default has `b = 9`
-/// while responses are quick. Three refusals move the ladder, so at most two come before such a
-/// burst: 11. If the first three that are answered belong to requests with at least six others
-/// before them, which the network decides, the move is to `Strict`: `b = 5`, again after at most
-/// two. After these 7 comes `Serial`, one request at a time, which nginx accepts.
+/// while responses are quick. Afterwards at most five are without evidence, so a stall costs four.
+/// The bars are 18, and 45 of 600.
 async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     let scenario = Scenario {
         gateway: Kind::Nginx { burst: 0 },
@@ -77,10 +74,8 @@ async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     };
     let seen = scenario.run().await?;
     assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
-    assert!(seen.log.count(423) <= (2 + 9) + (2 + 5), "{seen}");
-    // Between two refusals that count together nginx accepts at most fifty requests, and a few that
-    // were in flight. Then the ladder has settled, on a machine of any speed.
-    assert!(seen.log.accepted_until_last(423) <= 60, "{seen}");
+    let most = (calls * 45 / 600).max(18);
+    assert!(seen.log.count(423) <= most as usize, "{seen}");
     Some(seen)
 }
 
@@ -137,6 +132,23 @@ async fn nginx_without_a_burst_refuses_a_few_and_loses_nothing() {
 #[tokio::test]
 async fn haproxy_refuses_nothing() {
     briefly(Kind::Haproxy, CELLS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn six_quick_runs_through_haproxy_are_refused_nothing() {
+    let mut runs = JoinSet::new();
+    for kind in [[Kind::Haproxy, Kind::HaproxyFromConnection]; 3].concat() {
+        let scenario = Scenario {
+            gateway: kind,
+            load: Load::Small,
+            way: Way::Calm,
+            calls: 300,
+        };
+        runs.spawn(scenario.run());
+    }
+    for seen in runs.join_all().await.into_iter().flatten() {
+        seen.assert_nothing_refused();
+    }
 }
 
 /// nginx counts requests in process, and refuses every newcomer when all of the limit is in use.
@@ -306,7 +318,6 @@ async fn the_whole_of_haproxy() {
 async fn the_whole_of_nginx_without_a_burst() {
     for way in ALL {
         let seen = slower_once_refused(way, Load::Small.calls()).await;
-        let seen = seen.expect("the whole set needs both");
-        assert!(seen.log.millis_until_last(423) <= 5_000, "{seen}");
+        assert!(seen.is_some(), "the whole set needs both");
     }
 }

@@ -24,6 +24,7 @@ mod models;
 mod network;
 mod quotas;
 mod random;
+mod refusals;
 mod run;
 mod slow;
 mod throughput;

@@ -142,7 +142,7 @@ fn question_wants_held_and_waiting_up_to_the_limits() {
 }
 
 #[test]
-fn leaving_member_wants_one_request_more_than_it_holds() {
+fn leaving_member_wants_no_more_requests_than_it_holds() {
     let now = Instant::now();
     let load = Load {
         held: share(2, 1, 2),
@@ -151,7 +151,7 @@ fn leaving_member_wants_one_request_more_than_it_holds() {
     };
     let mut member = Member::new(now);
     member.has_left(load, now);
-    assert_eq!(asks(&mut member, load, now).wanted, share(4, 2, 3));
+    assert_eq!(asks(&mut member, load, now).wanted, share(2, 1, 3));
 }
 
 #[test]

@@ -64,8 +64,6 @@ struct Shared {
     takes: AtomicU32,
     /// Sum of the steps of the store's clock, in milliseconds.
     stepped: AtomicU32,
-    /// Whether the service counts a socket that closes without a request, as a gateway may.
-    counts_unused: AtomicBool,
 }
 
 /// One member's process.
@@ -88,8 +86,6 @@ struct State {
     open: AtomicU32,
     /// Requests of this process that were counted.
     counted: AtomicU32,
-    /// Sockets of this process that closed without a request and were counted.
-    unused: AtomicU32,
     /// Longest call that has ended, in milliseconds.
     longest: AtomicU32,
     /// Sockets that wait for their next request.
@@ -150,7 +146,6 @@ impl World {
             most_open: AtomicU32::default(),
             takes: AtomicU32::default(),
             stepped: AtomicU32::default(),
-            counts_unused: AtomicBool::default(),
         };
         let world = Self {
             shared: Arc::new(shared),
@@ -215,11 +210,6 @@ impl World {
     pub(crate) fn slow(&self, by: Duration) {
         let millis = u32::try_from(by.as_millis()).unwrap();
         self.shared.takes.store(millis, SeqCst);
-    }
-
-    /// Sockets that close without a request are counted from now on.
-    pub(crate) fn count_unused(&self) {
-        self.shared.counts_unused.store(true, SeqCst);
     }
 
     /// The most sockets that were open at once.
@@ -433,23 +423,6 @@ impl Process {
         ConnectionLimitLayer::new(self.limiter.clone()).layer(connector)
     }
 
-    /// Opens this many sockets that no call uses, beside those of the pool.
-    pub(crate) async fn open_unused(&self, sockets: usize) {
-        for _ in 0..sockets {
-            let socket = self.connector().oneshot(()).await.unwrap();
-            self.state
-                .idle
-                .lock()
-                .unwrap()
-                .insert(0, TokioIo::new(socket));
-        }
-    }
-
-    /// Sockets that closed without a request, and were counted.
-    pub(crate) fn unused(&self) -> u32 {
-        self.state.unused.load(SeqCst)
-    }
-
     /// The longest call that has ended since this was last called.
     pub(crate) fn longest(&self) -> Duration {
         Duration::from_millis(self.state.longest.swap(0, SeqCst).into())
@@ -581,16 +554,9 @@ impl Api {
             }
             let connecting = connecting.get_or_insert_with(|| {
                 let (state, connector) = (Arc::clone(&self.state), self.connector.clone());
-                let world = self.world.clone();
                 tokio::spawn(async move {
                     let socket = connector.oneshot(()).await.map_err(io::Error::other)?;
-                    let mut socket = TokioIo::new(socket);
-                    // This service does not count a socket without a request, so the limiter needs no
-                    // permit to close one.
-                    if !world.shared.counts_unused.load(SeqCst) {
-                        socket.write_all(&[0; 64]).await?;
-                    }
-                    state.idle.lock().unwrap().push(socket);
+                    state.idle.lock().unwrap().push(TokioIo::new(socket));
                     state.freed.notify_one();
                     io::Result::Ok(())
                 })
@@ -682,7 +648,7 @@ impl Service<()> for Connector {
             let there = Duration::from_millis(world.shared.rng.lock().unwrap().u64(5..50));
             sleep(there).await;
             let (ours, theirs) = duplex(1 << 16);
-            tokio::spawn(state.serve(world, theirs, there));
+            tokio::spawn(state.serve(theirs, there));
             sleep(there).await;
             Ok(TokioIo::new(ours))
         })
@@ -693,14 +659,13 @@ impl Service<()> for Connector {
 
 impl State {
     /// The service's side of a socket: open until the process closes it, or its keep-alive ends.
-    async fn serve(self: Arc<Self>, world: World, mut socket: DuplexStream, there: Duration) {
+    async fn serve(self: Arc<Self>, mut socket: DuplexStream, there: Duration) {
         self.open.fetch_add(1, SeqCst);
         let mut buffer = [0; 256];
-        let mut is_unused = world.shared.counts_unused.load(SeqCst);
         loop {
             match timeout(KEEP_ALIVE, socket.read(&mut buffer)).await {
                 // The next request restarts the keep-alive.
-                Ok(Ok(1..)) => is_unused = false,
+                Ok(Ok(1..)) => {}
                 Ok(_end) => break,
                 Err(_elapsed) => {
                     self.open.fetch_sub(1, SeqCst);
@@ -709,11 +674,6 @@ impl State {
             }
         }
         sleep(there).await;
-        if is_unused {
-            let at = world.shared.began.elapsed();
-            world.shared.counted.lock().unwrap().push(at);
-            self.unused.fetch_add(1, SeqCst);
-        }
         // A process that is stopped closes nothing, and a host that is lost closes nothing at all.
         let closes = pin!(std::future::poll_fn(|cx| self.stopped.poll(cx)));
         let _ended = timeout(KEEP_ALIVE, closes).await;

@@ -55,15 +55,6 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-fn any_rung() -> impl Strategy<Value = Rung> {
-    prop_oneof![
-        4 => Just(Rung::Proven),
-        1 => Just(Rung::Strict),
-        1 => Just(Rung::Serial),
-        1 => (1_u8..4).prop_map(Rung::Slowed),
-    ]
-}
-
 impl Fate {
     /// When a request granted at `now` is counted, and when it ends.
     fn of(self, now: Duration) -> (Option<Duration>, Duration) {
@@ -121,15 +112,11 @@ const LOST_AFTER: Duration = Duration::from_secs(1);
 /// Longest delay of a count behind the gateway.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// An account whose ladder stands on this rung from the beginning.
-fn on_rung(limits: &Limits, rung: Rung) -> Account {
+/// An account that 423s have lowered this many times from the beginning.
+fn lowered_account(limits: &Limits, times: u32) -> Account {
     let mut account = Account::new(limits);
-    account.ladder = Ladder::on(rung);
-    let rules = limits.quotas().iter().map(|quota| {
-        let (kept, rules) = account.keeps(*quota);
-        QuotaRules::new(kept, rules)
-    });
-    account.rules = rules.collect();
+    account.reactions = Reactions::lowered_by(times);
+    account.keep(Tick::ZERO);
     account
 }
 
@@ -138,7 +125,7 @@ fn whole_millis(time: Duration) -> u64 {
 }
 
 proptest! {
-    /// The service never counts more than a quota in an interval, under any fate, rule and rung. It
+    /// The service never counts more than a quota in an interval, under any fate, rule and lower rate. It
     /// never counts more than the counter and the bucket allow. The certificate equals the number
     /// of permits held.
     #[test]
@@ -146,7 +133,7 @@ proptest! {
         limit in 1_u32..12,
         also in prop::option::of((1_u32..20, 1_200_u64..4_000)),
         rules in any_rules(),
-        rung in any_rung(),
+        lowered in prop_oneof![2 => Just(0_u32), 1 => 1_u32..9],
         fates in prop::collection::vec(fate(), 1..120),
     ) {
         let start = Instant::now();
@@ -156,7 +143,7 @@ proptest! {
         if let Some((other, per)) = also {
             limits = limits.also(Quota::new(count(other), ms(per)).expect("an interval"));
         }
-        let mut account = on_rung(&limits, rung);
+        let mut account = lowered_account(&limits, lowered);
         let mut coming: Vec<(Duration, usize)> = Vec::new();
         let mut granted: Vec<(Grant, Fate)> = Vec::new();
         let (mut counted, mut held) = (Vec::new(), Vec::new());
@@ -181,7 +168,7 @@ proptest! {
                 };
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
-            let grant = account.admit(Line::Back, start + now);
+            let grant = account.admit(Line::Back, &Terms::NONE, start + now);
             let (count, over) = fate.of(now);
             counted.extend(count);
             coming.push((over, granted.len()));

@@ -1,87 +1,59 @@
-use std::time::Duration;
+use super::*;
 
-use proptest::prelude::*;
-
-use super::{MEMORY, ResponseTimes, SPAN, STALE, TICKS};
-use crate::clock::Tick;
-
-const MS: u64 = 1_000_000;
+const MS: u64 = MILLISECOND;
 
 fn at(millis: u64) -> Tick {
     Tick::ZERO.plus(millis * MS)
 }
 
-#[test]
-fn usual_time_is_unknown_before_the_first_response() {
-    let mut times = ResponseTimes::new();
-    assert_eq!((times.usual(at(0)), times.mean(at(0))), (None, None));
+fn within(millis: u64) -> Octave {
+    Octave::of(Some(&Deadline {
+        at: tokio::time::Instant::now(),
+        whole: Duration::from_millis(millis),
+        has_body: false,
+    }))
+}
+
+fn usual(times: &Times, octave: Octave, millis: u64) -> Option<u128> {
+    times
+        .usual(octave, at(millis))
+        .map(|usual| usual.as_millis())
 }
 
 #[test]
-fn usual_time_covers_ninety_five_of_a_hundred_responses() {
-    let mut times = ResponseTimes::new();
-    for nth in 0..100 {
-        let took = if nth % 10 < 3 { 1_000 } else { 80 };
-        times.learn(at(2_000 + nth), at(2_000 + nth - took));
+fn steady_times_are_usual_within_two_milliseconds() {
+    let (mut times, second) = (Times::default(), within(1_000));
+    assert_eq!(usual(&times, second, 0), None);
+    for nth in 0..40 {
+        times.learn(second, 80 * MS, at(nth));
     }
-    let usual = times.usual(at(2_100));
-    assert_eq!(usual, Some(Duration::from_secs(1) + TICKS));
-    assert_eq!(
-        times.mean(at(2_100)),
-        Some((30 * 1_000 + 70 * 80) * MS / 100)
+    assert!(usual(&times, second, 40).is_some_and(|usual| (80..84).contains(&usual)));
+}
+
+#[test]
+fn quick_calls_with_short_deadlines_stay_apart_from_slow_ones() {
+    let mut times = Times::default();
+    let [short, long, other] = [1_000, 10_000, 100].map(within);
+    for nth in 0..40 {
+        times.learn(short, 80 * MS, at(nth));
+        times.learn(long, 2_000 * MS, at(nth));
+    }
+    assert!(usual(&times, short, 40) < Some(90));
+    assert!(usual(&times, long, 40) >= Some(2_000));
+    // Those of all calls stand for an octave without its own.
+    assert!(usual(&times, other, 40) > Some(500));
+    times.learn(long, 2_000 * MS, at(12_000));
+    assert!(
+        usual(&times, short, 12_000) >= Some(500),
+        "its own are forgotten"
     );
+    assert_eq!(usual(&times, short, 22_001), None);
 }
 
 #[test]
-fn one_slow_response_in_fifty_is_not_usual() {
-    let mut times = ResponseTimes::new();
-    for nth in 0..100 {
-        let took = if nth % 50 == 7 { 900 } else { 80 };
-        times.learn(at(2_000 + nth), at(2_000 + nth - took));
+fn any_time_has_an_octave() {
+    for millis in [0, 1, 1_000, u64::MAX / 1_000_000] {
+        assert!(usize::from(within(millis).0) < OCTAVES, "{millis}");
     }
-    assert_eq!(
-        times.usual(at(2_100)),
-        Some(Duration::from_millis(80) + TICKS)
-    );
-}
-
-#[test]
-fn times_are_forgotten_after_ten_seconds_without_a_response() {
-    let mut times = ResponseTimes::new();
-    times.learn(at(600), at(0));
-    let end = at(600).plus(MEMORY);
-    assert_eq!(times.usual(end), Some(Duration::from_millis(600) + TICKS));
-    assert_eq!(times.usual(end.plus(1)), None);
-    assert_eq!(times.mean(end.plus(1)), None);
-    // The next response begins anew.
-    times.learn(end.plus(81 * MS), end.plus(MS));
-    assert_eq!(
-        times.usual(end.plus(81 * MS)),
-        Some(Duration::from_millis(80) + TICKS)
-    );
-}
-
-proptest! {
-    #[test]
-    fn mean_is_that_of_the_last_responses(took in prop::collection::vec(0_u64..5_000, 1..400)) {
-        let mut times = ResponseTimes::new();
-        for took in &took {
-            times.learn(at(10_000), at(10_000 - took));
-        }
-        let last = &took[took.len().saturating_sub(SPAN)..];
-        let sum: u64 = last.iter().sum::<u64>() * MS;
-        prop_assert_eq!(times.mean(at(10_000)), Some(sum / last.len() as u64));
-    }
-
-    #[test]
-    fn usual_time_lags_by_few_responses(before in 1_u64..500, after in 1_u64..500) {
-        let mut times = ResponseTimes::new();
-        for (count, took) in [(SPAN, before), (SPAN + STALE, after)] {
-            for _ in 0..count {
-                times.learn(at(10_000), at(10_000 - took));
-                times.usual(at(10_000));
-            }
-        }
-        prop_assert_eq!(times.usual(at(10_000)), Some(Duration::from_millis(after) + TICKS));
-    }
+    assert_eq!(Octave::of(None), within(60_000));
 }

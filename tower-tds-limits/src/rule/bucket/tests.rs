@@ -63,7 +63,13 @@ fn a_burst_is_never_more_than_the_quota() {
     let mut minute = Bucket::new(Quota::per_minute(five), Burst::Auto);
     assert_eq!(fill(&mut minute, START), 5);
     let mut kept = bucket(Burst::Of(10));
-    kept.keep(Quota::per_minute(five), Burst::Of(10), u64::MAX, START);
+    kept.keep(
+        Quota::per_minute(five),
+        Burst::Of(10),
+        None,
+        u64::MAX,
+        START,
+    );
     assert_eq!(fill(&mut kept, START), 5);
 }
 
@@ -83,7 +89,7 @@ fn bucket_level_survives_a_change_of_quota() {
         bucket.prove(START, START);
     }
     let ten = Quota::per_second(NonZeroU32::new(10).expect("10 is not zero"));
-    bucket.keep(ten, Burst::Of(4), u64::MAX, START);
+    bucket.keep(ten, Burst::Of(4), None, u64::MAX, START);
     assert_eq!(bucket.held(START), (1, 10));
     // Ten have fallen and six must drain, at ten a second.
     let drained = START + Duration::from_micros(100_200) * 6;
@@ -276,7 +282,7 @@ fn places_bound_an_automatic_burst_and_its_probes() {
     let fifty = Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"));
     for (places, at_once, later) in [(11, 10, 1), (10, 10, 0), (3, 3, 0), (1, 1, 0)] {
         let mut bucket = bucket(Burst::Auto);
-        bucket.keep(fifty, Burst::Auto, places, START);
+        bucket.keep(fifty, Burst::Auto, None, places, START);
         assert_eq!(fill(&mut bucket, START), at_once);
         assert_eq!(bucket.held(START).1, u64::try_from(at_once).expect("few"));
         // However long no response comes, only this many more are granted.
@@ -298,7 +304,7 @@ fn few_places_of_an_automatic_burst_hold_many_slow_requests() {
     ] {
         let takes = Duration::from_millis(millis);
         let mut bucket = Bucket::new(twelve, Burst::Auto);
-        bucket.keep(twelve, Burst::Auto, places, START);
+        bucket.keep(twelve, Burst::Auto, None, places, START);
         let (mut sent, mut granted) = (VecDeque::new(), 0);
         let (mut now, end) = (START, START + Duration::from_secs(30));
         while now < end {

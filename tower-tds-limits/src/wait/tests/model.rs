@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::{RemainingWait, WaitCause},
-    wait::{Deadline, Denial, Limit, Line, Opens, Terms, queue},
+    wait::{Denial, Limit, Line, Opens, Terms, queue},
 };
 
 mod sync {
@@ -75,7 +75,7 @@ impl Limit for Room {
         }
     }
 
-    fn admit(&mut self, _line: Line, _now: Instant) {
+    fn admit(&mut self, _line: Line, _terms: &Terms, _now: Instant) {
         self.0 -= 1;
     }
 
@@ -122,7 +122,7 @@ fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
 fn skip_and_pass(shared: &Arc<Shared<Room>>) {
     let mut waiter = waiter(shared);
     for _ in 0..2 {
-        waiter.skip(usize::MAX).expect("any number may wait");
+        waiter.skip(&Terms::NONE).expect("any number may wait");
     }
     pass_by(shared, waiter);
 }

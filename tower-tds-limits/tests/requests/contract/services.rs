@@ -81,14 +81,6 @@ async fn the_request_limit_keeps_the_contract() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn detached_request_limit_keeps_the_contract() {
-    let limiter = limiter(50);
-    let layer = RequestLimitLayer::new(limiter.clone()).detached();
-    keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
-    nothing_is_held(limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_connection_limit_runs_over_towers_layers() {
     let limiter = limiter(50);
     let layer = ConnectionLimitLayer::new(limiter.clone());

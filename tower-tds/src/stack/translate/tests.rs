@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tower_tds_errors::{Outcome, classify};
-use tower_tds_limits::{ReadHead, ReadOutcome};
 
 /// The outcome that the layers above a `Classify` read.
 fn read(status: StatusCode, asked: &HeaderMap, said: &HeaderMap, body: &str) -> Outcome {
@@ -11,9 +10,9 @@ fn read(status: StatusCode, asked: &HeaderMap, said: &HeaderMap, body: &str) -> 
             let mut response = Response::new(());
             *response.status_mut() = status;
             *response.headers_mut() = said.clone();
-            ReadHead.read(Ok(&response))
+            Outcome::of_response(&response)
         }
-        Err(error) => ReadHead.read::<()>(Err(&error)),
+        Err(error) => Outcome::of_error(&error).unwrap_or(Outcome::Lost),
     }
 }
 
@@ -24,7 +23,7 @@ fn typed_error_means_what_its_response_means() {
         let mut response = Response::new(());
         *response.status_mut() = status;
         *response.headers_mut() = said.clone();
-        ReadHead.read(Ok(&response))
+        Outcome::of_response(&response)
     };
     let challenges = [
         None,

@@ -3,7 +3,6 @@
 
 use std::{
     future::poll_fn,
-    mem,
     panic::resume_unwind,
     pin::Pin,
     sync::{
@@ -33,7 +32,7 @@ use tower_tds::{
 };
 
 use super::{
-    mix::{Mix, Stack, Trouble},
+    mix::{Mix, Stack},
     network::Network,
 };
 
@@ -57,7 +56,7 @@ impl Called {
     pub(crate) fn new(mix: &Mix, network: &Arc<Network>, url: &str) -> (Self, Limiter) {
         let (service, limiter) = match mix.stack {
             Stack::Client => client(mix, network, url),
-            Stack::Bare | Stack::Detached => layers(mix, network),
+            Stack::Bare => layers(mix, network),
         };
         let called = Self {
             service,
@@ -156,7 +155,7 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
         .pool_idle_timeout(Duration::from_secs(2))
         .build::<_, RequestBody>(connector);
     let chance = Arc::new(Mutex::new(Rng::with_seed(mix.seed)));
-    let between = service_fn(move |mut request: Request<RequestBody>| {
+    let between = service_fn(move |request: Request<RequestBody>| {
         let (in_call, in_poll) = {
             let mut rng = chance.lock().expect("no panic holds it");
             (rng.u8(..100) == 0, (rng.u8(..100) < 3).then(|| rng.u8(..3)))
@@ -165,12 +164,9 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
         if in_call {
             resume_unwind(Box::new("call"));
         }
-        let keeps = Trouble::KeepsParts.is_on();
-        let kept = keeps.then(|| mem::take(request.extensions_mut()));
         let mut sent = http.request(request);
         let mut left = in_poll;
         poll_fn(move |cx| {
-            let _kept = &kept;
             if left.take_if(|left| *left == 0).is_some() {
                 resume_unwind(Box::new("poll"));
             }
@@ -179,11 +175,7 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
         })
     });
     let layer = RequestLimitLayer::new(limiter.clone());
-    let service = match mix.stack {
-        Stack::Detached => boxed(layer.detached().layer(between)),
-        Stack::Bare | Stack::Client => boxed(layer.layer(between)),
-    };
-    (service, limiter)
+    (boxed(layer.layer(between)), limiter)
 }
 
 /// Gives a service the types that all stacks share.

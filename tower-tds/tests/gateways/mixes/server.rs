@@ -152,10 +152,8 @@ async fn read(
     mut rng: Rng,
 ) {
     let mut bytes = Vec::new();
-    let mut seen = 0_u32;
     loop {
         while let Some(head) = take_request(&mut bytes) {
-            seen += 1;
             let begins = Instant::now() + Duration::from_millis(rng.u64(..60));
             let ends = begins + Duration::from_millis(rng.u64(..120));
             let at = match server.mix.counts {
@@ -180,9 +178,6 @@ async fn read(
         if !matches!(read, Ok(Ok(1..))) {
             break;
         }
-    }
-    if seen == 0 && Trouble::CountsUnusedSockets.is_on() {
-        server.count();
     }
 }
 

@@ -3,15 +3,13 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode, header};
 use proptest::prelude::*;
 
-use super::*;
-use crate::{
-    account::reactions::Reactions,
-    clock::Tick,
-    error::{self, WaitCause},
-};
+use tokio::time::Instant;
 
-fn read(error: &(dyn Error + 'static)) -> Outcome {
-    ReadHyper.read::<()>(Err(error))
+use super::*;
+use crate::pause::Pause;
+
+fn read(error: &(dyn error::Error + 'static)) -> Outcome {
+    of_error(error)
 }
 
 #[test]
@@ -20,7 +18,7 @@ fn refused_connect_is_unsent_and_broken_connection_is_lost() {
         let bare = read(&io::Error::from(kind));
         assert_eq!(read(&Nested(kind.into())), bare);
         assert_eq!(read(&io::Error::other(Nested(kind.into()))), bare);
-        assert_eq!(read(&error::Error::below(Nested(kind.into()))), bare);
+        assert_eq!(read(&Error::below(Nested(kind.into()))), bare);
         bare
     };
     assert_eq!(read(io::ErrorKind::ConnectionRefused), Outcome::Unsent);
@@ -37,8 +35,8 @@ impl std::fmt::Display for Nested {
     }
 }
 
-impl Error for Nested {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
+impl error::Error for Nested {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         Some(&self.0)
     }
 }
@@ -57,14 +55,14 @@ fn hostile() -> impl Strategy<Value = HeaderValue> {
 /// A limit around another one, which did not let the request through.
 #[test]
 fn rejection_by_an_inner_limit_is_unsent() {
-    let error = error::Error::timed_out(WaitCause::Connection, Duration::ZERO);
+    let error = Error::timed_out(WaitCause::Connection, Duration::ZERO);
     assert_eq!(read(&error), Outcome::Unsent);
 }
 
 /// The request may be counted, so its permit is not free.
 #[test]
 fn timeout_of_an_inner_limit_after_the_request_was_sent_is_lost() {
-    let error = error::Error::deadline(WaitCause::Response, Duration::from_secs(1));
+    let error = Error::deadline(WaitCause::Response, Duration::from_secs(1));
     assert_eq!(read(&error), Outcome::Lost);
 }
 
@@ -99,7 +97,7 @@ async fn read_error_of_an_open_connection_is_lost() {
     let answer = send.send_request(http::Request::new(String::new()));
     let answer = tokio::time::timeout(Duration::from_secs(1), answer).await;
     let error = answer.expect("in time").expect_err("a broken connection");
-    let source = error.source().expect("a source");
+    let source = error::Error::source(&error).expect("a source");
     assert!(source.is::<io::Error>(), "{source:?}");
     assert_eq!(read(&error), Outcome::Lost);
 }
@@ -116,14 +114,13 @@ proptest! {
         for wait in waits {
             response.headers_mut().append(header::RETRY_AFTER, wait);
         }
-        let outcome = ReadHyper.read(Ok(&response));
-        prop_assert!(matches!(outcome, Outcome::QuotaExceeded(_)));
-        let now = Tick::ZERO;
-        let mut reactions = Reactions::default();
-        let key = reactions.key();
-        reactions.on(outcome, now, key, (0, 60));
-        let pause = reactions.pause_of(key).expect("a pause begins");
-        prop_assert!((1..=60).contains(&(pause.until.since(now) / 1_000_000_000)));
-        prop_assert!(pause.announced.since(now) <= 366 * 86_400_000_000_000);
+        let Outcome::QuotaExceeded(hint) = Outcome::of_response(&response) else {
+            panic!("a 429");
+        };
+        let (pause, now) = (Pause::default(), Instant::now());
+        pause.begin(hint, now);
+        let last = pause.last().expect("a pause begins");
+        prop_assert!((1..=60).contains(&(last.until() - now).as_secs()));
+        prop_assert!(last.ends() - now <= Duration::from_secs(366 * 86_400));
     }
 }

@@ -1,0 +1,202 @@
+//! Whether a dropped call was sent, compared with what the server saw.
+
+use std::{
+    collections::HashSet,
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Empty;
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+use tower_tds_outcome::{Cause, HandOver, Outcome};
+
+use crate::{
+    bounds::request_until,
+    limited::{Limited, unsent},
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
+
+/// Each call has a limiter of its own, whose live permits show whether the call counts as sent. Its
+/// client connects and sends in a task, which races with the drop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn call_that_returns_its_permit_was_never_sent() {
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let mut callers = JoinSet::new();
+    for caller in 0..16_u64 {
+        let seen = Arc::clone(&seen);
+        callers.spawn(async move {
+            let mut rng = fastrand::Rng::with_seed(caller);
+            let (mut unsent, mut sent) = (Vec::new(), 0_usize);
+            for call in 0..100 {
+                let path = format!("/{caller}/{call}");
+                let (connects, patience) = (rng.u64(..2_000), rng.u64(..2_000));
+                let limiter = Limiter::new(Limits::default());
+                let seen = Arc::clone(&seen);
+                let client = service_fn(move |request: Request<Empty<Bytes>>| {
+                    assert!(HandOver::hold(request.extensions()));
+                    let (seen, (answer, answered)) = (Arc::clone(&seen), oneshot::channel());
+                    tokio::spawn(async move {
+                        sleep(Duration::from_micros(connects)).await;
+                        if HandOver::take(request.extensions()) {
+                            let path = request.uri().path().to_owned();
+                            seen.lock().expect("no panic").insert(path);
+                            sleep(ms(1)).await;
+                            answer.send(Response::new(Empty::<Bytes>::new())).ok();
+                        }
+                    });
+                    async {
+                        let answered = answered.await;
+                        answered.map_err(|_| Cause::new(Outcome::Unsent, None))
+                    }
+                });
+                let service = RequestLimitLayer::new(limiter.clone()).layer(client);
+                let request = Request::get(&path).body(Empty::new()).expect("a request");
+                let response = service.oneshot(request);
+                if timeout(Duration::from_micros(patience), response)
+                    .await
+                    .is_ok()
+                {
+                    continue;
+                }
+                if limiter.snapshot().live == 0 {
+                    unsent.push(path);
+                } else {
+                    sent += 1;
+                }
+            }
+            (unsent, sent)
+        });
+    }
+    let (mut unsent, mut sent) = (Vec::new(), 0);
+    for (never, other) in callers.join_all().await {
+        unsent.extend(never);
+        sent += other;
+    }
+    // Whatever is to be sent is sent by then.
+    sleep(ms(200)).await;
+    let seen = seen.lock().expect("no panic");
+    let wrong: Vec<_> = unsent.iter().filter(|path| seen.contains(*path)).collect();
+    assert!(wrong.is_empty(), "the server saw {wrong:?}");
+    assert!(
+        unsent.len() > 20 && sent > 20,
+        "both happen: {} and {sent}",
+        unsent.len()
+    );
+}
+
+/// Keeps the head of each request while its copy is on the wire, as a layer that signs requests does.
+fn signing(
+    service: Scripted,
+) -> impl Service<
+    Request<Empty<Bytes>>,
+    Response = Response<Empty<Bytes>>,
+    Error = Infallible,
+    Future: Send + Unpin,
+> + Clone {
+    service_fn(move |request: Request<Empty<Bytes>>| {
+        let service = service.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let mut signed = Request::new(body);
+            signed.headers_mut().clone_from(&head.headers);
+            let response = service.oneshot(signed).await;
+            drop(head);
+            response
+        })
+    })
+}
+
+/// Four hundred calls a second are cancelled after 5 ms each, when all of them are on the wire.
+#[tokio::test(start_paused = true)]
+async fn calls_cancelled_above_a_layer_that_keeps_their_heads_stay_counted() {
+    let limited = Limited::before(Scripted::new(ms(100), |_| Answer::ok()));
+    let layer = RequestLimitLayer::new(limited.limiter.clone());
+    let service = layer.layer(signing(limited.service.clone()));
+    let begin = Instant::now();
+    let mut calls = JoinSet::new();
+    for _ in 0..2_000 {
+        let call = service.clone().oneshot(request());
+        calls.spawn(async move { timeout(ms(5), call).await.is_ok() });
+        sleep(Duration::from_micros(2_500)).await;
+    }
+    calls.join_all().await;
+    let arrivals = limited.service.arrivals();
+    for first in &arrivals {
+        let second = arrivals
+            .iter()
+            .filter(|at| *at >= first && **at < *first + secs(1));
+        assert!(second.count() <= 50, "from {:?}", *first - begin);
+    }
+    assert!(arrivals.len() >= 10, "{}", arrivals.len());
+}
+
+/// How a call ends that waits for its connection.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    AnswerTimeout,
+    Deadline,
+    Dropped,
+}
+
+/// Nothing shows whether such a call was sent, so its error says that it may have been.
+#[tokio::test(start_paused = true)]
+async fn call_over_a_client_that_marks_nothing_counts_as_sent_and_is_not_sent_after_its_deadline() {
+    for ends in [Ends::AnswerTimeout, Ends::Deadline, Ends::Dropped] {
+        let limiter = Limiter::new(Limits::default());
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        // Connects for a second, then sends.
+        let connects = service_fn(move |_: Request<Empty<Bytes>>| {
+            let count = Arc::clone(&count);
+            async move {
+                sleep(secs(1)).await;
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+            }
+        });
+        let layer = RequestLimitLayer::new(limiter.clone());
+        let (at, begin) = (ms(400), Instant::now());
+        let call = match ends {
+            Ends::AnswerTimeout => {
+                let service = layer.answer_timeout(at).layer(connects);
+                Some(service.oneshot(request()).await)
+            }
+            Ends::Deadline => {
+                let call = layer.layer(connects).oneshot(request_until(begin + at));
+                Some(call.await)
+            }
+            Ends::Dropped => {
+                let call = layer.layer(connects).oneshot(request_until(begin + at));
+                timeout(ms(100), call).await.ok()
+            }
+        };
+        if let Some(answer) = call {
+            let error = unsent(answer).expect("a timeout");
+            assert_eq!(begin.elapsed(), at);
+            assert!(error.was_sent());
+            let text = error.to_string();
+            assert!(text.ends_with("request may have been sent"), "{text}");
+        }
+        sleep(secs(5)).await;
+        assert_eq!(
+            sent.load(Ordering::Relaxed),
+            0,
+            "{ends:?}: nothing is sent later"
+        );
+        let snapshot = limiter.snapshot();
+        assert_eq!((snapshot.in_flight, snapshot.live), (0, 1), "{ends:?}");
+    }
+}

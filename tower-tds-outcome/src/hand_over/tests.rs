@@ -1,0 +1,67 @@
+use std::thread;
+
+use http::Request;
+
+use super::*;
+
+/// A request, and the layer's handle to it.
+fn request() -> (Request<()>, HandOver) {
+    let mut request = Request::new(());
+    let hand_over = HandOver::insert(request.extensions_mut());
+    (request, hand_over)
+}
+
+#[test]
+fn request_that_was_given_up_while_it_was_held_is_never_taken() {
+    let (request, layer) = request();
+    assert_eq!(layer.place(), Handed::Unknown);
+    assert!(HandOver::hold(request.extensions()));
+    assert_eq!(layer.give_up(), Handed::Held);
+    assert!(!HandOver::take(request.extensions()));
+    assert!(!HandOver::hold(request.extensions()));
+    assert_eq!(layer.give_up(), Handed::Held, "the answer stays the same");
+}
+
+#[test]
+fn taken_request_that_comes_back_unwritten_is_taken_again_unless_it_was_given_up() {
+    for gives_up in [false, true] {
+        let (request, layer) = request();
+        assert!(HandOver::hold(request.extensions()));
+        assert!(HandOver::take(request.extensions()));
+        if gives_up {
+            assert_eq!(layer.give_up(), Handed::Taken);
+        }
+        // Its connection was closed.
+        assert_eq!(HandOver::hold(request.extensions()), !gives_up);
+        assert_eq!(HandOver::take(request.extensions()), !gives_up);
+    }
+}
+
+#[test]
+fn request_may_have_been_sent_if_no_client_marks_it_or_it_was_copied() {
+    let (first, layer) = request();
+    assert_eq!(layer.give_up(), Handed::Unknown);
+    assert!(HandOver::take(first.extensions()), "nothing is known of it");
+    let (second, layer) = request();
+    assert!(HandOver::hold(second.extensions()));
+    let copy = second.clone();
+    for request in [&second, &copy] {
+        assert!(HandOver::hold(request.extensions()) && HandOver::take(request.extensions()));
+        assert_eq!(layer.give_up(), Handed::Unknown);
+    }
+    assert!(
+        HandOver::hold(Request::new(()).extensions()),
+        "no layer asks"
+    );
+}
+
+#[test]
+fn client_and_layer_agree_at_any_time() {
+    for _ in 0..200 {
+        let (request, layer) = request();
+        assert!(HandOver::hold(request.extensions()));
+        let client = thread::spawn(move || HandOver::take(request.extensions()));
+        let is_unsent = layer.give_up() == Handed::Held;
+        assert_eq!(client.join().unwrap(), !is_unsent);
+    }
+}
