@@ -30,7 +30,6 @@ use std::{
     io,
     num::NonZeroU32,
     pin::pin,
-    sync::{Arc, Mutex},
     task::{Context, Waker},
     time::Duration,
 };

@@ -87,6 +87,7 @@ pub fn classify(
 ) -> Result<(), Error> {
     let error = error_of(
         &RequestFacts::of(request, None),
+        None,
         status,
         headers,
         body.as_ref(),
@@ -94,15 +95,20 @@ pub fn classify(
     error.map_or(Ok(()), Err)
 }
 
-/// Returns the error of a response, or `None` for a success.
+/// Returns the error of a response, or `None` for a success. If the response has an outcome of its
+/// `own` in its extensions, that decides, and not its status.
 pub(crate) fn error_of(
     request: &RequestFacts,
+    own: Option<Outcome>,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Error> {
-    let wait = hint(status, headers, clock::wall);
-    let kind = match by_head(status, headers, request.expected)? {
+    let wait = match own {
+        Some(Outcome::QuotaExceeded(wait)) => wait,
+        _ => hint(status, headers, clock::wall),
+    };
+    let kind = match by_head(own, status, headers, request.expected)? {
         // A program should stop its job rather than sleep for more than a minute, so this is
         // another kind.
         Kind::Throttled if has_long_window(headers) || wait > Some(MINUTE) => Kind::QuotaExhausted,
@@ -155,8 +161,15 @@ pub(crate) fn error_of(
 /// it is `Other`, the status does.
 ///
 /// An unregistered status is read like the first one of its class (RFC 9110, section 15).
-fn by_head(status: StatusCode, headers: &HeaderMap, expected: Expected) -> Option<Kind> {
-    Some(match Outcome::of_head(status, headers, clock::wall) {
+fn by_head(
+    own: Option<Outcome>,
+    status: StatusCode,
+    headers: &HeaderMap,
+    expected: Expected,
+) -> Option<Kind> {
+    let outcome = own.unwrap_or_else(|| Outcome::of_head(status, headers, clock::wall));
+    Some(match outcome {
+        Outcome::Accepted if own.is_some() => return None,
         Outcome::TokenRefused => Kind::Unauthorized,
         Outcome::RoleMissing => Kind::MissingRole,
         Outcome::NoHeader => Kind::MissingCredentials,

@@ -82,7 +82,7 @@
 //!
 //! # Non-goals
 //! - The cause of a refusal. Alongside another client of the same quota, or where 423 often means
-//!   something else, the rate stays lower, down to a sixth, unless a [`ReadOutcome`] tells them apart.
+//!   something else, the rate stays lower, down to a sixth, unless an [`Outcome`] of your own tells them apart.
 //! - A sixth of the rate where even quick responses take so long that a tenth of the quota in flight
 //!   is less (above 600 ms), while refusals go on.
 //! - Several hosts behind one limiter. With [`Burst::Auto`], a quick response from one host counts

@@ -16,7 +16,10 @@ use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{future::ResponseFuture, permit::PermitBody};
+use self::{
+    future::{ResponseFuture, Settings},
+    permit::PermitBody,
+};
 use crate::{
     error::{BoxError, Error},
     limiter::Limiter,
@@ -40,14 +43,6 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct RequestLimitLayer {
     settings: Arc<Settings>,
-}
-
-/// Settings that all services of a layer share.
-#[derive(Debug, Clone)]
-struct Settings {
-    limiter: Limiter,
-    max_waiting: usize,
-    answer: Option<Duration>,
 }
 
 /// Keeps requests inside a [`Limiter`](crate::Limiter)'s limits.

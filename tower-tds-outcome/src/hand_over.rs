@@ -25,9 +25,9 @@ use http::Extensions;
 /// use tower_tds_outcome::{Cause, HandOver, Outcome};
 ///
 /// async fn send(request: Request<String>) -> Result<(), Cause> {
-///     HandOver::hold(request.extensions());
+///     let is_wanted = HandOver::hold(request.extensions());
 ///     // Wait for a connection here.
-///     if !HandOver::take(request.extensions()) {
+///     if !is_wanted || !HandOver::take(request.extensions()) {
 ///         return Err(Cause::new(Outcome::Unsent, None));
 ///     }
 ///     // Write the request here.
@@ -67,6 +67,7 @@ impl HandOver {
     ///
     /// Returns whether the request is still to be sent: if not, its caller has given it up.
     #[inline]
+    #[must_use]
     pub fn hold(extensions: &Extensions) -> bool {
         Self::change(extensions, |state| match state {
             UNKNOWN | TAKEN => HELD,
@@ -79,6 +80,7 @@ impl HandOver {
     ///
     /// Returns whether to send it: if not, its caller has given it up, and counts it as unsent.
     #[inline]
+    #[must_use]
     pub fn take(extensions: &Extensions) -> bool {
         Self::change(extensions, |state| match state {
             HELD => TAKEN,

@@ -6,7 +6,6 @@ use crate::support;
 
 use std::{
     convert::Infallible,
-    error::Error,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},

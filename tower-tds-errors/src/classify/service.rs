@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, Secrets};
+use tower_tds_outcome::{DeadlineAt, Outcome, Secrets};
 
 use super::{MOST_BYTES, RequestFacts, error_of, is_grpc_refusal, is_page, is_success};
 use crate::clock::{self, HEADROOM, Timer};
@@ -284,7 +284,8 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let drain = drain.as_mut().project();
         let head = &*drain.head;
         // `error_of` returns `None` for a success only, which does not get here.
-        let error = error_of(&this.noted.request, head.status, &head.headers, drain.bytes);
+        let (request, own) = (&this.noted.request, head.extensions.get().copied());
+        let error = error_of(request, own, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut = !*drain.is_complete;
         this.noted.note(&mut error);
@@ -371,6 +372,9 @@ impl Noted {
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
         let (status, headers) = (head.status(), head.headers());
+        if let Some(own) = head.extensions().get::<Outcome>() {
+            return *own == Outcome::Accepted;
+        }
         is_success(status)
             && !is_page(status, headers, self.request.expected)
             && !is_grpc_refusal(status, headers)

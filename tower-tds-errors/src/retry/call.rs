@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower_service::Service;
-use tower_tds_outcome::DeadlineAt;
+use tower_tds_outcome::{DeadlineAt, Outcome};
 use tracing::Instrument as _;
 
 use super::policy::{Policy, Repeats, RetryState};
@@ -217,9 +217,12 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// Returns a success with the number of its attempt. If no layer below has classified the
     /// response, it becomes an error by its head.
     fn answered<R>(&self, mut response: Response<R>) -> Result<Response<R>, Error> {
-        if !is_success(response.status()) {
+        let own = response.extensions().get::<Outcome>().copied();
+        if !own.map_or(is_success(response.status()), |own| {
+            own == Outcome::Accepted
+        }) {
             let request = RequestFacts::of(&self.head.headers, None);
-            let error = error_of(&request, response.status(), response.headers(), b"");
+            let error = error_of(&request, own, response.status(), response.headers(), b"");
             if let Some(mut error) = error {
                 // Its body is dropped unread.
                 error.facts_mut().is_cut = true;

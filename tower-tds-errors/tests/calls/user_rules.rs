@@ -1,10 +1,10 @@
 //! A user's own meaning of a response: a `map_err` between the retry and the classification.
 
-use std::io;
+use std::{io, num::NonZeroU32};
 
 use http::{Method, Request, StatusCode};
-use tower::{ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Sent};
+use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, Outcome, RetryLayer, Sent};
 
 use crate::probe::{Probe, get, status_of};
 
@@ -146,4 +146,33 @@ async fn kind_set_by_a_rule_decides_the_wait() {
     tried(&probe, get("/v2"), rule).await;
     let seen = probe.seen();
     assert!(seen[1].at >= std::time::Duration::from_secs(1) && seen[1].line.contains("/v2"));
+}
+
+/// A service whose statuses mean something of their own, below all layers.
+#[tokio::test(start_paused = true)]
+async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
+    let cases = [
+        (498, Outcome::TokenRefused, Some(Kind::Unauthorized)),
+        (503, Outcome::RateExceeded, Some(Kind::RateExceeded)),
+        (423, Outcome::Other, Some(Kind::Rejected)),
+        (404, Outcome::Accepted, None),
+    ];
+    for (status, outcome, kind) in cases {
+        let service = Probe::always(status).map_response(move |mut response| {
+            response.extensions_mut().insert(outcome);
+            response
+        });
+        let once = RetryLayer::new().attempts(NonZeroU32::MIN);
+        let classified = once
+            .clone()
+            .layer(ClassifyLayer::new().layer(service.clone()));
+        let answers = [
+            classified.oneshot(get("/v2")).await,
+            once.layer(service).oneshot(get("/v2")).await,
+        ];
+        for answer in answers {
+            let read = answer.err().map(|error| (error.kind(), error.outcome()));
+            assert_eq!(read, kind.map(|kind| (kind, outcome)), "{status}");
+        }
+    }
 }

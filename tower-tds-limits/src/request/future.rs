@@ -18,7 +18,6 @@ use tower_service::Service;
 use tower_tds_outcome::{DeadlineAt, HandOver};
 
 use super::{
-    Settings,
     permit::{PermitBody, RequestPermit},
     sent::SentCall,
 };
@@ -27,9 +26,17 @@ use crate::{
     clock::{self, earlier, poll_timer},
     error::{BoxError, Error, RemainingWait, WaitCause},
     events,
-    limiter::Stack,
+    limiter::{Limiter, Stack},
     wait::{Deadline, Denial, Terms, waiter::Waiter},
 };
+
+/// Settings that all services of a layer share.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) limiter: Limiter,
+    pub(super) max_waiting: usize,
+    pub(super) answer: Option<Duration>,
+}
 
 /// Response future of [`RequestLimit`](crate::RequestLimit).
 ///

@@ -1,4 +1,4 @@
-//! Connects that are dropped by the caller, shared, or moved to another task.
+//! Connects that are dropped by the caller.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{
     task::JoinSet,
-    time::{interval, sleep, timeout},
+    time::{interval, timeout},
 };
 use tower::Layer;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
 
 use crate::{
-    get, limiter,
-    net::{Net, SILENT, SLOW, net_client},
+    get,
+    net::{Net, SILENT},
 };
 
 /// Twenty calls a second to one host, each on a new socket, and four a second with a timeout of a
@@ -46,44 +46,6 @@ async fn silent_host_leaves_nine_tenths_of_another_hosts_rate() {
         healthy.requests()
     );
     assert!(healthy.peak_sockets() <= 60);
-}
-
-#[tokio::test(start_paused = true)]
-async fn connect_left_by_its_call_becomes_an_idle_socket() {
-    let net = Net::of([SLOW]);
-    let (limiter, slow) = (limiter(10), net.server(SLOW));
-    let client = net_client(&net, &limiter);
-    let first = tokio::spawn(get(client.clone(), slow.at("/late")));
-    slow.seen_requests(1).await;
-    // The second call begins to connect, but gets the socket of the first.
-    let second = tokio::spawn(get(client.clone(), slow.uri()));
-    sleep(SECOND / 2).await;
-    slow.release();
-    first.await.expect("no panic").expect("an answer");
-    second.await.expect("no panic").expect("an answer");
-    sleep(10 * SECOND).await;
-    assert_eq!((slow.requests(), slow.opened_sockets()), (2, 2));
-    drop(client);
-    sleep(2 * SECOND).await;
-    assert_eq!(
-        (slow.open_sockets(), limiter.snapshot().connections),
-        (0, 0)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn call_moved_to_another_task_while_connecting_goes_on() {
-    let net = Net::of([SLOW]);
-    let (limiter, slow) = (limiter(1), net.server(SLOW));
-    let mut call = Box::pin(get(net_client(&net, &limiter), slow.uri()));
-    let call = tokio::spawn(async move {
-        timeout(SECOND, &mut call).await.expect_err("it connects");
-        Some(call)
-    });
-    let call = call.await.expect("no panic").expect("it was put there");
-    let moved = tokio::spawn(call).await.expect("no panic");
-    moved.expect("an answer");
-    assert_eq!((slow.requests(), slow.opened_sockets()), (1, 1));
 }
 
 const SECONDS: u32 = 60;

@@ -26,6 +26,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use tokio::{net::TcpStream, task::JoinSet, time::Instant};
+use tokio_test::task;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimitLayer, Rules,
@@ -329,4 +330,38 @@ async fn token_request_passes_first_at_a_limit_of_one() {
     for body in calls.join_all().await {
         body.expect("every call is answered");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_request_finds_a_place_while_the_socket_of_another_one_is_closing() {
+    let net = Net::of(["tokens"]);
+    let (limiter, endpoint) = (limiter(3), net.server("tokens"));
+    endpoint.close_slowly();
+    for sockets in 1..=3 {
+        let tokens = net_client(&net, &limiter.first_in_line());
+        let before = Instant::now();
+        let token = get(tokens, endpoint.uri()).await;
+        token.expect("any place serves a token request");
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        assert_eq!(limiter.snapshot().connections, sockets);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connect_that_is_not_polled_loses_its_turn() {
+    let net = Net::of(["a"]);
+    let connector = ConnectionLimitLayer::new(limiter(1)).layer(net.clone());
+    let mut readied = connector.clone();
+    readied.ready().await.expect("there is a permit");
+    let connect = || connector.clone().oneshot(net.server("a").uri());
+    let mut unpolled = task::spawn(connect());
+    assert!(unpolled.poll().is_pending());
+    let next = tokio::spawn(connect());
+    tokio::task::yield_now().await;
+    let before = Instant::now();
+    // Its permit is back a second later.
+    drop(readied);
+    next.await.expect("no panic").expect("a socket");
+    assert!(before.elapsed() <= Duration::from_millis(1_010));
+    assert!(unpolled.is_woken());
 }

@@ -6,7 +6,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -20,14 +19,13 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioIo},
 };
-use tokio::{io::DuplexStream, task::JoinSet, time::sleep};
+use tokio::{io::DuplexStream, task::JoinSet};
 use tower::{Layer, Service};
 use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
 
 use crate::{get, server::Server};
 
-/// Connects to the server that the URI names. A connect to [`SILENT`] never ends, one to [`SLOW`]
-/// takes five seconds.
+/// Connects to the server that the URI names. A connect to [`SILENT`] never ends.
 #[derive(Clone)]
 pub(crate) struct Net {
     servers: Arc<Vec<Server>>,
@@ -65,13 +63,8 @@ impl Service<Uri> for Net {
         if host == SILENT {
             return Box::pin(pending());
         }
-        let (server, is_slow) = (self.server(host).clone(), host == SLOW);
-        Box::pin(async move {
-            if is_slow {
-                sleep(Duration::from_secs(5)).await;
-            }
-            Ok(Pipe::new(server.connect()))
-        })
+        let server = self.server(host).clone();
+        Box::pin(async move { Ok(Pipe::new(server.connect())) })
     }
 }
 
@@ -137,9 +130,6 @@ pub(crate) async fn warm(client: &NetClient, server: &Server, sockets: u32) {
     server.answer_together(0);
     assert_eq!(server.open_sockets(), sockets);
 }
-
-/// Host whose connects take five seconds.
-pub(crate) const SLOW: &str = "slow";
 
 /// Host whose packets are dropped.
 pub(crate) const SILENT: &str = "silent";

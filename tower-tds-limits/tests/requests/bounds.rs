@@ -102,9 +102,9 @@ async fn connects(
     request: Request<Empty<Bytes>>,
     connects_for: Duration,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
-    HandOver::hold(request.extensions());
+    assert!(HandOver::hold(request.extensions()));
     sleep(connects_for).await;
-    HandOver::take(request.extensions());
+    assert!(HandOver::take(request.extensions()));
     pending().await
 }
 
@@ -131,7 +131,7 @@ async fn call_polled_after_its_deadline_is_not_sent() {
         poll_fn(move |_| {
             polls += 1;
             if polls == 1 {
-                HandOver::hold(request.extensions());
+                assert!(HandOver::hold(request.extensions()));
                 return Poll::Pending;
             }
             if HandOver::take(request.extensions()) {

@@ -261,7 +261,7 @@ fn call_dropped_outside_a_runtime_ends_at_once() {
 async fn unsent_call_returns_its_permit_when_dropped() {
     let limiter = Limiter::new(Limits::default());
     let connects = service_fn(async |request: Request<Empty<Bytes>>| {
-        HandOver::hold(request.extensions());
+        assert!(HandOver::hold(request.extensions()));
         sleep(ms(50)).await;
         Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
     });

@@ -46,7 +46,7 @@ async fn call_that_returns_its_permit_was_never_sent() {
                 let limiter = Limiter::new(Limits::default());
                 let seen = Arc::clone(&seen);
                 let client = service_fn(move |request: Request<Empty<Bytes>>| {
-                    HandOver::hold(request.extensions());
+                    assert!(HandOver::hold(request.extensions()));
                     let (seen, (answer, answered)) = (Arc::clone(&seen), oneshot::channel());
                     tokio::spawn(async move {
                         sleep(Duration::from_micros(connects)).await;

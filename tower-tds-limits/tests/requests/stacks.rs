@@ -2,9 +2,7 @@
 
 use std::{
     convert::Infallible,
-    marker::PhantomPinned,
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
@@ -14,9 +12,9 @@ use http_body::Body as _;
 use http_body_util::Empty;
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, buffer::Buffer, service_fn};
+use tower::{Layer, Service, ServiceExt, buffer::Buffer};
 use tower_http::timeout::TimeoutLayer;
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
@@ -24,59 +22,6 @@ use crate::{
     ms, secs,
     service::{Answer, Scripted, request},
 };
-
-/// Reads the request and answers, in a future that may not be moved.
-fn pinned(
-    arrivals: &Arc<Mutex<usize>>,
-) -> impl Service<
-    Request<Empty<Bytes>>,
-    Response = Response<Empty<Bytes>>,
-    Error = Infallible,
-    Future: Send + 'static,
-> + Clone
-+ Send
-+ Sync
-+ 'static {
-    let arrivals = Arc::clone(arrivals);
-    service_fn(move |request: Request<Empty<Bytes>>| {
-        *arrivals.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        async move {
-            let stays = PhantomPinned;
-            drop(request);
-            sleep(ms(300)).await;
-            let _: PhantomPinned = stays;
-            Ok(Response::new(Empty::new()))
-        }
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn dropped_call_completes_whatever_its_future_is() {
-    let arrivals = Arc::new(Mutex::new(0));
-    let limiter = Limiter::new(Limits::default());
-    let limit = || RequestLimitLayer::new(limiter.clone());
-    let async_fn = limit().layer(pinned(&arrivals));
-    let timed = ServiceBuilder::new()
-        .layer(limit())
-        .timeout(secs(5))
-        .service(pinned(&arrivals));
-    let buffered = limit().layer(Buffer::new(pinned(&arrivals), 8));
-    // A future that is boxed twice is completed like any other.
-    let boxed = limit().layer(pinned(&arrivals).map_future(Box::pin));
-    let dropped = (
-        timeout(ms(100), async_fn.oneshot(request())),
-        timeout(ms(100), timed.oneshot(request())),
-        timeout(ms(100), buffered.oneshot(request())),
-        timeout(ms(100), boxed.oneshot(request())),
-    );
-    let (one, two, three, four) = tokio::join!(dropped.0, dropped.1, dropped.2, dropped.3);
-    assert!(one.is_err() && two.is_err() && three.is_err() && four.is_err());
-    assert_eq!(*arrivals.lock().expect("no panic"), 4);
-    assert_eq!(limiter.snapshot().in_flight, 4);
-    sleep(ms(201)).await;
-    let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.in_flight, snapshot.live), (0, 4));
-}
 
 #[tokio::test(start_paused = true)]
 async fn timeout_of_tower_http_answers_with_a_body_that_holds_nothing() {

@@ -30,7 +30,7 @@ use tds_sim::{Config, DataFault, Delay, Faults, Scripted, Sim, TokenFault, When}
 use tokio::{
     io::{DuplexStream, duplex},
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tower::{ServiceExt, service_fn as connector};
 use tower_tds::{
@@ -206,6 +206,25 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
             calls + sent,
             "{place:?}: nothing is sent after the deadline"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_call_costs_its_permits_only_if_it_was_sent() {
+    for (place, sent) in [(Place::Socket, 0), (Place::Head, 1)] {
+        let sim = Sim::new(Config::default());
+        let client = client(&sim, Limits::default(), place == Place::Socket);
+        client.tokens().ready().await.expect("a token");
+        sim.set_faults(faults(place));
+        // The permit of the token request is back by then.
+        sleep(TWO).await;
+        let call = timeout(TWO, client.get("/v1/live/bus"));
+        call.await.map(drop).expect_err("it hangs");
+        let live = || client.limiter().snapshot().live;
+        assert_eq!(live(), sent, "{place:?}");
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(sim.ledger().summary().data_calls, sent, "{place:?}");
+        assert_eq!(live(), 0, "{place:?}");
     }
 }
 

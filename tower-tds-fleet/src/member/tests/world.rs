@@ -648,7 +648,7 @@ impl Service<()> for Connector {
             let there = Duration::from_millis(world.shared.rng.lock().unwrap().u64(5..50));
             sleep(there).await;
             let (ours, theirs) = duplex(1 << 16);
-            tokio::spawn(state.serve(world, theirs, there));
+            tokio::spawn(state.serve(theirs, there));
             sleep(there).await;
             Ok(TokioIo::new(ours))
         })
@@ -659,7 +659,7 @@ impl Service<()> for Connector {
 
 impl State {
     /// The service's side of a socket: open until the process closes it, or its keep-alive ends.
-    async fn serve(self: Arc<Self>, world: World, mut socket: DuplexStream, there: Duration) {
+    async fn serve(self: Arc<Self>, mut socket: DuplexStream, there: Duration) {
         self.open.fetch_add(1, SeqCst);
         let mut buffer = [0; 256];
         loop {
