@@ -80,12 +80,17 @@ impl Settings {
     /// that is at most a minute. In a fleet the store has a record of their use instead.
     pub(crate) async fn service(&self) -> Result<Service, Failure> {
         let limits = self.limits()?;
-        let longest = limits.quotas().iter().map(Quota::per).max();
-        let limits = match longest {
-            Some(longest) if longest <= MINUTE && self.store()?.is_none() => limits.drained(),
-            Some(_) | None => limits,
-        };
-        self.open(limits).await
+        let longest = limits.quotas().iter().copied().max_by_key(Quota::per);
+        let service = self.open(limits).await?;
+        if let Some(longest) = longest.filter(|longest| longest.per() <= MINUTE)
+            && self.store()?.is_none()
+        {
+            tokio::select! {
+                () = tokio::time::sleep(longest.hold()) => {}
+                () = self.stop.requested() => {}
+            }
+        }
+        Ok(service)
     }
 
     /// Returns the service of a job that sends one request.

@@ -43,8 +43,6 @@ pub(crate) struct Account {
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// Number of grants so far.
     pub(crate) granted: u64,
-    /// When a warning is due, because all places in flight are taken and a request waits for one.
-    stalls_at: Option<Tick>,
 }
 
 /// One grant.
@@ -77,7 +75,7 @@ pub(crate) struct ResponseEffect {
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
         let rule = |quota: &Quota| QuotaRules::new(*quota, limits.rules_of(quota));
-        let mut account = Self {
+        Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
@@ -85,16 +83,11 @@ impl Account {
             times: Times::default(),
             pending: BinaryHeap::new(),
             granted: 0,
-            stalls_at: None,
             limits: limits.clone(),
             reactions: Reactions::default(),
             share: None,
             suspended: Duration::ZERO,
-        };
-        if limits.drained {
-            account.each(QuotaRules::drain);
         }
-        account
     }
 
     /// Live permits of the fullest window at `now`.
@@ -241,7 +234,6 @@ impl Account {
     #[inline]
     pub(crate) fn end(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.stalls_at = None;
     }
 
     /// Advances the account to `now`.
@@ -435,9 +427,6 @@ impl Limit for Account {
         if at <= self.seen {
             return Opens::Now;
         }
-        if cause == WaitCause::InFlight && self.stalls_at.is_none() {
-            self.stalls_at = Some(self.seen.plus(STALL));
-        }
         if at == Tick::NEVER {
             at = self.may_open_at(cause);
         }
@@ -446,14 +435,6 @@ impl Limit for Account {
             at = Tick::NEVER;
         }
         self.instant(at).map_or(Opens::OnReturn, Opens::At)
-    }
-
-    fn changes_at(&self) -> Option<Instant> {
-        let lowered = self.reactions.most_sockets(self.most_sockets());
-        let rises_at = lowered.map(|(_, until)| until);
-        let times = self.stalls_at.into_iter().chain(rises_at);
-        let next = times.filter(|at| *at > self.seen).min()?;
-        self.instant(next)
     }
 
     #[inline]
@@ -488,20 +469,7 @@ impl Limit for Account {
         let now = self.advance(now);
         self.times.usual(Octave::of(Some(deadline)), now)
     }
-
-    fn take_warning(&mut self, now: Instant) -> bool {
-        let now = self.advance(now);
-        let is_due = self.stalls_at.is_some_and(|stalls| stalls <= now);
-        if is_due {
-            self.stalls_at = Some(Tick::NEVER);
-        }
-        is_due
-    }
 }
-
-/// Responses usually end within milliseconds. If a program holds every place for this long and waits
-/// for one more, it may be waiting for itself.
-const STALL: u64 = 5_000_000_000;
 
 /// Two clocks are read one after the other, and a task may be preempted in between, so shorter
 /// differences are no suspension.

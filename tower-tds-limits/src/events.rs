@@ -36,13 +36,6 @@ pub(crate) fn connections_refused() {
     tracing::warn!("too many connections (416): does another client share this address?");
 }
 
-pub(crate) fn bodies_are_held() {
-    tracing::warn!(
-        "calls have waited for 5 s because every place in flight is held: \
-         read or drop response bodies before making more calls"
-    );
-}
-
 /// Records the end of a call's wait, with a permit or without one.
 #[cold]
 pub(crate) fn waited(cause: WaitCause, waited: Duration) {

@@ -36,7 +36,6 @@ pub struct Limits {
     /// How long a request whose response never came may still be counted.
     pub(crate) lost_after: Duration,
     pub(crate) max_wait: Option<Duration>,
-    pub(crate) drained: bool,
 }
 
 /// Event that proves that the service has counted a request.
@@ -158,7 +157,6 @@ impl Limits {
             proof: Proof::default(),
             lost_after: LOST_AFTER,
             max_wait: None,
-            drained: false,
         }
     }
 
@@ -220,15 +218,6 @@ impl Limits {
     /// [`ConnectionLimitLayer`](crate::ConnectionLimitLayer)).
     pub fn lost_after(mut self, after: Duration) -> Self {
         self.lost_after = after.min(LONGEST_LOST);
-        self
-    }
-
-    /// Begins as if every permit of the quotas had just been used: all are live for one interval.
-    ///
-    /// Use it for a process that starts within an interval of its predecessor's end, because the
-    /// predecessor's requests still count. The price: your first call waits one interval.
-    pub fn drained(mut self) -> Self {
-        self.drained = true;
         self
     }
 

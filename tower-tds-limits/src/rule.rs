@@ -58,14 +58,6 @@ impl QuotaRules {
         });
     }
 
-    /// Begins with the whole quota used up.
-    pub(crate) fn drain(&mut self) {
-        self.window.drain();
-        if let Some(bucket) = &mut self.bucket {
-            bucket.drain(Tick::ZERO);
-        }
-    }
-
     /// Advances the rules to `now`.
     #[inline]
     pub(crate) fn advance(&mut self, now: Tick) {

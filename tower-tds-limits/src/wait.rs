@@ -40,11 +40,6 @@ pub(crate) trait Limit {
     /// Counts one more. Call it right after `opens` has returned [`Opens::Now`] for the same `now`.
     fn admit(&mut self, line: Line, terms: &Terms, now: Instant) -> Self::Grant;
 
-    /// When the limit must be checked again, if that is before it opens.
-    fn changes_at(&self) -> Option<Instant> {
-        None
-    }
-
     /// Returns the cause of this line's wait while `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
@@ -55,12 +50,6 @@ pub(crate) trait Limit {
 
     /// Whether nothing is in flight.
     fn is_idle(&self) -> bool {
-        false
-    }
-
-    /// Whether a warning is due about a wait that only the caller can end. Returns true only once
-    /// for each such wait.
-    fn take_warning(&mut self, _now: Instant) -> bool {
         false
     }
 }

@@ -87,7 +87,7 @@ impl Bucket {
     pub(crate) fn filled(quota: Quota, burst: Burst, now: Tick, unproven: u64) -> Self {
         let mut bucket = Self::new(quota, burst);
         bucket.unproven = unproven;
-        bucket.drain(now);
+        bucket.empty_at = now.plus(bucket.interval.saturating_mul(bucket.most + 1));
         bucket
     }
 
@@ -110,11 +110,6 @@ impl Bucket {
         self.most = u64::from(quota.requests().get()) - 1;
         self.places = pace.map_or(places, |pace| places.min(pace.at_once.into()));
         self.gap = pace.map_or(0, |pace| pace.gap);
-    }
-
-    /// Fills the bucket at `now`.
-    pub(crate) fn drain(&mut self, now: Tick) {
-        self.empty_at = now.plus(self.interval.saturating_mul(self.most + 1));
     }
 
     /// Returns the first time at which one more may be granted, or `None` while that depends on a

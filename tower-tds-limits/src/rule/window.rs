@@ -83,12 +83,6 @@ impl Window {
         self.limit = u64::from(quota.requests().get());
     }
 
-    /// Begins with the whole quota counted.
-    pub(crate) fn drain(&mut self) {
-        self.granted = self.limit;
-        self.prove_all(Tick::ZERO, self.limit);
-    }
-
     /// Advances the window to `now`.
     #[inline]
     pub(crate) fn advance(&mut self, now: Tick) {
@@ -137,18 +131,13 @@ impl Window {
     /// Records the proof that a request was counted no later than `at`. Proofs come in order.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
-        self.prove_all(at, 1);
-    }
-
-    #[inline]
-    fn prove_all(&mut self, at: Tick, count: u64) {
         let exact = at;
         let at = if self.grain == 1 {
             at
         } else {
             at.round_up(self.grain)
         };
-        self.proven += count;
+        self.proven += 1;
         let until = self.proven;
         match self.runs.back_mut() {
             Some(last) if last.at == at => last.until = until,

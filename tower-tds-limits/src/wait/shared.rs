@@ -47,7 +47,6 @@ struct After {
     wake: Vec<Waker>,
     /// Waker to drop outside the lock.
     replaced: Option<Waker>,
-    warns: bool,
 }
 
 // === impl Shared ===
@@ -162,9 +161,6 @@ impl<L: Limit> Shared<L> {
 
     fn run(&self, after: After) {
         after.wake.into_iter().for_each(Waker::wake);
-        if after.warns {
-            crate::events::bodies_are_held();
-        }
     }
 }
 
@@ -238,9 +234,7 @@ impl<L: Limit> State<L> {
         if due.is_none()
             && let Some(line) = queue.next_line()
         {
-            let opens_at = limit.opens(line, now).at();
-            due = opens_at.into_iter().chain(limit.changes_at()).min();
-            after.warns = limit.take_warning(now);
+            due = limit.opens(line, now).at();
         }
         if let Some(due) = due {
             after.wake.extend(self.timer.set(due));

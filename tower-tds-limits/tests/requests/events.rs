@@ -1,18 +1,14 @@
 //! Log events, as an operator reads them.
 
 use std::{
-    convert::Infallible,
     io,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
 use tokio::time::{advance, sleep};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Rules};
+use tower::ServiceExt;
+use tower_tds_limits::{Limits, Rules};
 use tracing::{Dispatch, Instrument as _, field::Empty, subscriber::DefaultGuard};
 use tracing_subscriber::{Layer as _, filter::dynamic_filter_fn, layer::SubscriberExt as _};
 
@@ -100,35 +96,6 @@ async fn a_long_wait_is_logged_when_it_is_over() {
             assert!(line.contains(word), "{word}: {line}");
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn wait_behind_held_bodies_logs_one_warning() {
-    let recorded = Recorded::begin();
-    let two = NonZeroU32::new(2).expect("2 is not zero");
-    let limits = Limits::default().in_flight(two);
-    let limiter = Limiter::new(limits);
-    let layer = RequestLimitLayer::new(limiter);
-    let service = layer.layer(service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("bus 307")))
-    }));
-    let call = || service.clone().oneshot(Request::new(()));
-    let bodies = (call().await.expect("a head"), call().await.expect("a head"));
-    let waits = tokio::spawn(call());
-    sleep(ms(4_900)).await;
-    assert_eq!(recorded.lines(false), Vec::<String>::new());
-    sleep(ms(200)).await;
-    let warned = recorded.lines(false).join("\n") + &recorded.lines(true).join("\n");
-    assert!(
-        warned.contains("WARN") && warned.contains("read or drop response bodies"),
-        "{warned}"
-    );
-    let lines = warned.lines().count();
-    sleep(secs(60)).await;
-    let warned = recorded.lines(false).len() + recorded.lines(true).len();
-    assert_eq!(warned, lines, "once");
-    drop(bodies);
-    drop(waits.await.expect("no panic").expect("a head"));
 }
 
 #[tokio::test(start_paused = true)]

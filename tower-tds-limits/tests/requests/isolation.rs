@@ -320,22 +320,6 @@ async fn rate_recovers_after_a_second_of_bad_gateways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drained_limiter_waits_for_its_predecessors_interval() {
-    let predecessor = Limited::before(Scripted::new(ms(5), |_| Answer::ok()));
-    predecessor.calls(50).await;
-    let limits = Limits::default().drained();
-    let successor = Limited::new(limits, predecessor.service.clone());
-    successor.calls(100).await;
-    let arrivals = predecessor.service.arrivals();
-    let most = arrivals.iter().map(|from| {
-        let second = *from..*from + secs(1);
-        arrivals.iter().filter(|at| second.contains(*at)).count()
-    });
-    assert!(most.max() <= Some(50));
-    assert!(successor.limiter.snapshot().certificate <= 50);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_limiter_is_idle_when_nothing_is_in_flight_or_completed() {
     let limited = Limited::before(Scripted::new(ms(700), |_| Answer::ok()));
     limited.limiter.idle().await;

@@ -19,14 +19,6 @@ fn ms(ms: u64) -> Duration {
 const START: Tick = Tick::ZERO;
 
 #[test]
-fn a_drained_window_opens_after_an_interval_and_a_guard() {
-    let mut window = two_a_second();
-    window.drain();
-    assert_eq!((window.live(), window.unproven()), (2, 0));
-    assert_eq!(window.opens_at(), Some(START + HOLD));
-}
-
-#[test]
 fn a_lower_limit_holds_from_the_next_grant_on() {
     let mut window = two_a_second();
     window.grant();
