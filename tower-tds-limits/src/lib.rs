@@ -48,7 +48,7 @@
 //!   to receive this side's FIN).
 //! - With [deadlines](DeadlineAt), what you send under overload is answered, bodies too if the deadline
 //!   includes them: 99 % of it at .9 to 2.4 times the quota, with deadlines of one and two seconds
-//!   (`cargo test -p tower-tds-limits-tests --test requests overload`). A call that cannot be answered any
+//!   (`cargo test -p suites requests::overload`). A call that cannot be answered any
 //!   more is rejected at its turn.
 //! - The call that must start first is first, and alike calls are served in the order of their arrival.
 //!   Those of [`Limiter::first_in_line`] come before all, and nothing starves. Slow, lost,

@@ -3,7 +3,7 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use crate::{
+use crate::keycloak::{
     server::{ADMIN, Keycloak, TOKEN},
     wire::{self, Body},
 };

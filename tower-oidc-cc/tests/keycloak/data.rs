@@ -10,7 +10,7 @@ use hyper_util::client::legacy::ResponseFuture;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_oidc_cc::{BearerAuthLayer, Error, Origin, Provider, Rejection, TokenSource};
 
-use crate::{
+use crate::keycloak::{
     server::{DATA, Keycloak},
     wire::{self, Body, Http},
 };

@@ -1,7 +1,7 @@
 //! The simulated token endpoint answers as the real one does, request by request.
 
 use self::{shape::Shape, side::Side};
-use crate::server::Keycloak;
+use crate::keycloak::server::Keycloak;
 
 mod rows;
 mod shape;

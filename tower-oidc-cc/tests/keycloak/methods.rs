@@ -13,7 +13,7 @@ use std::{
 use tower::service_fn;
 use tower_oidc_cc::{Assertion, Credentials, Provider, TokenError, TokenSource};
 
-use crate::{
+use crate::keycloak::{
     data::Data,
     realm,
     server::Keycloak,

@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::OnceCell;
 use tower_oidc_cc::TokenEndpoint;
 
-use crate::{log, realm, wire};
+use crate::keycloak::{log, realm, wire};
 
 /// A Keycloak with the realm of the tests.
 pub(crate) struct Keycloak {

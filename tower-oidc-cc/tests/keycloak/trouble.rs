@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tower_oidc_cc::{Credentials, TokenError};
 
-use crate::{
+use crate::keycloak::{
     data::{Data, Failed},
     load::{CALLERS, Load},
     server::Keycloak,

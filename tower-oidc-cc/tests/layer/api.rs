@@ -1,6 +1,6 @@
 //! The surface: auto-traits, object safety, and the bounds on other types.
 
-use crate::support;
+use crate::layer::support;
 
 use std::{
     cell::Cell,

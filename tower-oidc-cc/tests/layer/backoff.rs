@@ -1,6 +1,6 @@
 //! Token requests that fail: the error of the callers, and the backoff.
 
-use crate::support;
+use crate::layer::support;
 
 use support::{Endpoint, endpoint::Reply, layer, secs, tokens};
 use tokio::time::{Instant, advance, sleep};

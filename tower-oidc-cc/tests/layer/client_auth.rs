@@ -85,7 +85,7 @@ async fn each_attempt_sends_a_new_assertion() {
 
 #[tokio::test(start_paused = true)]
 async fn token_requests_name_the_crate_and_carry_the_headers_that_were_set() {
-    use crate::support::{Endpoint, builder};
+    use crate::layer::support::{Endpoint, builder};
     use http::{HeaderValue, header::HeaderName};
 
     let version = concat!("tower-oidc-cc/", env!("CARGO_PKG_VERSION"));

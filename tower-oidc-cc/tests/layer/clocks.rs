@@ -1,6 +1,6 @@
 //! Expiry on two clocks: the earlier one counts.
 
-use crate::support;
+use crate::layer::support;
 
 use std::{
     sync::{

@@ -1,6 +1,6 @@
 //! The contract of `tower::Service`, above and below.
 
-use crate::support;
+use crate::layer::support;
 
 use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
 

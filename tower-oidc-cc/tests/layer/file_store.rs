@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use crate::{providers::Dir, support};
+use crate::layer::{providers::Dir, support};
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use crate::support;
+use crate::layer::support;
 
 use std::pin::pin;
 

@@ -1,6 +1,6 @@
 //! The health of a token.
 
-use crate::support;
+use crate::layer::support;
 
 use support::{Endpoint, builder, endpoint::Reply, secs};
 use tokio::time::{advance, sleep};

@@ -21,7 +21,7 @@ use tower_oidc_cc::{
     BearerAuthLayer, Credentials, FileStore, Origin, Outcome, Rejection, TokenEndpoint, TokenSource,
 };
 
-use crate::providers::Dir;
+use crate::layer::providers::Dir;
 
 type Http = Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>;
 
@@ -69,7 +69,7 @@ async fn tonic_interceptor_sends_the_current_token() {
     // Once, before the first call: an interceptor cannot wait.
     source.ready().await.unwrap();
     let interceptor = move |mut request: tonic::Request<()>| {
-        let token = crate::support::current(&source);
+        let token = crate::layer::support::current(&source);
         let token = token.ok_or_else(|| Status::unavailable("there is no token"))?;
         let value = MetadataValue::try_from(token.header().as_bytes());
         let value = value.map_err(|error| Status::internal(error.to_string()))?;

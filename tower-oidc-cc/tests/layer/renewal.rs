@@ -1,6 +1,6 @@
 //! A token's life: renewed ahead, expired in time, and safe from every fault of the endpoint.
 
-use crate::support;
+use crate::layer::support;
 
 use std::{
     io,

@@ -1,6 +1,6 @@
 //! The end of a program waits for the token request in flight, and for nothing else.
 
-use crate::support;
+use crate::layer::support;
 
 use std::pin::pin;
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
 
-use crate::support;
+use crate::layer::support;
 
 use std::time::{Duration, SystemTime};
 

@@ -155,8 +155,8 @@ impl Kind {
     fn command(self) -> Option<(Command, Option<PathBuf>)> {
         let installed = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .parent()?
-            .join("servers");
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("servers");
+            .join("../tower-oidc-cc/tests/servers");
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-oidc-cc/tests/servers");
         let (program, script, last) = match self {
             Self::OidcProvider => {
                 let modules = installed.join("node_modules");

@@ -19,7 +19,7 @@ use tower_tds::Limits;
 use tower_tds_fleet::Fleet;
 use tower_tds_limits::Limiter;
 
-use crate::{RedisServer, faults::through, on_a_port, operators::make_member, remember};
+use crate::shares::{RedisServer, faults::through, on_a_port, operators::make_member, remember};
 
 struct Node {
     server: RedisServer,
@@ -148,7 +148,7 @@ async fn node_without_the_slot_is_reported_as_wrong_node() {
     b.until(&["CLUSTER", "INFO"], "cluster_slots_assigned:16384")
         .await;
     let client = Client::open(format!("redis://127.0.0.1:{}", b.port)).unwrap();
-    let kind = crate::operators::kind(client).await;
+    let kind = crate::shares::operators::kind(client).await;
     assert_eq!(kind, tower_tds_fleet::StoreFault::WrongNode);
 }
 

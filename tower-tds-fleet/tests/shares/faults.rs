@@ -11,7 +11,7 @@ use tokio::{
 use tower_tds::Limits;
 use tower_tds_fleet::Store;
 
-use crate::{HANGS, Member, RedisServer, assert_clean, on_a_port, remember, service};
+use crate::shares::{HANGS, Member, RedisServer, assert_clean, on_a_port, remember, service};
 
 /// Four busy members through a fault. Prints the longest time without a request, and the time from
 /// the fault until the rate is back at three quarters.

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tower_tds::Limits;
 
-use crate::{
+use crate::shares::{
     Member, RedisServer, assert_clean, faults::through, on_a_port, reaches, remember, service,
 };
 

@@ -12,7 +12,7 @@ use tower_tds::{Limits, Quota};
 use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
 
-use crate::{HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service};
+use crate::shares::{HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service};
 
 pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
     let limiter = Limiter::new(Limits::default());
@@ -311,7 +311,7 @@ fn the_compose_file_has_two_clients_and_a_store() {
     let build = &services["buses"]["build"];
     let text = |name: &str| build[name].as_str().unwrap_or_default();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("..")
+        .join("../tower-tds-fleet")
         .join(text("context"));
     let file = folder.join(text("dockerfile"));
     let file = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("{file:?} of {build:?}"));

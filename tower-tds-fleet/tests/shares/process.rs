@@ -17,7 +17,7 @@ use tokio::{
 use tower_tds::{Credentials, Limits};
 use tower_tds_fleet::Fleet;
 
-use crate::{Member, RedisServer, assert_clean, call, reaches, remember, service};
+use crate::shares::{Member, RedisServer, assert_clean, call, reaches, remember, service};
 
 /// A process that calls until it is ended.
 pub(crate) struct Process(Child);
@@ -47,7 +47,7 @@ impl Process {
         more: &[(&str, String)],
     ) -> Self {
         let process = Command::new(program)
-            .args(["--exact", "process::member_process", "--nocapture"])
+            .args(["process::member_process", "--nocapture"])
             .env("FLEET_STORE", store.url())
             .env("FLEET_AUTH", server.auth_url())
             .env("FLEET_DATA", server.base_url())

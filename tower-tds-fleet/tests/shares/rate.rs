@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tower_tds::Limits;
 use tower_tds_limits::Rules;
 
-use crate::{Member, RedisServer, assert_clean, call, client, remember, slow_service};
+use crate::shares::{Member, RedisServer, assert_clean, call, client, remember, slow_service};
 
 const MEASURED: u64 = 12;
 

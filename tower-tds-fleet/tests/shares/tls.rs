@@ -7,7 +7,7 @@ use tower_tds::Limits;
 use tower_tds_fleet::{Fleet, StoreFault};
 use tower_tds_limits::Limiter;
 
-use crate::{RedisServer, operators::kind, remember};
+use crate::shares::{RedisServer, operators::kind, remember};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_can_require_a_client_certificate() {

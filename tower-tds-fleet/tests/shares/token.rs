@@ -10,7 +10,7 @@ mod world;
 use tokio::{runtime, task::JoinSet};
 
 use self::world::{World, successor, tokens, turns};
-use crate::redis_server::RedisServer;
+use crate::shares::redis_server::RedisServer;
 
 #[test]
 fn fifty_cold_members_on_five_runtimes_make_one_request() {

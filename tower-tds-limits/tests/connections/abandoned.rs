@@ -13,7 +13,7 @@ use tokio::{
 use tower::Layer;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
 
-use crate::{
+use crate::connections::{
     get,
     net::{Net, SILENT},
 };

@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimit, RequestLimitLayer, Rules};
 
-use crate::{
+use crate::connections::{
     count,
     net::{Net, NetClient, net_client, warm},
     server::Allows,

@@ -2,7 +2,7 @@
 //!
 //! Each test runs one of the ignored tests in such a namespace. The short cuts run by default, and
 //! those of 20 s by
-//! `cargo test -p tower-tds-limits-tests --test connections cut_of_twenty -- --ignored --nocapture`
+//! `cargo test -p suites connections::cut_of_twenty -- --ignored --nocapture`
 
 use std::{
     env,
@@ -34,7 +34,7 @@ use tower_tds_limits::{
     ConnectionLimit, ConnectionLimitLayer, Limiter, Limits, RequestLimit, RequestLimitLayer, Rules,
 };
 
-use crate::get;
+use crate::connections::get;
 
 /// Prints a line that the test harness does not capture.
 fn say(line: &str) {
@@ -56,7 +56,7 @@ fn in_a_namespace(test: &str) {
     }
     let program = env::current_exe().expect("a test has one");
     let command = format!(
-        "ip link set lo up && exec '{}' --exact {test} --ignored --nocapture",
+        "ip link set lo up && exec '{}' --exact connections::{test} --ignored --nocapture",
         program.display()
     );
     let ran = unshare(&command).status().expect("it was there");

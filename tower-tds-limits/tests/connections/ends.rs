@@ -21,7 +21,7 @@ use tokio::{
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter, RequestLimitLayer};
 
-use crate::{client, get, limiter, server::BODY};
+use crate::connections::{client, get, limiter, server::BODY};
 
 /// When the server ends its side.
 #[derive(Debug, Clone, Copy)]

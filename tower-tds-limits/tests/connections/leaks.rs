@@ -7,7 +7,7 @@ use tokio::{runtime::Handle, task::JoinSet, time::Instant};
 use tower::ServiceBuilder;
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer, Rules};
 
-use crate::{
+use crate::connections::{
     count, get, limiter,
     net::{Net, NetClient, net_client},
     server,

@@ -23,7 +23,7 @@ use tokio::{io::DuplexStream, task::JoinSet};
 use tower::{Layer, Service};
 use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
 
-use crate::{get, server::Server};
+use crate::connections::{get, server::Server};
 
 /// Connects to the server that the URI names. A connect to [`SILENT`] never ends.
 #[derive(Clone)]

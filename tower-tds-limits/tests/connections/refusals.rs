@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer, Rules};
 
-use crate::{
+use crate::connections::{
     count, get,
     net::{Net, net_client},
 };

@@ -16,7 +16,7 @@ use tokio::{
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter, RequestLimitLayer};
 
-use crate::{client, limiter};
+use crate::connections::{client, limiter};
 
 async fn listen() -> (TcpListener, Uri) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tower_tds_limits::share::{Share, Shares};
 
-use crate::{
+use crate::connections::{
     get, limiter,
     net::{Net, net_client},
 };

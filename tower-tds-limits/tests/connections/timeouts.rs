@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder, ServiceExt, timeout::TimeoutLayer};
 use tower_tds_limits::ConnectionLimitLayer;
 
-use crate::{limiter, net::Net};
+use crate::connections::{limiter, net::Net};
 
 #[tokio::test(start_paused = true)]
 async fn a_connect_timeout_does_not_include_the_wait() {

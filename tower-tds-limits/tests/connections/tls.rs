@@ -37,7 +37,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tower::Layer;
 use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
 
-use crate::{get, limiter, server::BODY};
+use crate::connections::{get, limiter, server::BODY};
 
 /// Script of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

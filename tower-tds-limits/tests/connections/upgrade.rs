@@ -9,7 +9,7 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::ConnectionLimitLayer;
 
-use crate::{get, impatient, net::Net};
+use crate::connections::{get, impatient, net::Net};
 
 #[tokio::test(start_paused = true)]
 async fn an_upgraded_socket_keeps_its_permit_until_it_is_closed() {

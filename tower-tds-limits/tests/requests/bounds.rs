@@ -22,7 +22,7 @@ use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_tds_limits::{DeadlineAt, Error, Limiter, Limits, Quota, RequestLimitLayer, WaitCause};
 use tower_tds_outcome::HandOver;
 
-use crate::{
+use crate::requests::{
     limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},

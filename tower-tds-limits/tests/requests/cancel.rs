@@ -7,7 +7,7 @@ use tokio_test::task;
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 
-use crate::service::{Answer, Scripted, request};
+use crate::requests::service::{Answer, Scripted, request};
 
 #[tokio::test(start_paused = true)]
 async fn randomly_dropped_calls_leave_no_permit_and_no_waiter() {

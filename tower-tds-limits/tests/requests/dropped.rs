@@ -26,7 +26,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 use tower_tds_outcome::{Cause, HandOver, Outcome};
 
-use crate::{
+use crate::requests::{
     ms,
     service::{Answer, Scripted, request},
 };

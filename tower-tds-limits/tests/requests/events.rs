@@ -12,7 +12,7 @@ use tower_tds_limits::{Limits, Rules};
 use tracing::{Dispatch, Instrument as _, field::Empty, subscriber::DefaultGuard};
 use tracing_subscriber::{Layer as _, filter::dynamic_filter_fn, layer::SubscriberExt as _};
 
-use crate::{
+use crate::requests::{
     limited::Limited,
     ms, secs,
     service::{Answer, Scripted, request},

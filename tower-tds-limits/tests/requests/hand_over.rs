@@ -22,7 +22,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 use tower_tds_outcome::{Cause, HandOver, Outcome};
 
-use crate::{
+use crate::requests::{
     bounds::request_until,
     limited::{Limited, unsent},
     ms, secs,

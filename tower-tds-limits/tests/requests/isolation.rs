@@ -21,7 +21,7 @@ use tokio::{
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{Burst, Limiter, Limits, PermitBody, Quota, RequestLimitLayer, Rules};
 
-use crate::{
+use crate::requests::{
     limited::Limited,
     ms, secs,
     service::{Answer, Scripted, by_second, request},

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::{Error, Limiter, Limits, RequestLimit, RequestLimitLayer};
 
-use crate::service::{Scripted, request};
+use crate::requests::service::{Scripted, request};
 
 /// Clones share the layer and the service.
 #[derive(Clone)]

@@ -23,7 +23,7 @@ use tower_tds_limits::{
 };
 use tower_tds_outcome::HandOver;
 
-use crate::{
+use crate::requests::{
     bounds::request_until,
     limited::{Limited, unsent},
     ms, secs,

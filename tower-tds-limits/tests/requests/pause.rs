@@ -7,7 +7,7 @@ use tokio::{
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::Error;
 
-use crate::{
+use crate::requests::{
     limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},

@@ -18,7 +18,7 @@ use tower::{Layer, Service, ServiceExt, buffer::Buffer};
 use tower_http::timeout::TimeoutLayer;
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
-use crate::{
+use crate::requests::{
     ms, secs,
     service::{Answer, Scripted, request},
 };

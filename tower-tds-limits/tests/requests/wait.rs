@@ -9,7 +9,7 @@ use tokio::{
 use tower::ServiceExt;
 use tower_tds_limits::{Error, Limits, Quota};
 
-use crate::{
+use crate::requests::{
     limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tower_tds::{Client, Credentials, Kind, Limits, SharedLimits};
 
-use crate::{
+use crate::client::{
     server,
     sim::{self, builder, client_at, start},
 };

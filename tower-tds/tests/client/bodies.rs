@@ -15,7 +15,7 @@ use tower_tds::{
     layers::errors::{RetryLayer, Sent},
 };
 
-use crate::server::Server;
+use crate::client::server::Server;
 
 fn builder(server: &Server) -> Builder {
     let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");

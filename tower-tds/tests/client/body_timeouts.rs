@@ -21,7 +21,7 @@ use tower_tds::{
     layers::errors::{GiveUp, Sent},
 };
 
-use crate::sim::builder;
+use crate::client::sim::builder;
 
 /// One step of a body.
 #[derive(Clone, Copy)]

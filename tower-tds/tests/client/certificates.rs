@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tower_tds::{BuildError, Client, Credentials, Kind, Limits};
 use tracing_subscriber::fmt;
 
-use crate::{
+use crate::client::{
     log::{Log, listen},
     server,
 };

@@ -21,7 +21,7 @@ use tower_tds::{
     layers::{limits::ConnectionLimitLayer, token::Origin},
 };
 
-use crate::sim::{self, client, start};
+use crate::client::sim::{self, client, start};
 
 const PATH: &str = "/v1/live/bus";
 

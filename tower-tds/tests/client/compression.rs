@@ -4,7 +4,7 @@ use http_body_util::BodyExt;
 use tds_sim::Config;
 use tower_tds::{Builder, Client, Credentials, Error, Kind, ResponseBody};
 
-use crate::server::Server;
+use crate::client::server::Server;
 
 fn builder(server: &Server) -> Builder {
     let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");

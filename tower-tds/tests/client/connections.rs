@@ -18,7 +18,7 @@ use tower_tds::{
     layers::errors::{RetryLayer, Sent},
 };
 
-use crate::server;
+use crate::client::server;
 
 /// The reaction of the server to a request, by the number of its connection and the
 /// request's number there.

@@ -12,7 +12,7 @@ use std::{
 use tokio::{task::JoinSet, time::sleep};
 use tower_tds::{Builder, Client, Credentials, Limits, Quota, layers::limits::Rules};
 
-use crate::server::Server;
+use crate::client::server::Server;
 
 /// Runs an ignored test in a namespace where `localhost` has these addresses, unless the machine
 /// cannot make one.
@@ -34,7 +34,7 @@ fn in_a_namespace(test: &str, hosts: &str) {
     }
     let program = env::current_exe().expect("a test has one");
     let command = format!(
-        "exec '{}' --exact cuts::{test} --ignored --nocapture",
+        "exec '{}' --exact client::cuts::{test} --ignored --nocapture",
         program.display()
     );
     let ran = unshare(&command).output().expect("it was there");

@@ -22,7 +22,7 @@ use tower_tds::{
     },
 };
 
-use crate::sim;
+use crate::client::sim;
 
 const TWO: Duration = Duration::from_secs(2);
 

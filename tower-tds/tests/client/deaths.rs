@@ -8,7 +8,7 @@ use tds_sim::Config;
 use tokio::task::JoinSet;
 use tower_tds::Client;
 
-use crate::sim;
+use crate::client::sim;
 
 /// Makes several calls at once, and returns the errors.
 async fn calls(client: &Client) -> Vec<String> {

@@ -12,7 +12,7 @@ use tokio::{
 use tower::ServiceExt;
 use tower_tds::layers::{errors::RetryLayer, limits::Limits};
 
-use crate::{
+use crate::client::{
     deadline::{get, stack_within},
     sim,
 };

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tower_tds::{Builder, Client, Credentials, Provider};
 
-use crate::sim::{self, credentials};
+use crate::client::sim::{self, credentials};
 
 const PATH: &str = "/v1/live/bus";
 

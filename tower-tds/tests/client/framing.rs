@@ -11,7 +11,7 @@ use tokio::{io::AsyncWriteExt, net::TcpListener};
 use tower::ServiceExt;
 use tower_tds::{Client, Kind, RequestBody};
 
-use crate::{server::read, sim};
+use crate::client::{server::read, sim};
 
 type Heads = Arc<Mutex<Vec<String>>>;
 

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tower_tds::{Client, Credentials, Kind};
 
-use crate::server::read;
+use crate::client::server::read;
 
 /// An attack of the data endpoint; the token endpoint of the same server is honest.
 #[derive(Debug, Clone, Copy)]

@@ -13,7 +13,7 @@ use tower_tds::{
     },
 };
 
-use crate::server::{self, Server};
+use crate::client::server::{self, Server};
 
 fn client(server: &Server, url: &str, limits: Limits) -> Client {
     let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");

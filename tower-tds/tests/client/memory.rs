@@ -57,7 +57,7 @@ async fn a_download_takes_less_than_20_megabytes() {
 /// Set for the process that is watched.
 const CHILD: &str = "TDS_TEST_DOWNLOADS";
 
-const THIS: &str = "memory::a_download_takes_less_than_20_megabytes";
+const THIS: &str = "client::memory::a_download_takes_less_than_20_megabytes";
 
 /// Five times the memory that the download may take.
 const BYTES: usize = 100_000_000;

@@ -21,7 +21,7 @@ use tower_tds::{
     },
 };
 
-use crate::sim;
+use crate::client::sim;
 
 type Http = legacy::Client<<ConnectionLimitLayer as Layer<HttpConnector>>::Service, Full<Bytes>>;
 

@@ -2,7 +2,7 @@
 //!
 //! The bars are asserted under paused time, where no machine is busy. Over sockets the gate asserts what no speed changes; there the
 //! bars are asserted where you ask for a minute of each load, which the table of BENCHMARKS.md has:
-//! `OVERLOAD_SECONDS=60 cargo test --release -p tower-tds-tests --test client overload -- --nocapture`.
+//! `OVERLOAD_SECONDS=60 cargo test --release -p suites client::overload -- --nocapture`.
 
 use std::{env, time::Duration};
 
@@ -22,7 +22,7 @@ use tower_tds::{
     },
 };
 
-use crate::{
+use crate::client::{
     deadline::{get, stack_within},
     sim,
 };

@@ -27,7 +27,7 @@ use tower_tds::{
     Builder, Client, Credentials, Error, Kind, Limits, Quota, RequestBody, layers::limits::Rules,
 };
 
-use crate::{
+use crate::client::{
     server::{Server, read},
     stalls::Pipe,
 };

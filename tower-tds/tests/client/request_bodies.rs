@@ -16,7 +16,7 @@ use tower_tds::{
     layers::errors::{GiveUp, Repeat},
 };
 
-use crate::sim;
+use crate::client::sim;
 
 /// The bodies that came for each path.
 type Came = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;

@@ -17,7 +17,7 @@ use tower::ServiceExt;
 use tower_tds::{Client, Credentials, Provider, RequestBody};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::log::{Log, listen};
+use crate::client::log::{Log, listen};
 
 const TOKEN: &str = r#"{"access_token":"canary-t0k3n","expires_in":86400,"token_type":"Bearer"}"#;
 

@@ -6,7 +6,7 @@ use tds_sim::{Config, DataFault, Faults, Scripted, TokenFault, When};
 use tokio::time::sleep;
 use tower_tds::Kind;
 
-use crate::sim::{client, start};
+use crate::client::sim::{client, start};
 
 #[tokio::test]
 async fn shutdown_refuses_calls_and_waits_for_those_in_flight() {

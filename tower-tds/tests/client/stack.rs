@@ -12,7 +12,7 @@ use tower_tds::{
     Client, Credentials, Error, Kind, Limits, Provider, Quota, RequestBody, SharedLimits,
 };
 
-use crate::sim::{self, start};
+use crate::client::sim::{self, start};
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")

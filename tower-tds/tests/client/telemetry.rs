@@ -22,8 +22,8 @@ use tower_tds::{
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::log::{Log, listen};
-use crate::sim;
+use crate::client::log::{Log, listen};
+use crate::client::sim;
 
 const URL: &str = "http://127.0.0.1:1";
 

@@ -2,7 +2,7 @@
 
 use tower_tds::{Client, Credentials, Error, Kind, Response};
 
-use crate::server::Server;
+use crate::client::server::Server;
 
 async fn response_of(kind: &str, body: &[u8]) -> Response {
     let length = body.len();

@@ -19,7 +19,7 @@ use tower_tds::{
     layers::{limits::Rules, token::TokenEndpoint},
 };
 
-use crate::server::{self, Server};
+use crate::client::server::{self, Server};
 
 fn built(builder: Builder) -> Client {
     builder.build().expect("loopback is let through")

@@ -16,8 +16,8 @@ use tower::ServiceExt;
 use tower_tds::{Builder, Client, Credentials};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::log::{Log, listen};
-use crate::sim::start;
+use crate::client::log::{Log, listen};
+use crate::client::sim::start;
 
 const PATH: &str = "/v1/live/bus";
 

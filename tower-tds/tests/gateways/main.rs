@@ -10,7 +10,7 @@
 //! calls did not stall.
 //!
 //! The whole set takes about 35 minutes:
-//! `cargo test --release -p tower-tds-tests --test gateways the_whole -- --ignored --nocapture --test-threads 1`
+//! `cargo test --release -p suites --test gateways the_whole -- --ignored --nocapture --test-threads 1`
 
 #![expect(
     clippy::expect_used,

@@ -9,10 +9,10 @@
 //!
 //! | run | command |
 //! |---|---|
-//! | sixteen seeds, as the gate runs them | `cargo test -p tower-tds-tests --test gateways mixes` |
-//! | any number, for any time | `MIXES_SEEDS=64 MIXES_SECONDS=60 cargo test -p tower-tds-tests --test gateways mixes -- --nocapture` |
-//! | some seeds | `MIXES_FROM=7 MIXES_SEEDS=1 cargo test -p tower-tds-tests --test gateways mixes -- --nocapture` |
-//! | cuts of 20 and 60 s (5 min) | `cargo test -p tower-tds-tests --test gateways mixes::random_mixes_with -- --ignored --nocapture` |
+//! | sixteen seeds, as the gate runs them | `cargo test -p suites --test gateways mixes` |
+//! | any number, for any time | `MIXES_SEEDS=64 MIXES_SECONDS=60 cargo test -p suites --test gateways mixes -- --nocapture` |
+//! | some seeds | `MIXES_FROM=7 MIXES_SEEDS=1 cargo test -p suites --test gateways mixes -- --nocapture` |
+//! | cuts of 20 and 60 s (5 min) | `cargo test -p suites --test gateways mixes::random_mixes_with -- --ignored --nocapture` |
 
 use std::{
     io::{self, Write},

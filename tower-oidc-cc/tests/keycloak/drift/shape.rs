@@ -5,7 +5,7 @@ use http::HeaderName;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, PRAGMA, WWW_AUTHENTICATE};
 use serde_json::Value;
 
-use crate::wire::Answer;
+use crate::keycloak::wire::Answer;
 
 /// A response without the values that differ between two tokens.
 #[derive(Debug, PartialEq, Eq)]

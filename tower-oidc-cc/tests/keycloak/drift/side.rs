@@ -9,7 +9,7 @@ use tds_sim::{Config, Sim};
 use tower::ServiceExt as _;
 
 use super::Shape;
-use crate::{
+use crate::keycloak::{
     server::Keycloak,
     wire::{self, Answer, Body},
 };

@@ -13,7 +13,7 @@ use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
 use super::world::{DAY, World, entry, everything, load, name, put, token, turns, until};
-use crate::redis_server::RedisServer;
+use crate::shares::redis_server::RedisServer;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

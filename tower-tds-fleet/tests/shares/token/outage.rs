@@ -9,7 +9,7 @@ use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
 use super::world::{World, entry, everything, load, renewed, token, tokens};
-use crate::redis_server::RedisServer;
+use crate::shares::redis_server::RedisServer;
 
 #[tokio::test]
 async fn members_without_store_request_their_own_tokens() {

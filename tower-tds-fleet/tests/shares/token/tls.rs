@@ -3,7 +3,7 @@
 use redis::{Client, TlsCertificates};
 
 use super::world::{World, everything, token};
-use crate::redis_server::RedisServer;
+use crate::shares::redis_server::RedisServer;
 
 #[tokio::test]
 async fn member_uses_a_tls_store_only_with_a_trusted_certificate() {

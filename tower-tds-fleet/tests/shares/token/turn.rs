@@ -9,7 +9,7 @@ use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
 use super::world::{World, current, entry, load, tokens, turns, until};
-use crate::redis_server::RedisServer;
+use crate::shares::redis_server::RedisServer;
 
 #[tokio::test]
 async fn only_the_member_whose_turn_it_is_ends_it() {

@@ -23,7 +23,7 @@ use tower_oidc_cc::{
 };
 use tower_tds_fleet::RedisTokens;
 
-use crate::redis_server::RedisServer;
+use crate::shares::redis_server::RedisServer;
 
 /// Service, and a wall clock that can be moved.
 #[derive(Clone)]
