@@ -11,7 +11,9 @@ use tds_sim::{Rule, Server};
 use tokio::{task::JoinSet, time::sleep};
 use tower_tds::Limits;
 
-use crate::shares::{Member, RedisServer, assert_clean, process::Process, remember, remember_as, service};
+use crate::shares::{
+    Member, RedisServer, assert_clean, process::Process, remember, remember_as, service,
+};
 
 /// Measures the requests a second at each service.
 async fn rates(servers: &[Server; 2], seconds: u64) -> [f64; 2] {

@@ -12,7 +12,9 @@ use tower_tds::{Limits, Quota};
 use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
 
-use crate::shares::{HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service};
+use crate::shares::{
+    HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service,
+};
 
 pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
     let limiter = Limiter::new(Limits::default());

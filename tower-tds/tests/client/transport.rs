@@ -290,7 +290,9 @@ async fn refusal_of_a_proxy_names_it_its_status_and_the_remedy() {
         let proxy = format!("http://{}", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
-                crate::client::server::read(&mut socket).await.expect("a CONNECT");
+                crate::client::server::read(&mut socket)
+                    .await
+                    .expect("a CONNECT");
                 let refused = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
                 socket
                     .write_all(refused.as_bytes())
@@ -317,7 +319,9 @@ async fn proxy_that_is_none_or_is_not_there_is_named_with_its_setting() {
     let no_proxy = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
-            crate::client::server::read(&mut socket).await.expect("a CONNECT");
+            crate::client::server::read(&mut socket)
+                .await
+                .expect("a CONNECT");
             let greets = socket.write_all(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").await;
             greets.expect("it reads");
         }
