@@ -16,7 +16,6 @@ mod exit;
 mod fleet;
 mod get;
 mod health;
-mod history;
 mod known;
 mod list;
 mod manifest;

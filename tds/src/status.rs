@@ -27,7 +27,6 @@ use tower_tds::{Client, Status};
 
 use crate::{
     cache::{Cache, Shown},
-    history::{History, SHOWN, STEP, Sample},
     output::{counted, rough},
     proxy::is_this_machine,
     refusal::Refusal,
@@ -40,13 +39,6 @@ pub(crate) struct Condition {
     pub(crate) cache: Arc<Cache>,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) begun: Instant,
-}
-
-/// State of the page.
-#[derive(Debug, Clone)]
-struct Board {
-    condition: Condition,
-    history: Arc<History>,
 }
 
 // === impl Condition ===
@@ -115,121 +107,25 @@ impl Condition {
         }
         warnings
     }
-}
 
-/// Returns a router with only the page, for this machine.
-pub(crate) fn router(condition: Condition) -> Router {
-    let history = Arc::<History>::default();
-    let (source, samples) = (condition.clone(), Arc::clone(&history));
-    tokio::spawn(async move {
-        let mut steps = interval(STEP);
-        loop {
-            steps.tick().await;
-            samples.push(Sample::of(&source.metrics()));
-        }
-    });
-    Router::new()
-        .route("/", routing::get(page))
-        .route("/events", routing::get(events))
-        .with_state(Board { condition, history })
-        .layer(middleware::from_fn(local))
-}
-
-/// Refuses pages of other sites.
-async fn local(request: Request, next: Next) -> Response {
-    if !is_local(request.headers(), &[]) {
-        return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
-    }
-    next.run(request).await
-}
-
-async fn page(State(board): State<Board>) -> Response {
-    let hash = |element: &str| {
-        let text = PAGE.split_once(&format!("<{element}>"));
-        let text = text.and_then(|(_, rest)| rest.split_once(&format!("</{element}>")));
-        let text = text.map_or("", |(text, _)| text);
-        BASE64_STANDARD.encode(Sha256::digest(text))
-    };
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; \
-         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        hash("style"),
-        hash("script"),
-    );
-    let headers = [
-        (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, &*policy),
-        (CACHE_CONTROL, "no-store"),
-    ];
-    (headers, board.filled(PAGE)).into_response()
-}
-
-/// Streams the part of the page that changes, once a second.
-async fn events(State(board): State<Board>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let part = PAGE.split_once("<main").map_or("", |(_, part)| part);
-    let part = part.split_once("</main>").map_or("", |(part, _)| part);
-    let part = format!("<main{part}</main>");
-    let seconds = interval(Duration::from_secs(1));
-    Sse::new(stream::unfold(
-        (board, part, seconds),
-        async |(board, part, mut seconds)| {
-            seconds.tick().await;
-            let event = Event::default().data(board.filled(&part));
-            Some((Ok(event), (board, part, seconds)))
-        },
-    ))
-}
-
-/// Whether a request is from a program on this machine, or from a web page that may read.
-///
-/// Without this check, a page could reach this address by another host name (DNS rebinding) and
-/// read data with this key, or use up the quota without reading.
-pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let site = text("sec-fetch-site").unwrap_or("none");
-    let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
-    let is_allowed = match headers.get("origin") {
-        Some(origin) => origins.contains(origin),
-        None => ["none", "same-origin"].contains(&site),
-    };
-    is_allowed
-        && headers.get_all(HOST).iter().count() < 2
-        && host.is_none_or(|host| is_this_machine(host.host()))
-}
-
-// === impl Board ===
-
-impl Board {
     /// Replaces the placeholders of the page, or of a part of it.
     fn filled(&self, page: &str) -> String {
-        let condition = &self.condition;
-        let status = condition.client.status();
+        let status = self.client.status();
         let (token, limits) = (&status.token, &status.limits);
-        let (resources, further) = condition.cache.shown(ROWS);
-        let troubles = condition.troubles(&status);
-        let warnings = condition.warnings(&status, &resources);
-        let (_, oldest) = condition.cache.unanswered();
+        let (resources, further) = self.cache.shown(ROWS);
+        let troubles = self.troubles(&status);
+        let warnings = self.warnings(&status, &resources);
+        let (_, oldest) = self.cache.unanswered();
         let since = |time: Option<Duration>| or_dash(time.map(rough));
         let item = |line: &String| format!("<li>{}</li>", escaped(line));
-        let quotas = condition.client.limiter().limits().quotas().to_vec();
+        let quotas = self.client.limiter().limits().quotas().to_vec();
         let rate = quotas.iter().map(|quota| match quota.per().as_millis() {
             1_000 => format!("{} per second", quota.requests()),
             60_000 => format!("{} per minute", quota.requests()),
             _ => format!("{} per {}", quota.requests(), rough(quota.per())),
         });
         let rate = rate.collect::<Vec<_>>().join(" and ");
-        let first = quotas.first();
-        let per = first.map_or(STEP, |quota| quota.per());
-        let quota = first.map_or(0, |quota| quota.requests().get());
-        let limit = f64::from(quota) / per.as_secs_f64();
-        let rates = self.history.rates(per);
-        let highest = rates.iter().copied().fold(0.0, f64::max);
-        // The line of the limit stays at one height, unless bursts exceed it.
-        let top = (limit * 1.25).max(highest * 1.05);
-        let height = |rate: f64| 100.0 - 100.0 * rate / top;
-        let points = (SHOWN - rates.len()..).zip(&rates);
-        let points = points.map(|(at, rate)| format!("{at},{:.1}", height(*rate)));
-        let [hits, half, most] = self.history.users();
+        let quota = quotas.first().map_or(0, |quota| quota.requests().get());
         let error = token.last_error.as_ref().map(ToString::to_string);
         let (state, ready) = match (&*troubles, &*warnings) {
             ([], []) => ("good", "ready"),
@@ -242,18 +138,7 @@ impl Board {
             ("troubles", troubles.iter().map(item).collect()),
             ("warnings", warnings.iter().map(item).collect()),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("uptime", rough(condition.begun.elapsed())),
-            ("now", format!("{:.1}", rates.last().unwrap_or(&0.0))),
-            ("highest", format!("{highest:.1}")),
-            ("points", points.collect::<Vec<_>>().join(" ")),
-            ("begin", (SHOWN - rates.len()).to_string()),
-            ("limit", format!("{:.1}", height(limit))),
-            (
-                "hits",
-                or_dash(hits.map(|part| format!("{:.1} %", part * 100.0))),
-            ),
-            ("half", or_dash(half.map(seconds))),
-            ("most", or_dash(most.map(seconds))),
+            ("uptime", rough(self.begun.elapsed())),
             ("quota", quota.to_string()),
             ("permits", limits.live.to_string()),
             ("rate", rate.clone()),
@@ -280,6 +165,79 @@ impl Board {
     }
 }
 
+/// Returns a router with only the page, for this machine.
+pub(crate) fn router(condition: Condition) -> Router {
+    Router::new()
+        .route("/", routing::get(page))
+        .route("/events", routing::get(events))
+        .with_state(condition)
+        .layer(middleware::from_fn(local))
+}
+
+/// Refuses pages of other sites.
+async fn local(request: Request, next: Next) -> Response {
+    if !is_local(request.headers(), &[]) {
+        return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
+    }
+    next.run(request).await
+}
+
+async fn page(State(condition): State<Condition>) -> Response {
+    let hash = |element: &str| {
+        let text = PAGE.split_once(&format!("<{element}>"));
+        let text = text.and_then(|(_, rest)| rest.split_once(&format!("</{element}>")));
+        let text = text.map_or("", |(text, _)| text);
+        BASE64_STANDARD.encode(Sha256::digest(text))
+    };
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        hash("style"),
+        hash("script"),
+    );
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, &*policy),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    (headers, condition.filled(PAGE)).into_response()
+}
+
+/// Streams the part of the page that changes, once a second.
+async fn events(
+    State(condition): State<Condition>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let part = PAGE.split_once("<main").map_or("", |(_, part)| part);
+    let part = part.split_once("</main>").map_or("", |(part, _)| part);
+    let part = format!("<main{part}</main>");
+    let seconds = interval(Duration::from_secs(1));
+    Sse::new(stream::unfold(
+        (condition, part, seconds),
+        async |(condition, part, mut seconds)| {
+            seconds.tick().await;
+            let event = Event::default().data(condition.filled(&part));
+            Some((Ok(event), (condition, part, seconds)))
+        },
+    ))
+}
+
+/// Whether a request is from a program on this machine, or from a web page that may read.
+///
+/// Without this check, a page could reach this address by another host name (DNS rebinding) and
+/// read data with this key, or use up the quota without reading.
+pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let site = text("sec-fetch-site").unwrap_or("none");
+    let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
+    let is_allowed = match headers.get("origin") {
+        Some(origin) => origins.contains(origin),
+        None => ["none", "same-origin"].contains(&site),
+    };
+    is_allowed
+        && headers.get_all(HOST).iter().count() < 2
+        && host.is_none_or(|host| is_this_machine(host.host()))
+}
+
 /// Returns a row of the table of resources.
 fn row(shown: &Shown) -> String {
     let (target, state) = (escaped(&shown.target), shown.state);
@@ -301,15 +259,6 @@ fn row(shown: &Shown) -> String {
 
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "–".to_owned())
-}
-
-/// Formats the time of a response.
-fn seconds(time: f64) -> String {
-    match time {
-        ..0.001 => "&lt;1 ms".to_owned(),
-        ..1.0 => format!("{:.0} ms", time * 1_000.0),
-        _ => format!("{time:.1} s"),
-    }
 }
 
 /// Describes why calls wait, with the limit.
