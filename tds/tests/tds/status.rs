@@ -29,19 +29,6 @@ impl Page {
         Self(page.text())
     }
 
-    /// Reads it until it shows this.
-    async fn until(backend: &Serving, enough: impl Fn(&Self) -> bool) -> Self {
-        let mut page = Self::read(backend).await;
-        let waited = async {
-            while !enough(&page) {
-                sleep(Duration::from_millis(50)).await;
-                page = Self::read(backend).await;
-            }
-        };
-        timeout(HANGS, waited).await.expect("it comes to that");
-        page
-    }
-
     fn shows(&self, id: &str) -> &str {
         let (_, rest) = self
             .0
