@@ -55,7 +55,7 @@ where
     let once = RetryLayer::new()
         .attempts(NonZeroU32::MIN)
         .replay(ReplayBytes);
-    let layer = TdsLayer::new(tokens.clone(), [origin.clone()], limiter.clone()).retry(once);
+    let layer = TdsLayer::new(tokens.clone(), [origin.clone()], limiter).retry(once);
     Ok(Sender {
         stack: stack(&layer, called),
         pool: None,
@@ -66,7 +66,7 @@ where
         calls: CallTracker::default(),
         tokens,
         origin,
-        limiter,
+        limiter: layer.limiter().clone(),
     })
 }
 
