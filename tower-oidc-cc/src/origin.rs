@@ -51,12 +51,25 @@ impl Places {
     /// Checks that a request may carry the token.
     #[inline]
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
-        let is_path = uri.authority().is_none();
-        let named = self.origins.iter().find(|origin| origin.contains(uri));
+        let mut named = self.origins.iter().filter(|origin| origin.contains(uri));
         // Most clients add the `Host` header below this layer. A scan of a few names is faster than a hash.
-        let mut hosts = headers.iter().filter(|(name, _)| *name == HOST);
+        let has_host = headers.keys().any(|name| name == HOST);
+        match named.next() {
+            Some(_) if !has_host => Ok(()),
+            named => self.check_rest(named, uri, headers),
+        }
+    }
+
+    #[cold]
+    fn check_rest(
+        &self,
+        named: Option<&Origin>,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Kind> {
+        let is_path = uri.authority().is_none();
         match named.or(self.default_origin.as_ref().filter(|_| is_path)) {
-            Some(origin) if hosts.all(|(_, host)| origin.is_named(host)) => Ok(()),
+            Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
             Some(_) => Err(OTHER_HOST),
             None if is_path => Err(NO_ORIGIN),
             None => Err(FOREIGN),
@@ -217,7 +230,15 @@ fn normal(scheme: &Scheme, authority: &Authority) -> Option<String> {
     Some(host.to_ascii_lowercase() + &port)
 }
 
-const FOREIGN: Kind = Kind::Foreign("the request goes to an origin that may not see the token");
-const NO_ORIGIN: Kind =
-    Kind::Foreign("the address of the request is only a path, and the layer has no default origin");
-const OTHER_HOST: Kind = Kind::Foreign("the Host header names another host than the address");
+const FOREIGN: Kind = Kind::Foreign(
+    "the request goes to an origin that may not see the token",
+    "use an address of the service, or add the origin to those of the layer",
+);
+const NO_ORIGIN: Kind = Kind::Foreign(
+    "the address of the request is only a path, and the layer has no default origin",
+    "use an absolute address, or build the layer with `for_origin`",
+);
+const OTHER_HOST: Kind = Kind::Foreign(
+    "the Host header names another host than the address",
+    "remove the Host header, which a proxy may have passed on: the HTTP client sets its own",
+);

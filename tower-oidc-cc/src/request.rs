@@ -109,6 +109,9 @@ impl Grant {
         };
         match fetched {
             Ok(issued) => Ok(Some(issued)),
+            Err(error) if error.endpoint().is_none() => {
+                Err(error.for_credentials(digest).at(endpoint.uri()))
+            }
             Err(error) => Err(error.for_credentials(digest)),
         }
     }
@@ -271,7 +274,7 @@ where
 }
 
 /// The cause of an error after the timeout.
-const LATE: &str = "it did not answer in time";
+const LATE: &str = "it did not answer in time, so try later, or allow a longer timeout";
 /// Fields of a form that prove something: RFC 6749, 7521, 8693.
 const PROOFS: [&str; 6] = [
     "client_secret",

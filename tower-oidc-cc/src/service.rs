@@ -104,8 +104,8 @@ pin_project! {
             sent: Sent,
         },
         Held {
-            // `None` once the call has ended.
-            result: Option<Result<T, BoxError>>,
+            // `None` once the call has ended. Boxed, because each move of a future copies the largest of its states.
+            result: Option<Box<Result<T, BoxError>>>,
             wait: Pin<Box<dyn Future<Output = Rejection> + Send + Sync>>,
         },
         Failed {
@@ -296,14 +296,18 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let call = match self.authorize(&mut request) {
-            Ok(sent) => Call::Sent {
-                inner: self.inner.call(request),
-                sent,
+        // Built in place, because each move of a future copies it.
+        match self.authorize(&mut request) {
+            Ok(sent) => ResponseFuture {
+                call: Call::Sent {
+                    inner: self.inner.call(request),
+                    sent,
+                },
             },
-            Err(error) => Call::Failed { error },
-        };
-        ResponseFuture { call }
+            Err(error) => ResponseFuture {
+                call: Call::Failed { error },
+            },
+        }
     }
 }
 
@@ -353,7 +357,7 @@ where
                         Refused::No => return Poll::Ready(result.map_err(Error::below)),
                         Refused::Now(rejection) => return Poll::Ready(rejected(result, rejection)),
                         Refused::Held(wait) => call.set(Call::Held {
-                            result: Some(result),
+                            result: Some(Box::new(result)),
                             wait,
                         }),
                     }
@@ -366,7 +370,7 @@ where
                     let rejection = ready!(wait.as_mut().poll(cx));
                     let result = result.take();
                     return result.map_or(Poll::Pending, |result| {
-                        Poll::Ready(rejected(result, rejection))
+                        Poll::Ready(rejected(*result, rejection))
                     });
                 }
                 // ## Failed => done

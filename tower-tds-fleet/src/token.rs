@@ -156,20 +156,17 @@ impl RedisTokens {
     fn mark(&self) -> MutexGuard<'_, Mark> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl RedisTokens {
     /// Reads and opens the entry of this name.
     async fn read(&self, seal: &Seal, key: &str, token: &str) -> RedisResult<Option<StoredToken>> {
         // Reads a range instead of the whole, because a writer to the store must not choose how
         // much is read.
         let mut get = cmd("GETRANGE");
         get.arg(token).arg(0).arg(LARGEST);
-        let found = self.connection.with(|mut to| async move {
-            let found: Vec<u8> = get.query_async(&mut to).await?;
-            Ok(found)
-        });
-        let found = found.await?;
+        let found = self
+            .connection
+            .with(|mut to| async move { get.query_async(&mut to).await });
+        let found: Vec<u8> = found.await?;
         if found.is_empty() {
             return Ok(None);
         }
@@ -192,28 +189,27 @@ impl RedisTokens {
         let mut set = cmd("SET");
         set.arg(turn).arg(mark.as_slice()).arg("NX");
         set.arg("PX").arg(millis(TURN)?);
-        let taken = self.connection.with(|mut to| async move {
-            let taken: Option<String> = set.query_async(&mut to).await?;
-            Ok(taken.is_some())
-        });
-        Ok(taken.await?)
+        let taken = self
+            .connection
+            .with(|mut to| async move { set.query_async(&mut to).await });
+        let taken: Option<String> = taken.await?;
+        Ok(taken.is_some())
     }
 
     /// Stores an entry if there is one, and ends the turn if it is this member's.
     async fn put(
         &self,
         (token, turn): (&str, &str),
-        entry: Option<(Vec<u8>, Duration)>,
+        entry: Option<(Vec<u8>, u64)>,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut put = self.put.key(turn);
         put.key(token).arg(self.mark().as_slice());
         if let Some((sealed, until)) = entry {
-            put.arg(sealed).arg(millis(until)?);
+            put.arg(sealed).arg(until);
         }
-        let done = self.connection.with(|mut to| async move {
-            let done: RedisResult<()> = put.invoke_async(&mut to).await;
-            done
-        });
+        let done = self
+            .connection
+            .with(|mut to| async move { put.invoke_async(&mut to).await });
         Ok(done.await?)
     }
 }
@@ -250,9 +246,8 @@ impl TokenStore for RedisTokens {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let seal = self.seal()?;
         let (token, turn) = self.names(seal, key);
-        let until = entry.expires_at().duration_since(UNIX_EPOCH)?;
-        let sealed = seal.close(key, entry.as_bytes())?;
-        let entry = (!until.is_zero()).then_some((sealed, until));
+        let until = millis(entry.expires_at().duration_since(UNIX_EPOCH)?)?;
+        let entry = (until > 0).then_some((seal.close(key, entry.as_bytes())?, until));
         self.put((&token, &turn), entry).await
     }
 }

@@ -49,8 +49,8 @@ pub(crate) enum Kind {
     NoCredentials,
     /// There was no token at the time of the call, although one may come.
     Unready(&'static str),
-    /// The request may not carry the token.
-    Foreign(&'static str),
+    /// The request may not carry the token; what is wrong, and the next step.
+    Foreign(&'static str, &'static str),
 }
 
 // === impl TokenError ===
@@ -176,7 +176,7 @@ impl TokenError {
     /// Whether the layer refused the request because of its address or its `Host` header.
     #[must_use]
     pub fn is_foreign_origin(&self) -> bool {
-        matches!(self.0.kind, Kind::Foreign(_))
+        matches!(self.0.kind, Kind::Foreign(..))
     }
 
     /// Returns the time until the end of the backoff. If you call before that, you get this error
@@ -269,17 +269,14 @@ impl Kind {
                 format!("the token of {subject} cannot be sent as a bearer token: {what}").into()
             }
             Self::NoCredentials => "there are no credentials for a token request".into(),
-            Self::Unready(what) | Self::Foreign(what) => what.into(),
+            Self::Unready(what) | Self::Foreign(what, _) => what.into(),
         }
     }
 
     /// Whether a retry may help without any change, and the next step.
     fn remedy(self) -> (bool, &'static str) {
         match self {
-            Self::Transport => (
-                true,
-                "check the address, its certificate and the network, or allow a longer timeout",
-            ),
+            Self::Transport => (true, "check the address, its certificate and the network"),
             // A wrong path is more likely than an outage, but the error is still transient, because a
             // server that is being deployed returns such a status for a while.
             Self::Unavailable(status) if status.is_client_error() && status.as_u16() != 429 => {
@@ -298,11 +295,7 @@ impl Kind {
                 true,
                 "call it by `oneshot`, or await `ready` before each call, also on a clone",
             ),
-            Self::Foreign(_) => (
-                false,
-                "use an absolute address of a listed origin, or `for_origin`, and remove the Host header, which a \
-                 proxy may have passed on",
-            ),
+            Self::Foreign(_, next) => (false, next),
         }
     }
 }

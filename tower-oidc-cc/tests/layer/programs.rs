@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{Empty, Full};
 use hyper_util::{
     client::legacy::Client,
@@ -343,4 +343,37 @@ async fn a_role_that_was_granted_between_two_programs_is_seen_by_the_second() {
         assert_eq!(answer.status(), status, "{minutes}");
         assert_eq!(server.ledger().summary().token_posts, posts);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_programs_with_one_file_replace_a_revoked_token_by_one_request() {
+    let (server, dir) = (
+        Server::start(Config::default()).await.unwrap(),
+        Dir::new("revoked"),
+    );
+    let mut programs = JoinSet::new();
+    let together = std::sync::Arc::new(tokio::sync::Barrier::new(21));
+    for _ in 0..20 {
+        let source = stored(&server, &dir, server.client_secret());
+        let service = BearerAuthLayer::new(source, [origin(&server)]).layer(http());
+        let (uri, together) = (data(&server), std::sync::Arc::clone(&together));
+        programs.spawn(async move {
+            let get = || Request::get(uri.clone()).body(Full::default()).unwrap();
+            let before = service.clone().oneshot(get()).await.unwrap().status();
+            together.wait().await;
+            together.wait().await;
+            let refused = service.clone().oneshot(get()).await.unwrap();
+            let rejection = refused.extensions().get::<Rejection>();
+            assert!(rejection.is_some_and(Rejection::is_worth_a_resend));
+            (before, service.oneshot(get()).await.unwrap().status())
+        });
+    }
+    together.wait().await;
+    assert_eq!(server.ledger().summary().token_posts, 1);
+    server.revoke_all();
+    together.wait().await;
+    for (before, after) in programs.join_all().await {
+        assert_eq!((before, after), (StatusCode::OK, StatusCode::OK));
+    }
+    assert_eq!(server.ledger().summary().token_posts, 2);
 }

@@ -322,6 +322,7 @@ async fn a_wait_that_the_endpoint_asked_for_is_kept_by_all_programs_of_a_store()
             assert!(error.retry_after().unwrap() >= left, "{error}");
             assert!(error.to_string().contains("429"), "{error}");
             assert!(error.to_string().contains("too many"), "{error}");
+            assert!(error.endpoint().is_some(), "{error}");
             sleep(secs(1)).await;
         }
         assert_eq!(endpoint.count(), 1);
