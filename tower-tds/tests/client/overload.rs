@@ -42,7 +42,7 @@ struct Load {
 #[derive(Debug, Default)]
 struct Outcome {
     answered: usize,
-    /// Rejected on arrival, with the time that took.
+    /// Rejected, with the time that took.
     rejections: Vec<Duration>,
 }
 
