@@ -248,6 +248,27 @@ async fn request_deadline_may_exceed_the_default() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_attempt_keeps_what_the_deadline_covers() {
+    for covers in [false, true] {
+        let service = tower::service_fn(async move |request: Request<()>| {
+            assert_eq!(DeadlineAt::covers_body(request.extensions()), covers);
+            let busy = Attempt::of(request.extensions()) < 3;
+            let response = Response::builder().status(if busy { 503 } else { 200 });
+            Ok::<_, BoxError>(response.body(String::new()).unwrap())
+        });
+        let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
+        let deadline = within(ms(60_000));
+        let mut request = Request::new(());
+        request.extensions_mut().insert(if covers {
+            deadline.with_body()
+        } else {
+            deadline
+        });
+        assert!(stack.oneshot(request).await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn classification_reads_an_accept_header_set_below_retry() {
     let page = tower::service_fn(async |_: Request<()>| {
         let response = Response::builder().header("content-type", "text/html");

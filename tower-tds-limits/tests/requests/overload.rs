@@ -38,8 +38,11 @@ type Caller = BoxCloneSyncService<Request<Empty<Bytes>>, Response<PermitBody<Lat
 struct Kind {
     rate: f64,
     deadline: Option<Duration>,
-    takes: fn(&mut Rng) -> (u64, u64),
+    takes: Times,
 }
+
+/// Times of head and body, in milliseconds.
+type Times = fn(&mut Rng) -> (u64, u64);
 
 /// What the service saw of one kind, and what its callers got in time.
 #[derive(Debug, Default, Clone, Copy)]
@@ -170,7 +173,7 @@ impl Body for Late {
     }
 }
 
-fn kind(rate: f64, deadline: u64, takes: fn(&mut Rng) -> (u64, u64)) -> Kind {
+fn kind(rate: f64, deadline: u64, takes: Times) -> Kind {
     Kind {
         rate,
         deadline: Some(ms(deadline)),
@@ -180,7 +183,7 @@ fn kind(rate: f64, deadline: u64, takes: fn(&mut Rng) -> (u64, u64)) -> Kind {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_under_overload_is_answered_bodies_too() {
-    let times: [fn(&mut Rng) -> (u64, u64); 9] = [
+    let times: [Times; 9] = [
         |_| (5, 0),
         |_| (80, 0),
         |rng| (rng.u64(40..300), 0),

@@ -36,13 +36,15 @@ struct Load {
     takes: u64,
     /// The deadline of each call, in seconds.
     deadline: u64,
+    /// How long its body stalls, in milliseconds.
+    stalls: u64,
 }
 
 /// The results of a load.
 #[derive(Debug, Default)]
 struct Outcome {
     answered: usize,
-    /// Rejected on arrival, with the time that took.
+    /// Rejected, with the time that took.
     rejections: Vec<Duration>,
 }
 
@@ -55,11 +57,15 @@ enum End {
 // === impl Load ===
 
 impl Load {
-    const OVER_SOCKETS: [Self; 4] = [
+    const OVER_SOCKETS: [Self; 5] = [
         Self::new(60.0, 80, 1),
         Self::new(110.0, 80, 2),
         Self::new(60.0, 600, 1),
         Self::new(110.0, 600, 2),
+        Self {
+            stalls: 400,
+            ..Self::new(60.0, 80, 1)
+        },
     ];
 
     const fn new(rate: f64, takes: u64, deadline: u64) -> Self {
@@ -67,6 +73,7 @@ impl Load {
             rate,
             takes,
             deadline,
+            stalls: 0,
         }
     }
 
@@ -82,6 +89,10 @@ impl Load {
     fn config(self) -> Config {
         let mut config = Config::default();
         config.faults.before_head = format!("{}ms", self.takes).parse().expect("a delay");
+        if self.stalls > 0 {
+            let stall = format!("stall:{}ms", self.stalls);
+            config.faults.data = vec![stall.parse().expect("a fault")];
+        }
         config
     }
 
