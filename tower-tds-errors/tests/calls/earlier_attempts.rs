@@ -250,11 +250,11 @@ async fn request_deadline_may_exceed_the_default() {
 #[tokio::test(start_paused = true)]
 async fn each_attempt_keeps_what_the_deadline_covers() {
     for covers in [false, true] {
-        let service = tower::service_fn(async move |request: Request<()>| {
+        let service = tower::service_fn(move |request: Request<()>| {
             assert_eq!(DeadlineAt::covers_body(request.extensions()), covers);
             let busy = Attempt::of(request.extensions()) < 3;
             let response = Response::builder().status(if busy { 503 } else { 200 });
-            Ok::<_, BoxError>(response.body(String::new()).unwrap())
+            std::future::ready(Ok::<_, BoxError>(response.body(String::new()).unwrap()))
         });
         let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
         let deadline = within(ms(60_000));
