@@ -129,9 +129,15 @@ impl Account {
 
     /// Records what a refusal closes and lowers.
     #[cold]
-    pub(crate) fn react(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> Begins {
+    pub(crate) fn react(
+        &mut self,
+        now: Instant,
+        grant: Grant,
+        outcome: Outcome,
+        too_many: bool,
+    ) -> Begins {
         let now = self.advance(now);
-        let begins = self.reactions.on(outcome, now, grant.at);
+        let begins = self.reactions.on(outcome, now, grant.at, too_many);
         if begins == Begins::LowerRate {
             self.keep(now);
         }

@@ -209,9 +209,12 @@ impl Stack {
     /// Records a 423 or a 416, which closes and lowers something.
     #[cold]
     pub(crate) fn react(&self, now: Instant, grant: Grant, outcome: Outcome) -> Begins {
-        let react = |account: &mut Account| account.react(now, grant, outcome);
+        let is_416 = outcome == Outcome::ConnectionsExceeded;
+        let open = |sockets: &mut Connections| sockets.open(now) > sockets.most_at(now);
+        let too_many = is_416 && self.connections.read(|sockets, _| open(sockets));
+        let react = |account: &mut Account| account.react(now, grant, outcome, too_many);
         let begins = self.account.update(react);
-        if outcome == Outcome::ConnectionsExceeded {
+        if is_416 {
             // Reads the account under this lock, so that the sockets end up with its last change.
             self.connections.update(|connections| {
                 connections.close(self.account.read(|account, _| account.sockets()));

@@ -101,8 +101,14 @@ pub(crate) enum Begins {
 // === impl Reactions ===
 
 impl Reactions {
-    /// Records the outcome of a request that was granted at `granted`.
-    pub(crate) fn on(&mut self, outcome: Outcome, now: Tick, granted: Tick) -> Begins {
+    /// Records the outcome of a request that was granted at `granted`, and whether there are more sockets than the limit allows.
+    pub(crate) fn on(
+        &mut self,
+        outcome: Outcome,
+        now: Tick,
+        granted: Tick,
+        too_many: bool,
+    ) -> Begins {
         match outcome {
             Outcome::RateExceeded => {
                 self.silent_until = now.plus(SILENCE);
@@ -114,13 +120,16 @@ impl Reactions {
             }
             Outcome::ConnectionsExceeded => {
                 self.silent_until = now.plus(SILENCE);
-                self.sockets.end(now);
-                if !self.sockets.refuse(now, granted) {
-                    return Begins::Nothing;
-                }
                 self.connects_at = self.silent_until;
                 self.closing_until = self.closing_until.max(now.plus(CLOSING));
-                Begins::FewerSockets
+                self.sockets.end(now);
+                if too_many {
+                    // A still lower limit would avoid nothing.
+                    self.sockets.refused = now;
+                } else if self.sockets.refuse(now, granted) {
+                    return Begins::FewerSockets;
+                }
+                Begins::Nothing
             }
             _ => Begins::Nothing,
         }

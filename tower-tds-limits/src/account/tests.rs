@@ -23,7 +23,7 @@ fn granted(account: &mut Account, now: Instant) -> Grant {
 
 /// Records a 423, as a permit does.
 fn refuse(account: &mut Account, now: Instant, grant: Grant) {
-    account.react(now, grant, Outcome::RateExceeded);
+    account.react(now, grant, Outcome::RateExceeded, false);
     account.prove_by_head(now, grant, Outcome::RateExceeded, true);
 }
 

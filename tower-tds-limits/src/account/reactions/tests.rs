@@ -25,7 +25,7 @@ fn at(seconds: u64) -> Tick {
 }
 
 fn refuse(reactions: &mut Reactions, outcome: Outcome, granted: u64, now: u64) -> Begins {
-    reactions.on(outcome, at(now), at(granted))
+    reactions.on(outcome, at(now), at(granted), false)
 }
 
 fn until(reactions: &Reactions, now: Tick) -> (Tick, WaitCause) {
@@ -113,6 +113,18 @@ fn further_416s_lower_the_sockets_down_to_a_sixth() {
 }
 
 #[test]
+fn a_416_while_more_sockets_are_open_than_the_limit_allows_lowers_nothing() {
+    let mut reactions = Reactions::default();
+    refuse(&mut reactions, Outcome::ConnectionsExceeded, 0, 1);
+    let begins = reactions.on(Outcome::ConnectionsExceeded, at(4), at(3), true);
+    assert_eq!(begins, Begins::Nothing);
+    assert_eq!(reactions.connects_at, at(4).plus(SILENCE));
+    assert!(reactions.closes_socket(at(4).plus(CLOSING - 1)));
+    let ends = at(4).plus(10 * MINUTE);
+    assert_eq!(reactions.most_sockets(60), Some((50, ends)));
+}
+
+#[test]
 fn end_of_a_share_closes_everything() {
     let mut reactions = Reactions::default();
     reactions.share_until(at(9), false, at(1));
@@ -154,7 +166,7 @@ proptest! {
         let mut now = at(1);
         for (after, outcome, took) in events {
             now = now.plus(after * 1_000_000);
-            reactions.on(outcome, now, now.minus(took * 1_000_000));
+            reactions.on(outcome, now, now.minus(took * 1_000_000), false);
             let (closed, _) = until(&reactions, now);
             prop_assert!(closed <= now.plus(SILENCE));
             let lowered = reactions.most_sockets(most).map_or(most, |(most, _)| most);
