@@ -141,6 +141,7 @@ impl Queue {
         if !is_open(self.next_line()?) {
             return None;
         }
+        self.wake_late(now, woken);
         let mut last = None;
         for _ in 0..1_u32 << (3 * self.unused) {
             let Some((place, (waker, _))) = self.runnable.pop_first() else {
@@ -152,6 +153,21 @@ impl Queue {
         let ends = now + PATIENCE / (1 << self.unused);
         self.turn = last.map(|place| Turn { place, ends });
         Some(ends)
+    }
+
+    /// Wakes the waiters that are late, if another one can use a permit: they learn that they are, and
+    /// cost no turn.
+    fn wake_late(&mut self, now: Instant, woken: &mut Vec<Waker>) {
+        let last = self.runnable.last_key_value();
+        if last.is_none_or(|(last, (_, has_deadline))| *has_deadline && last.start < now) {
+            return;
+        }
+        while let Some(first) = self.runnable.first_entry()
+            && first.get().1
+            && first.key().start < now
+        {
+            woken.push(first.remove().0);
+        }
     }
 
     /// Returns the wakers of all that want a turn.

@@ -77,8 +77,12 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         }
         let place = self.place.unwrap_or_else(|| state.place(line, terms, now));
         let is_next = !is_alone && state.queue.is_next(place);
-        if is_next && state.limit.opens(line, now) == Opens::Now {
-            let passed = if state.is_late(place, terms, now) {
+        let is_open = is_next && state.limit.opens(line, now) == Opens::Now;
+        let is_late = (is_open
+            || is_next && self.place.is_some() && state.queue.is_wanted(place, now))
+            && state.is_late(place, terms, now);
+        if is_open || is_late {
+            let passed = if is_late {
                 Err(Denial::Late)
             } else {
                 Ok(state.limit.admit(line, terms, now))
