@@ -51,7 +51,7 @@ const TABLE: &[Row] = &[
     ("200-page-for-data", Some(Kind::UnexpectedAnswer), No, Some("Please log in."), None),
     ("302-login", Some(Kind::UnexpectedAnswer), No, None, None),
     ("304-not-modified", None, No, None, None),
-    ("400-echoes-secrets", Some(Kind::Rejected), No, Some("bad header Authorization: Bearer [redacted], form client_secret=[redacted], uri https://api.example/v2?key=[redacted]"), None),
+    ("400-echoes-secrets", Some(Kind::Rejected), No, Some("bad header Authorization: Bearer [redacted], form client_secret=[redacted], uri https://api.example/v2?[redacted]"), None),
     ("401-empty", Some(Kind::Unauthorized), Once, None, None),
     ("401-header-only", Some(Kind::InvalidToken), Once, Some("invalid token"), None),
     ("401-identity-502", Some(Kind::Unavailable), Backoff, Some("response indicates failure, status=502, body=invalid token"), None),
