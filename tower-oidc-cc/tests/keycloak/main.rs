@@ -21,4 +21,4 @@ mod methods;
 mod realm;
 mod server;
 mod trouble;
-mod wire;
+pub(crate) mod wire;

@@ -13,9 +13,6 @@
 
 mod away;
 mod server;
-#[path = "../keycloak/wire.rs"]
-#[expect(dead_code, reason = "a part of it is used")]
-mod wire;
 
 use std::{
     sync::{
@@ -33,11 +30,8 @@ use tower_oidc_cc::{
     TokenSource,
 };
 
-use self::{
-    away::Away,
-    server::Server,
-    wire::{Body, skip},
-};
+use self::{away::Away, server::Server};
+use crate::keycloak::wire::{self, Body, skip};
 
 type Failed = Error;
 

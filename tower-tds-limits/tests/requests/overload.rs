@@ -151,7 +151,7 @@ impl Load {
     async fn is_healthy(&self, takes: (u64, u64)) -> bool {
         let mut calls = JoinSet::new();
         for _ in 0..40 {
-            calls.spawn(self.clone().call(3, Some(secs(1)), takes));
+            calls.spawn(Self::call(self.clone(), 3, Some(secs(1)), takes));
             sleep(ms(50)).await;
         }
         calls.join_all().await.into_iter().all(|answered| answered)
@@ -267,7 +267,7 @@ async fn short_deadlines_are_met_beside_two_hundred_bulk_tasks_that_go_on() {
         let load = load.clone();
         bulk.spawn(async move {
             loop {
-                load.clone().call(1, None, (80, 0)).await;
+                Load::call(load.clone(), 1, None, (80, 0)).await;
             }
         });
     }
@@ -285,9 +285,9 @@ async fn short_deadlines_are_met_beside_two_hundred_bulk_tasks_that_go_on() {
 async fn lone_call_is_sent_whatever_responses_usually_take() {
     let load = Load::new();
     for _ in 0..3 {
-        assert!(load.clone().call(0, Some(secs(10)), (2_000, 0)).await);
+        assert!(Load::call(load.clone(), 0, Some(secs(10)), (2_000, 0)).await);
     }
-    assert!(load.clone().call(0, Some(ms(100)), (80, 0)).await);
+    assert!(Load::call(load.clone(), 0, Some(ms(100)), (80, 0)).await);
     assert_eq!(load.counts(0).sent, 4);
 }
 
