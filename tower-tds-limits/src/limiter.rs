@@ -127,7 +127,7 @@ impl Limiter {
         }
     }
 
-    /// Waits until no request is in flight. Detached ones count; calls that wait
+    /// Waits until no request is in flight. Those that go on in the background count; calls that wait
     /// for a permit do not.
     ///
     /// Use it for a graceful shutdown: make no further calls, then await this.
