@@ -260,5 +260,5 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Reading this much costs less time than a new connection and its handshake.
 const MOST: usize = 256 * 1024;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "connect"))]
 mod tests;
