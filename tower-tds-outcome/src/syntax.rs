@@ -60,8 +60,10 @@ fn urls(text: &str, found: &mut Vec<Range<usize>>) {
         let password = colon.filter(|colon| !is_port(*colon));
         let user = password.and_then(|_| url.rfind('@')).unwrap_or_default();
         found.extend(password.map(|colon| start + colon + 1..start + user));
-        let query = tail(url, user).find('?');
-        found.extend(query.map(|query| start + user + query + 1..ends));
+        // What ends a sentence or a bracket stays.
+        let whole = url.trim_end_matches(['.', ',', ';', ':', ')', ']', '}']);
+        let query = tail(whole, user).find('?');
+        found.extend(query.map(|query| start + user + query + 1..start + whole.len()));
     }
 }
 

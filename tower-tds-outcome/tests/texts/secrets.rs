@@ -133,7 +133,7 @@ fn what_syntax_shows_to_be_secret_is_hidden_and_what_stands_around_it_stays() {
         ),
         (
             "at postgres://tds:p%40ss%2Fw0rd@db/x?sslkey=a%26b: no",
-            "at postgres://tds:[redacted]@db/x?[redacted] no",
+            "at postgres://tds:[redacted]@db/x?[redacted]: no",
         ),
         (
             "proxy http%3A%2F%2Fme%3Ahunter2%40proxy.example refused",
