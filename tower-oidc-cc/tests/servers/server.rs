@@ -155,7 +155,7 @@ impl Kind {
     fn command(self) -> Option<(Command, Option<PathBuf>)> {
         let installed = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .parent()?
-            .join("../tower-oidc-cc/tests/servers");
+            .join("servers");
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-oidc-cc/tests/servers");
         let (program, script, last) = match self {
             Self::OidcProvider => {
