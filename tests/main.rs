@@ -1,4 +1,4 @@
-//! What the crates promise, over sockets and under paused time: each suite is in the folder of its crate.
+//! Runs the suites of all crates in one program. You find each suite in the folder of its crate.
 
 #[path = "../tower-tds/tests/client/main.rs"]
 mod client;

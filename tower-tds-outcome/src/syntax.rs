@@ -1,4 +1,4 @@
-//! What the syntax of a text shows to be secret, whoever wrote it: parts of URLs, credentials of headers, JWTs.
+//! Secrets that are known by their syntax, whoever wrote the text: parts of URLs, credentials of headers, JWTs.
 
 use std::ops::Range;
 
