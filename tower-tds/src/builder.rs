@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
+use http::{Uri, header, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
 use tower::{BoxError, ServiceBuilder};
@@ -26,11 +26,11 @@ use crate::{
         base::Base,
         body::READ_TIMEOUT,
         request::{Deadline, ReplayBytes, RequestBody},
-        sender::{CallTracker, DEFAULT_USER_AGENT, Sender, stack},
+        sender::{CallTracker, Sender, stack},
     },
     error::BuildError,
     http::{
-        pool::Http,
+        pool::{Host, Http, USER_AGENT},
         proxy::Proxies,
         tls::Tls,
         transport::{MakeClients, Schemes, clients, connector, make_clients},
@@ -391,8 +391,10 @@ impl Builder {
         let data = self.limits.limiter();
         let first = data.first_in_line();
         let longest_turn = longest_turn(data.limits());
+        let host = Host::of(&base_url)
+            .map_err(|error| BuildError::because("the base URL is not usable", error))?;
         let clients = match self.connector {
-            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data),
+            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {
                 return Err(BuildError::new(
                     "Builder::connector excludes settings of TLS and proxies: make them in the connector",
@@ -410,7 +412,7 @@ impl Builder {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(data, |limiter| {
+                clients(data, host, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
@@ -420,15 +422,10 @@ impl Builder {
         let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
-            // Some firewalls refuse requests without one.
-            .map_request(|mut request: Request<_>| {
-                let agent = HeaderValue::from_static(DEFAULT_USER_AGENT);
-                request.headers_mut().insert(USER_AGENT, agent);
-                request
-            })
             .layer(limit)
             .service(clients.tokens);
         let tokens = TokenSource::builder(endpoint, self.credentials)
+            .header(header::USER_AGENT, USER_AGENT)
             .timeout(longest_turn.saturating_add(TOKEN_ANSWER));
         let tokens = (self.renewal)(tokens).build(token_http);
         let mut retry = self.retry;

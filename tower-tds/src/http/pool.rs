@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http::{
     HeaderValue, Request, Response, Uri,
-    header::{CONTENT_LENGTH, HOST},
+    header::{self, CONTENT_LENGTH, HOST},
     uri::{PathAndQuery, Scheme},
 };
 use http_body::Body;
@@ -29,12 +29,12 @@ use hyper::{
 use hyper_util::client::legacy::connect::Connection;
 use tokio::{
     sync::{Notify, oneshot, watch},
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep_until},
 };
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, Sent};
-use tower_tds_outcome::{Cause, DeadlineAt, HandOver, Outcome};
+use tower_tds_outcome::{Cause, HandOver, Outcome};
 
 /// Body of a response. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
@@ -93,24 +93,47 @@ struct InUse<B> {
 }
 
 /// Leads to the task of a connection, which alone can put it back.
-type Home<B> = Arc<Mutex<CameBack<B>>>;
+type Home<B> = Arc<Mutex<AtHome<B>>>;
 
-/// A sender on its way to its task, and what wakes the task.
-struct CameBack<B> {
+/// What a call and the task of its connection tell each other.
+struct AtHome<B> {
+    /// On its way back to the task.
     sender: Option<SendRequest<B>>,
     task: Option<Waker>,
+    /// While a call waits for its response head on a connection that had been idle.
+    waits: Option<Waits>,
+}
+
+/// Wait for a response head that may be one for a network that has gone silent.
+#[derive(Clone, Copy)]
+struct Waits {
+    since: Instant,
+    /// From then on, what has been idle since before it is closed.
+    until: Instant,
+}
+
+/// The one host of a pool. The layers above let no request pass that is for another one.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    /// What a connector gets: scheme and authority.
+    address: Uri,
+    header: HeaderValue,
 }
 
 /// Calls a pool, and connects if it has no idle connection.
 struct Caller<B, C> {
     pool: Arc<Pool<B>>,
+    /// `None` if each request names its own, as those for tokens do after a discovery.
+    host: Option<Host>,
     connector: C,
 }
 
 /// Wait for a response head. Dropped before that, it shows that idle connections may be dead, too.
 struct Wait<'a, B> {
     pool: &'a Pool<B>,
+    connection: &'a Mutex<AtHome<B>>,
     sent_at: Instant,
+    is_over: bool,
 }
 
 // === impl Http ===
@@ -119,8 +142,12 @@ impl<B> Http<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    pub(crate) fn new(pool: Arc<Pool<B>>, connector: impl Connector) -> Self {
-        let caller = Arc::new(Caller { pool, connector });
+    pub(crate) fn new(pool: Arc<Pool<B>>, host: Option<Host>, connector: impl Connector) -> Self {
+        let caller = Arc::new(Caller {
+            pool,
+            host,
+            connector,
+        });
         Self(Arc::new(move |request| {
             Box::pin(Arc::clone(&caller).call(request))
         }))
@@ -156,6 +183,45 @@ where
 {
 }
 
+// === impl Host ===
+
+impl Host {
+    pub(crate) fn of(uri: &Uri) -> Result<Self, http::Error> {
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(PathAndQuery::from_static("/"));
+        let address = Uri::from_parts(parts)?;
+        let usual = if address.scheme() == Some(&Scheme::HTTP) {
+            80
+        } else {
+            443
+        };
+        let name = address.host().unwrap_or_default();
+        // RFC 9110, section 7.2.
+        let header = match address.port_u16().filter(|port| *port != usual) {
+            Some(port) => HeaderValue::try_from(format!("{name}:{port}"))?,
+            None => HeaderValue::from_str(name)?,
+        };
+        Ok(Self { address, header })
+    }
+
+    /// Leaves only the path of a request's address, and adds the headers that it lacks. Here and not
+    /// above, because Retry copies what it gets.
+    fn complete<B: Body>(&self, request: &mut Request<B>) {
+        let path = mem::take(request.uri_mut()).into_parts().path_and_query;
+        *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
+        let is_sized = request.body().size_hint().exact().is_some();
+        let headers = request.headers_mut();
+        if is_sized {
+            // The retry layer has compared it with the body, by which hyper frames the request.
+            headers.remove(CONTENT_LENGTH);
+        }
+        // RFC 9112, section 3.2: a connection does not add it.
+        headers.entry(HOST).or_insert_with(|| self.header.clone());
+        // Some firewalls refuse requests without one (RFC 9110, section 10.1.5).
+        headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
+    }
+}
+
 // === impl Caller ===
 
 impl<B, C> Caller<B, C>
@@ -166,15 +232,23 @@ where
     /// Sends a request on a connection. One that was not written, because its connection was
     /// closed while it was idle, goes on with another.
     async fn call(self: Arc<Self>, mut request: Request<B>) -> Result<Response<AnyBody>, BoxError> {
-        let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
-        let target = take_target(&mut request)?;
+        let own;
+        let host = match &self.host {
+            Some(host) => host,
+            None => {
+                own = Box::new(Host::of(request.uri())?);
+                &*own
+            }
+        };
+        host.complete(&mut request);
         loop {
             if !HandOver::hold(request.extensions()) {
                 return Err(not_sent(GIVEN_UP));
             }
             let mut connection = match self.pool.take() {
                 Some(idle) => idle,
-                None => self.wait(&target).await?,
+                // In a box, because a future beyond a kilobyte takes a slower path of the allocator.
+                None => Box::pin(self.wait(host)).await?,
             };
             let is_reused = connection.is_reused;
             let Some(sender) = &mut connection.sender else {
@@ -183,32 +257,15 @@ where
             if !HandOver::take(request.extensions()) {
                 return Err(not_sent(GIVEN_UP));
             }
-            let wait = Wait {
-                pool: &self.pool,
-                sent_at: Instant::now(),
-            };
-            let mut head = pin!(sender.try_send_request(request));
-            let mut first = None;
-            if is_reused {
-                let longest = wait.sent_at + self.pool.longest_wait();
-                let until = deadline.map_or(longest, |deadline| deadline.min(longest));
-                first = timeout_at(until, &mut head).await.ok();
-                if first.is_none() {
-                    self.pool.close_idle(wait.sent_at);
-                }
-            }
-            let head = match first {
-                Some(head) => head,
-                None => head.await,
-            };
-            match head {
+            let mut wait = Wait::begin(&self.pool, &connection.home, is_reused);
+            match sender.try_send_request(request).await {
                 Ok(response) => {
                     wait.end();
                     return Ok(response.map(|body| boxed(body, connection)));
                 }
                 Err(mut error) => match error.take_message() {
                     Some(unsent) if is_reused => {
-                        mem::forget(wait);
+                        wait.is_over = true;
                         request = unsent;
                     }
                     Some(_) => return Err(not_sent(error.into_error())),
@@ -219,8 +276,8 @@ where
     }
 
     /// Waits for a connection that comes back, or for a new one.
-    async fn wait(&self, target: &Uri) -> Result<InUse<B>, BoxError> {
-        let mut connect = pin!(self.connect(target));
+    async fn wait(&self, host: &Host) -> Result<InUse<B>, BoxError> {
+        let mut connect = pin!(self.connect(host));
         loop {
             let mut returned = pin!(self.pool.returned.notified());
             // Registered before the list is read, so that no notification is missed.
@@ -237,12 +294,10 @@ where
 
     /// Connects. Until the socket has its permit, this ends with its call; from then on a task
     /// goes on for others.
-    async fn connect(&self, target: &Uri) -> Result<InUse<B>, BoxError> {
-        let mut host = target.clone().into_parts();
-        host.path_and_query = Some(PathAndQuery::from_static("/"));
-        let host = Uri::from_parts(host)?;
+    async fn connect(&self, host: &Host) -> Result<InUse<B>, BoxError> {
         let mut connector = self.connector.clone();
-        let connecting = connector.ready().await.map_err(Into::into)?.call(host);
+        let connecting = connector.ready().await.map_err(Into::into)?;
+        let connecting = connecting.call(host.address.clone());
         let (caller, connected) = oneshot::channel();
         drop(tokio::spawn(connection(
             async move { connecting.await.map_err(Into::into) },
@@ -335,22 +390,40 @@ impl<B> Pool<B> {
 
 // === impl Wait ===
 
-impl<B> Wait<'_, B> {
+impl<'a, B> Wait<'a, B> {
+    fn begin(pool: &'a Pool<B>, connection: &'a Mutex<AtHome<B>>, is_reused: bool) -> Self {
+        let sent_at = Instant::now();
+        // The task of the connection sees it as soon as the request wakes it.
+        lock(connection).waits = is_reused.then(|| Waits {
+            since: sent_at,
+            until: sent_at + pool.longest_wait(),
+        });
+        Self {
+            pool,
+            connection,
+            sent_at,
+            is_over: false,
+        }
+    }
+
     /// Ends the wait with a response, whose time becomes an eighth of the average.
-    fn end(self) {
+    fn end(mut self) {
         let took = u64::try_from(self.sent_at.elapsed().as_micros()).unwrap_or(u64::MAX);
         let usual = match self.pool.usual_wait.load(Relaxed) {
             0 => took,
             usual => usual - usual / 8 + took / 8,
         };
         self.pool.usual_wait.store(usual, Relaxed);
-        mem::forget(self);
+        self.is_over = true;
     }
 }
 
 impl<B> Drop for Wait<'_, B> {
     fn drop(&mut self) {
-        self.pool.close_idle(self.sent_at);
+        lock(self.connection).waits = None;
+        if !self.is_over {
+            self.pool.close_idle(self.sent_at);
+        }
     }
 }
 
@@ -392,9 +465,10 @@ async fn connection<B, T>(
         Ok(connected) => connected,
         Err(error) => return drop(caller.send(Err(error))),
     };
-    let home = Arc::new(Mutex::new(CameBack {
+    let home = Arc::new(Mutex::new(AtHome {
         sender: None,
         task: None,
+        waits: None,
     }));
     // If the call has gone, the drop hands the connection over to this task.
     drop(caller.send(Ok(InUse {
@@ -403,20 +477,21 @@ async fn connection<B, T>(
         is_reused: false,
     })));
     let mut connection = pin!(connection);
-    let mut closes = pin!(sleep_until(Instant::now() + IDLE_TIMEOUT));
+    let mut wakes = pin!(sleep_until(Instant::now() + IDLE_TIMEOUT));
     let (mut last, mut since, mut is_set) = (None, Instant::now(), false);
     let driven = poll_fn(|cx| {
         // Polled first, because only then its sender can be ready again.
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let mut came_back = lock(&home);
-        last = came_back.sender.take().or(last.take());
+        let mut at_home = lock(&home);
+        last = at_home.sender.take().or(last.take());
         let is_known = |task: &Waker| task.will_wake(cx.waker());
-        if !came_back.task.as_ref().is_some_and(is_known) {
-            came_back.task = Some(cx.waker().clone());
+        if !at_home.task.as_ref().is_some_and(is_known) {
+            at_home.task = Some(cx.waker().clone());
         }
-        drop(came_back);
+        let waits = at_home.waits;
+        drop(at_home);
         if let Some(mut sender) = last.take() {
             match SendRequest::poll_ready(&mut sender, cx) {
                 // Without its sender the connection ends.
@@ -429,23 +504,32 @@ async fn connection<B, T>(
                 Poll::Pending => last = Some(sender),
             }
         }
-        // Polled only to be registered, because a look at its state is cheaper.
-        while !is_set || closes.is_elapsed() {
-            is_set = closes.as_mut().poll(cx).is_pending();
+        // Set again only for an earlier time, because a timer that comes too early costs less than
+        // one that is set for each call.
+        if let Some(waits) = waits.filter(|waits| waits.until < wakes.deadline()) {
+            wakes.as_mut().reset(waits.until);
+            is_set = false;
+        }
+        while !is_set || wakes.is_elapsed() {
+            is_set = wakes.as_mut().poll(cx).is_pending();
             if is_set {
                 break;
             }
             let now = Instant::now();
-            let then = now.checked_sub(IDLE_TIMEOUT);
+            let (mut then, mut next) = (now.checked_sub(IDLE_TIMEOUT), since + IDLE_TIMEOUT);
+            if let Some(waits) = waits {
+                next = waits.until;
+                if next <= now {
+                    then = Some(waits.since);
+                    lock(&home).waits = None;
+                }
+            }
             if let (Some(pool), Some(then)) = (pool.upgrade(), then) {
                 pool.close_idle(then);
             }
-            let begins = if since + IDLE_TIMEOUT > now {
-                since
-            } else {
-                now
-            };
-            closes.as_mut().reset(begins + IDLE_TIMEOUT);
+            wakes
+                .as_mut()
+                .reset(if next > now { next } else { now + IDLE_TIMEOUT });
         }
         Poll::Pending
     });
@@ -473,31 +557,6 @@ where
     Ok(http.handshake(socket).await?)
 }
 
-/// Takes the address out of a request, which sends only its path, and its host as a header (RFC
-/// 9112, section 3.2).
-fn take_target<B: Body>(request: &mut Request<B>) -> Result<Uri, BoxError> {
-    if request.body().size_hint().exact().is_some() {
-        // The retry layer has compared it with the body, by which hyper frames the request.
-        request.headers_mut().remove(CONTENT_LENGTH);
-    }
-    let target = mem::take(request.uri_mut());
-    let path = target.path_and_query().cloned();
-    *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
-    if !request.headers().contains_key(HOST) {
-        let usual = match target.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTP => 80,
-            _ => 443,
-        };
-        let name = target.host().unwrap_or_default();
-        let value = match target.port_u16().filter(|port| *port != usual) {
-            Some(port) => HeaderValue::try_from(format!("{name}:{port}"))?,
-            None => HeaderValue::from_str(name)?,
-        };
-        request.headers_mut().insert(HOST, value);
-    }
-    Ok(target)
-}
-
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -516,6 +575,12 @@ fn boxed<B: Send + 'static>(body: Incoming, connection: InUse<B>) -> AnyBody {
 fn not_sent(error: impl Into<BoxError>) -> BoxError {
     Cause::new(Outcome::Unsent, Some(error.into())).into()
 }
+
+pub(crate) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
+    env!("CARGO_PKG_NAME"),
+    "/",
+    env!("CARGO_PKG_VERSION")
+));
 
 /// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent
 /// on a closing socket.

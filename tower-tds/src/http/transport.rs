@@ -15,7 +15,7 @@ use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::http::{
     addresses::{Addresses, Target},
-    pool::{Connector, Http, Pool},
+    pool::{Connector, Host, Http, Pool},
     proxy::{Proxied, Proxies},
 };
 
@@ -35,15 +35,15 @@ pub(crate) struct Clients<B> {
 }
 
 /// Clients of the user's connector, not yet built.
-pub(crate) type MakeClients<B> = Box<dyn FnOnce(&Limiter) -> Clients<B> + Send>;
+pub(crate) type MakeClients<B> = Box<dyn FnOnce(&Limiter, Host) -> Clients<B> + Send>;
 
 /// Defers the build of the clients until the limits are known.
 pub(crate) fn make_clients<B>(connector: impl Connector) -> MakeClients<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    Box::new(move |limiter| {
-        clients(limiter, |limiter| {
+    Box::new(move |limiter, host| {
+        clients(limiter, host, |limiter| {
             ConnectionLimitLayer::new(limiter).layer(connector.clone())
         })
     })
@@ -55,6 +55,7 @@ where
 /// data client keeps none either, because a token call would wait for the idle timeout.
 pub(crate) fn clients<B, C: Connector>(
     limiter: &Limiter,
+    host: Host,
     connector: impl Fn(Limiter) -> C,
 ) -> Clients<B>
 where
@@ -62,9 +63,10 @@ where
 {
     let pool = Pool::new(limiter.limits().most_connections().get() > 1);
     let tokens = bounded(connector(limiter.first_in_line()));
+    let data = bounded(connector(limiter.clone()));
     Clients {
-        tokens: Http::new(Pool::new(false), tokens),
-        data: Http::new(Arc::clone(&pool), bounded(connector(limiter.clone()))),
+        tokens: Http::new(Pool::new(false), None, tokens),
+        data: Http::new(Arc::clone(&pool), Some(host), data),
         pool,
     }
 }
