@@ -84,15 +84,16 @@ struct Idle<B> {
     since: Instant,
 }
 
-/// A connection in use. Its drop hands it over to its task.
+/// A connection in use. Its drop puts it back, or hands it over to its task, which does so as soon as it is ready.
 struct InUse<B> {
     /// Present until the drop.
     sender: Option<SendRequest<B>>,
     home: Home<B>,
+    pool: Weak<Pool<B>>,
     is_reused: bool,
 }
 
-/// Leads to the task of a connection, which alone can put it back.
+/// Leads to the task of a connection.
 type Home<B> = Arc<Mutex<AtHome<B>>>;
 
 /// What a call and the task of its connection tell each other.
@@ -100,6 +101,8 @@ struct AtHome<B> {
     /// On its way back to the task.
     sender: Option<SendRequest<B>>,
     task: Option<Waker>,
+    /// When it was last put into the list.
+    idle_since: Instant,
     /// While a call waits for its response head on a connection that had been idle.
     waits: Option<Waits>,
 }
@@ -342,7 +345,7 @@ impl<B> Pool<B> {
     }
 
     /// Takes the connection that became idle last. One that is not ready has ended.
-    fn take(&self) -> Option<InUse<B>> {
+    fn take(self: &Arc<Self>) -> Option<InUse<B>> {
         // Dropped after the lock is released.
         let mut ended = Vec::new();
         let mut list = self.list();
@@ -352,6 +355,7 @@ impl<B> Pool<B> {
                 return Some(InUse {
                     sender: Some(idle.sender),
                     home: idle.home,
+                    pool: Arc::downgrade(self),
                     is_reused: true,
                 });
             }
@@ -360,9 +364,10 @@ impl<B> Pool<B> {
     }
 
     /// Puts a connection back that is ready for a request.
-    fn put(&self, sender: SendRequest<B>, home: Home<B>) -> Instant {
-        let mut list = self.list();
+    fn put(&self, sender: SendRequest<B>, home: Home<B>) {
         let since = Instant::now();
+        lock(&home).idle_since = since;
+        let mut list = self.list();
         if list.open.is_some() {
             list.idle.push(Idle {
                 sender,
@@ -372,7 +377,6 @@ impl<B> Pool<B> {
             drop(list);
             self.returned.notify_one();
         }
-        since
     }
 
     /// Returns how long a response head may take on a connection that was idle, before those that
@@ -431,8 +435,16 @@ impl<B> Drop for Wait<'_, B> {
 
 impl<B> Drop for InUse<B> {
     fn drop(&mut self) {
+        let Some(sender) = self.sender.take() else {
+            return;
+        };
+        if sender.is_ready()
+            && let Some(pool) = self.pool.upgrade()
+        {
+            return pool.put(sender, Arc::clone(&self.home));
+        }
         let mut home = lock(&self.home);
-        home.sender = self.sender.take();
+        home.sender = Some(sender);
         let task = home.task.take();
         drop(home);
         task.into_iter().for_each(Waker::wake);
@@ -468,17 +480,19 @@ async fn connection<B, T>(
     let home = Arc::new(Mutex::new(AtHome {
         sender: None,
         task: None,
+        idle_since: Instant::now(),
         waits: None,
     }));
     // If the call has gone, the drop hands the connection over to this task.
     drop(caller.send(Ok(InUse {
         sender: Some(sender),
         home: Arc::clone(&home),
+        pool: Weak::clone(&pool),
         is_reused: false,
     })));
     let mut connection = pin!(connection);
     let mut wakes = pin!(sleep_until(Instant::now() + IDLE_TIMEOUT));
-    let (mut last, mut since, mut is_set) = (None, Instant::now(), false);
+    let (mut last, mut is_set) = (None, false);
     let driven = poll_fn(|cx| {
         // Polled first, because only then its sender can be ready again.
         if connection.as_mut().poll(cx).is_ready() {
@@ -490,7 +504,7 @@ async fn connection<B, T>(
         if !at_home.task.as_ref().is_some_and(is_known) {
             at_home.task = Some(cx.waker().clone());
         }
-        let waits = at_home.waits;
+        let (since, waits) = (at_home.idle_since, at_home.waits);
         drop(at_home);
         if let Some(mut sender) = last.take() {
             match SendRequest::poll_ready(&mut sender, cx) {
@@ -498,7 +512,7 @@ async fn connection<B, T>(
                 Poll::Ready(Err(_)) => {}
                 Poll::Ready(Ok(())) => {
                     if let Some(pool) = pool.upgrade() {
-                        since = pool.put(sender, Arc::clone(&home));
+                        pool.put(sender, Arc::clone(&home));
                     }
                 }
                 Poll::Pending => last = Some(sender),
@@ -598,3 +612,6 @@ const ENDED: &str = "the task that connects has ended without a result";
 
 const NO_H2: &str =
     "leave h2 out of its ALPN protocols, or put TdsLayer over a client that speaks HTTP/2";
+
+#[cfg(test)]
+mod tests;
