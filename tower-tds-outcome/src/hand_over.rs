@@ -7,12 +7,14 @@ use std::sync::{
 
 use http::Extensions;
 
-/// Decides whether a request was sent, as an extension of that request.
+use crate::deadline::DeadlineAt;
+
+/// Decides whether a request was sent, as a part of its [`DeadlineAt`].
 ///
-/// A layer that may give a call up [inserts](Self::insert) it. A client that knows when it sends a request marks two
+/// A layer that may give a call up keeps [its handle](Self::of). A client that knows when it sends a request marks two
 /// points: [`hold`](Self::hold) when it gets the request, and [`take`](Self::take) right before it writes. Then a call
-/// that was given up in between is known to be unsent, and stays unsent: one compare-and-swap decides. Over a client
-/// that marks nothing, each call may have been sent.
+/// that was given up in between is known to be unsent, and stays unsent: one compare-and-swap decides. Without a
+/// deadline, and over a client that marks nothing, each call may have been sent.
 ///
 /// A request that is copied may have been sent from then on, because nothing shows how many copies are.
 ///
@@ -53,13 +55,17 @@ pub enum Handed {
 // === impl HandOver ===
 
 impl HandOver {
-    /// Puts a new one into the extensions of a request, and returns the layer's handle to it.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(AtomicU8::new(UNKNOWN)))
+    }
+
+    /// Returns the layer's handle to that of a request, if it has a deadline.
     #[inline]
     #[must_use]
-    pub fn insert(extensions: &mut Extensions) -> Self {
-        let state = Arc::new(AtomicU8::new(UNKNOWN));
-        extensions.insert(Self(Arc::clone(&state)));
-        Self(state)
+    pub fn of(extensions: &Extensions) -> Option<Self> {
+        let deadline = extensions.get::<DeadlineAt>()?;
+        Some(Self(Arc::clone(&deadline.hand_over.0)))
     }
 
     /// Marks, for a client, that it has the request and has not written any of it. If a connection turns out to be
@@ -109,10 +115,11 @@ impl HandOver {
 
     /// Changes the state of a request. Returns whether it was not given up.
     fn change(extensions: &Extensions, change: impl Fn(u8) -> u8) -> bool {
-        let Some(Self(state)) = extensions.get() else {
-            return true;
-        };
-        change(update(state, &change)) != GIVEN_UP
+        let deadline = extensions.get::<DeadlineAt>();
+        deadline.is_none_or(|deadline| {
+            let before = update(&deadline.hand_over.0, &change);
+            change(before) != GIVEN_UP
+        })
     }
 }
 

@@ -11,13 +11,14 @@ use std::{
 use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
+use tokio::time::Instant;
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
-use tower_tds_limits::{Limits, RequestLimitLayer};
+use tower_tds_limits::{DeadlineAt, Limits, RequestLimitLayer};
 
 #[cfg(feature = "compression")]
 use crate::http::compression;
@@ -418,18 +419,23 @@ impl Builder {
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
         let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
+        let longest = longest_turn.saturating_add(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
             // Some firewalls refuse requests without one.
-            .map_request(|mut request: Request<_>| {
+            .map_request(move |mut request: Request<_>| {
                 let agent = HeaderValue::from_static(DEFAULT_USER_AGENT);
                 request.headers_mut().insert(USER_AGENT, agent);
+                // With its hand-over, a request that its source has given up is not sent later.
+                if let Some(ends) = Instant::now().checked_add(longest) {
+                    let deadline = DeadlineAt::new(ends.into_std());
+                    request.extensions_mut().insert(deadline);
+                }
                 request
             })
             .layer(limit)
             .service(clients.tokens);
-        let tokens = TokenSource::builder(endpoint, self.credentials)
-            .timeout(longest_turn.saturating_add(TOKEN_ANSWER));
+        let tokens = TokenSource::builder(endpoint, self.credentials).timeout(longest);
         let tokens = (self.renewal)(tokens).build(token_http);
         let mut retry = self.retry;
         if let Some(name) = &self.name {

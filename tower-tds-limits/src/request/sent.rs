@@ -31,21 +31,23 @@ use crate::{
 };
 
 /// Call that was passed on, until its response head. Dropping it gives it up.
-pub(super) struct SentCall<B> {
+pub(super) struct SentCall<F> {
     /// `None` once the call has ended.
-    rest: Option<Rest<B>>,
-    hand_over: HandOver,
+    rest: Option<Rest<F>>,
+    /// `None` without a deadline.
+    hand_over: Option<HandOver>,
     called_at: Instant,
     /// When the call was first seen to be sent.
     sent_at: Option<Instant>,
     deadline: Option<Instant>,
     /// Completes the call in the background. A function pointer, so that `Drop` needs no bounds.
-    complete: fn(Rest<B>, Instant),
+    complete: fn(Rest<F>, Instant),
 }
 
-/// Response to come, and the permit of its request.
-struct Rest<B> {
-    response: Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>,
+/// Response to come, and the permit of its request. The future is boxed, so that a task can take it
+/// over.
+struct Rest<F> {
+    response: Pin<Box<F>>,
     permit: RequestPermit,
 }
 
@@ -60,19 +62,21 @@ enum Reason {
 
 // === impl SentCall ===
 
-impl<B> SentCall<B> {
+impl<F> SentCall<F> {
     #[inline]
-    pub(super) fn new<E: Into<BoxError>>(
-        response: impl Future<Output = Result<Response<B>, E>> + Send + 'static,
+    pub(super) fn new<B, E>(
+        response: F,
         permit: RequestPermit,
-        hand_over: HandOver,
+        hand_over: Option<HandOver>,
         called_at: Instant,
         deadline: Option<Instant>,
     ) -> Self
     where
+        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
+        E: Into<BoxError> + 'static,
     {
-        let response = Box::pin(async { response.await.map_err(Into::into) });
+        let response = Box::pin(response);
         Self {
             rest: Some(Rest { response, permit }),
             hand_over,
@@ -85,22 +89,25 @@ impl<B> SentCall<B> {
 
     /// Waits for the response head, until the deadline or the end of the time for the `answer`.
     #[inline]
-    pub(super) fn poll(
+    pub(super) fn poll<B, E>(
         &mut self,
         cx: &mut Context<'_>,
         answer: Option<Duration>,
         timer: &mut Option<Pin<Box<Sleep>>>,
     ) -> Poll<Result<Response<PermitBody<B>>, Error>>
     where
+        F: Future<Output = Result<Response<B>, E>>,
         B: Body,
+        E: Into<BoxError>,
     {
-        let Some(rest) = &mut self.rest else {
-            return Poll::Pending;
-        };
         // Nothing may be sent after the deadline, so a request that may not have been sent yet is not
         // polled any more.
         let is_late = timer.is_some() && self.deadline.is_some_and(|ends| ends <= clock::now());
-        if (!is_late || self.hand_over.place() == Handed::Taken)
+        let may_send = !is_late || self.place() == Handed::Taken;
+        let Some(rest) = &mut self.rest else {
+            return Poll::Pending;
+        };
+        if may_send
             && let Poll::Ready(response) = rest.response.as_mut().poll(cx)
             && let Some(rest) = self.rest.take()
         {
@@ -117,12 +124,18 @@ impl<B> SentCall<B> {
         }))
     }
 
+    /// Where the request is, as far as its client has marked it.
+    fn place(&self) -> Handed {
+        let hand_over = self.hand_over.as_ref();
+        hand_over.map_or(Handed::Unknown, HandOver::place)
+    }
+
     /// When the request was sent, as far as that is known.
     ///
     /// A request that is not sent yet is checked again one timeout from now. Even if it is sent now,
     /// it has not waited longer than the timeout then.
     fn sent_at(&mut self) -> Instant {
-        match self.hand_over.place() {
+        match self.place() {
             Handed::Held => clock::now(),
             Handed::Taken => *self.sent_at.get_or_insert_with(clock::now),
             _ => self.called_at,
@@ -136,7 +149,8 @@ impl<B> SentCall<B> {
             return WaitCause::Response;
         };
         let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
-        let place = self.hand_over.give_up();
+        let hand_over = self.hand_over.as_ref();
+        let place = hand_over.map_or(Handed::Unknown, HandOver::give_up);
         match (place, reason) {
             (Handed::Held, _) => {
                 drop(rest.response);
@@ -159,7 +173,7 @@ impl<B> SentCall<B> {
     }
 }
 
-impl<B> Drop for SentCall<B> {
+impl<F> Drop for SentCall<F> {
     fn drop(&mut self) {
         self.end(Reason::Dropped);
     }
@@ -167,28 +181,31 @@ impl<B> Drop for SentCall<B> {
 
 /// Records a response or an error. The body holds the permit, unless the call has ended.
 #[inline]
-fn received<B: Body>(
-    response: Result<Response<B>, BoxError>,
+fn received<B: Body, E: Into<BoxError>>(
+    response: Result<Response<B>, E>,
     mut permit: RequestPermit,
 ) -> Result<Response<PermitBody<B>>, Error> {
-    let (outcome, is_whole) = match &response {
-        Ok(response) => (
-            Outcome::of_response(response),
-            response.body().is_end_stream(),
-        ),
-        Err(error) => (of_error(&**error), true),
-    };
-    let permit = permit.record(outcome, is_whole).then_some(permit);
     match response {
-        Ok(response) => Ok(response.map(|body| PermitBody::new(body, permit))),
-        Err(error) => Err(Error::below(error)),
+        Ok(response) => {
+            let outcome = Outcome::of_response(&response);
+            let is_whole = response.body().is_end_stream();
+            let permit = permit.record(outcome, is_whole).then_some(permit);
+            Ok(response.map(|body| PermitBody::new(body, permit)))
+        }
+        Err(error) => {
+            let error = error.into();
+            permit.record(of_error(&*error), true);
+            Err(Error::below(error))
+        }
     }
 }
 
 /// Completes a call in the background, if there is a runtime.
-fn complete<B>(rest: Rest<B>, until: Instant)
+fn complete<F, B, E>(rest: Rest<F>, until: Instant)
 where
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
+    E: Into<BoxError> + 'static,
 {
     if let Ok(runtime) = Handle::try_current() {
         drop(runtime.spawn(timeout_at(until, read_to_end(rest))));
@@ -196,7 +213,12 @@ where
 }
 
 /// Reads a response to its end, within [`MOST`].
-async fn read_to_end<B: Body<Data: Buf>>(rest: Rest<B>) {
+async fn read_to_end<F, B, E>(rest: Rest<F>)
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    B: Body<Data: Buf>,
+    E: Into<BoxError>,
+{
     let Ok(response) = received(rest.response.await, rest.permit) else {
         return;
     };

@@ -63,7 +63,8 @@ async fn call_that_returns_its_permit_was_never_sent() {
                     }
                 });
                 let service = RequestLimitLayer::new(limiter.clone()).layer(client);
-                let request = Request::get(&path).body(Empty::new()).expect("a request");
+                let mut request = request_until(Instant::now() + secs(60));
+                *request.uri_mut() = path.parse().expect("a path");
                 let response = service.oneshot(request);
                 if timeout(Duration::from_micros(patience), response)
                     .await

@@ -1,4 +1,4 @@
-use std::thread;
+use std::{thread, time::Instant};
 
 use http::Request;
 
@@ -7,8 +7,10 @@ use super::*;
 /// A request, and the layer's handle to it.
 fn request() -> (Request<()>, HandOver) {
     let mut request = Request::new(());
-    let hand_over = HandOver::insert(request.extensions_mut());
-    (request, hand_over)
+    let deadline = DeadlineAt::new(Instant::now());
+    request.extensions_mut().insert(deadline);
+    let hand_over = HandOver::of(request.extensions());
+    (request, hand_over.expect("it has a deadline"))
 }
 
 #[test]
