@@ -31,7 +31,7 @@ use crate::hand_over::HandOver;
 pub struct DeadlineAt {
     at: Instant,
     covers_body: bool,
-    pub(crate) hand_over: HandOver,
+    pub(crate) hand_over: Option<HandOver>,
 }
 
 // === impl DeadlineAt ===
@@ -40,11 +40,11 @@ impl DeadlineAt {
     /// Creates a deadline at `at`; put it into the extensions of the request.
     #[inline]
     #[must_use]
-    pub fn new(at: Instant) -> Self {
+    pub const fn new(at: Instant) -> Self {
         Self {
             at,
             covers_body: false,
-            hand_over: HandOver::new(),
+            hand_over: None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::deadline::DeadlineAt;
 
 /// Decides whether a request was sent, as a part of its [`DeadlineAt`].
 ///
-/// A layer that may give a call up keeps [its handle](Self::of). A client that knows when it sends a request marks two
+/// A layer that may give a call up [inserts](Self::insert) it. A client that knows when it sends a request marks two
 /// points: [`hold`](Self::hold) when it gets the request, and [`take`](Self::take) right before it writes. Then a call
 /// that was given up in between is known to be unsent, and stays unsent: one compare-and-swap decides. Without a
 /// deadline, and over a client that marks nothing, each call may have been sent.
@@ -55,17 +55,14 @@ pub enum Handed {
 // === impl HandOver ===
 
 impl HandOver {
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(AtomicU8::new(UNKNOWN)))
-    }
-
-    /// Returns the layer's handle to that of a request, if it has a deadline.
+    /// Puts a new one into the deadline of a request, if it has one, and returns the layer's handle to it.
     #[inline]
     #[must_use]
-    pub fn of(extensions: &Extensions) -> Option<Self> {
-        let deadline = extensions.get::<DeadlineAt>()?;
-        Some(Self(Arc::clone(&deadline.hand_over.0)))
+    pub fn insert(extensions: &mut Extensions) -> Option<Self> {
+        let deadline = extensions.get_mut::<DeadlineAt>()?;
+        let state = Arc::new(AtomicU8::new(UNKNOWN));
+        deadline.hand_over = Some(Self(Arc::clone(&state)));
+        Some(Self(state))
     }
 
     /// Marks, for a client, that it has the request and has not written any of it. If a connection turns out to be
@@ -116,10 +113,10 @@ impl HandOver {
     /// Changes the state of a request. Returns whether it was not given up.
     fn change(extensions: &Extensions, change: impl Fn(u8) -> u8) -> bool {
         let deadline = extensions.get::<DeadlineAt>();
-        deadline.is_none_or(|deadline| {
-            let before = update(&deadline.hand_over.0, &change);
-            change(before) != GIVEN_UP
-        })
+        let Some(Self(state)) = deadline.and_then(|deadline| deadline.hand_over.as_ref()) else {
+            return true;
+        };
+        change(update(state, &change)) != GIVEN_UP
     }
 }
 

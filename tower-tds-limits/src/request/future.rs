@@ -265,7 +265,7 @@ impl<S, R> Waiting<S, R> {
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
-        let hand_over = HandOver::of(request.extensions());
+        let hand_over = HandOver::insert(request.extensions_mut());
         // No request is left if an earlier `call` panicked.
         let response = self.inner.call(self.request.take()?);
         Some(SentCall::new(response, permit, hand_over, now, deadline))

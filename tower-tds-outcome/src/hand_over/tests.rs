@@ -9,7 +9,7 @@ fn request() -> (Request<()>, HandOver) {
     let mut request = Request::new(());
     let deadline = DeadlineAt::new(Instant::now());
     request.extensions_mut().insert(deadline);
-    let hand_over = HandOver::of(request.extensions());
+    let hand_over = HandOver::insert(request.extensions_mut());
     (request, hand_over.expect("it has a deadline"))
 }
 
