@@ -223,10 +223,10 @@ impl Account {
         }
     }
 
-    /// Records the end of a sent request without a response, which may be counted until `lost_after`.
-    pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
+    /// Records the end of a sent request without a response, which may still be counted for a time.
+    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, after: Duration) {
         let now = self.advance(now);
-        let until = now.plus(nanos(self.limits.lost_after));
+        let until = now.plus(nanos(after));
         self.pending.push(Reverse((until, grant)));
         self.end();
     }

@@ -50,6 +50,8 @@ pub enum Handed {
     Held,
     /// A client has begun to send it.
     Taken,
+    /// The peer has ended the connection that it was sent on.
+    Ended,
 }
 
 // === impl HandOver ===
@@ -63,6 +65,25 @@ impl HandOver {
         let state = Arc::new(AtomicU8::new(UNKNOWN));
         deadline.hand_over = Some(Self(Arc::clone(&state)));
         Some(Self(state))
+    }
+
+    /// Returns the client's handle to that of a request, if a layer has inserted one.
+    #[inline]
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Option<Self> {
+        let hand_over = extensions.get::<DeadlineAt>()?.hand_over.as_ref()?;
+        Some(Self(Arc::clone(&hand_over.0)))
+    }
+
+    /// Marks, for a client, that the peer has ended or reset the connection instead of answering the request. So it has
+    /// been counted, or will be soon.
+    ///
+    /// Don't mark the end of a tunnel, which shows nothing about the service, nor one that your side began.
+    pub fn end(&self) {
+        update(&self.0, |state| match state {
+            TAKEN | LEFT => ENDED,
+            other => other,
+        });
     }
 
     /// Marks, for a client, that it has the request and has not written any of it. If a connection turns out to be
@@ -146,11 +167,12 @@ const fn handed(state: u8) -> Handed {
     match state {
         HELD | GIVEN_UP => Handed::Held,
         TAKEN | LEFT => Handed::Taken,
+        ENDED => Handed::Ended,
         _ => Handed::Unknown,
     }
 }
 
-// ## UNKNOWN => HELD <=> TAKEN => LEFT => GIVEN_UP, HELD => GIVEN_UP, and any but the last => COPIED
+// ## UNKNOWN => HELD <=> TAKEN => LEFT => GIVEN_UP, HELD => GIVEN_UP, TAKEN or LEFT => ENDED, and any but GIVEN_UP => COPIED
 const UNKNOWN: u8 = 0;
 const HELD: u8 = 1;
 const TAKEN: u8 = 2;
@@ -160,6 +182,8 @@ const LEFT: u8 = 3;
 const GIVEN_UP: u8 = 4;
 /// Copied, so it is unknown which copies were sent.
 const COPIED: u8 = 5;
+/// Its peer has ended the connection.
+const ENDED: u8 = 6;
 
 #[cfg(test)]
 mod tests;

@@ -400,18 +400,20 @@ impl Builder {
                 ));
             }
             None => {
-                let targets = [&base_url, endpoint.uri()];
+                let targets = [endpoint.uri(), &base_url];
                 let is_secure = |uri: &&Uri| uri.scheme() != Some(&Scheme::HTTP);
                 let tls = self.tls.config(targets.iter().any(is_secure))?;
-                for target in targets {
+                let mut are_direct = [true; 2];
+                for (target, is_direct) in targets.into_iter().zip(&mut are_direct) {
                     let proxy = self.proxies.of(target);
                     let proxy = proxy
                         .map_err(|error| BuildError::because("the proxy is not usable", error))?;
+                    *is_direct = proxy.is_none();
                     if let Some(password) = proxy.as_ref().and_then(Intercept::basic_auth) {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(data, |limiter| {
+                clients(data, are_direct, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }

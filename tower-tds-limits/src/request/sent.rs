@@ -34,8 +34,6 @@ use crate::{
 pub(super) struct SentCall<F> {
     /// `None` once the call has ended.
     rest: Option<Rest<F>>,
-    /// `None` without a deadline.
-    hand_over: Option<HandOver>,
     called_at: Instant,
     /// When the call was first seen to be sent.
     sent_at: Option<Instant>,
@@ -49,6 +47,8 @@ pub(super) struct SentCall<F> {
 struct Rest<F> {
     response: Pin<Box<F>>,
     permit: RequestPermit,
+    /// `None` without a deadline.
+    hand_over: Option<HandOver>,
 }
 
 /// Why a call ends before its response.
@@ -78,8 +78,11 @@ impl<F> SentCall<F> {
     {
         let response = Box::pin(response);
         Self {
-            rest: Some(Rest { response, permit }),
-            hand_over,
+            rest: Some(Rest {
+                response,
+                permit,
+                hand_over,
+            }),
             called_at,
             sent_at: None,
             deadline,
@@ -111,7 +114,7 @@ impl<F> SentCall<F> {
             && let Poll::Ready(response) = rest.response.as_mut().poll(cx)
             && let Some(rest) = self.rest.take()
         {
-            return Poll::Ready(received(response, rest.permit));
+            return Poll::Ready(rest.received(response));
         }
         let answer = answer.and_then(|answer| self.sent_at().checked_add(answer));
         ready!(poll_timer(timer, earlier(answer, self.deadline), cx));
@@ -126,8 +129,8 @@ impl<F> SentCall<F> {
 
     /// Where the request is, as far as its client has marked it.
     fn place(&self) -> Handed {
-        let hand_over = self.hand_over.as_ref();
-        hand_over.map_or(Handed::Unknown, HandOver::place)
+        let rest = self.rest.as_ref();
+        rest.map_or(Handed::Unknown, |rest| place(&rest.hand_over))
     }
 
     /// When the request was sent, as far as that is known.
@@ -149,7 +152,7 @@ impl<F> SentCall<F> {
             return WaitCause::Response;
         };
         let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
-        let hand_over = self.hand_over.as_ref();
+        let hand_over = rest.hand_over.as_ref();
         let place = hand_over.map_or(Handed::Unknown, HandOver::give_up);
         match (place, reason) {
             (Handed::Held, _) => {
@@ -161,7 +164,7 @@ impl<F> SentCall<F> {
             _ => {}
         }
         let until = match (place, reason) {
-            (Handed::Taken, Reason::Dropped | Reason::Deadline) => longest,
+            (Handed::Taken | Handed::Ended, Reason::Dropped | Reason::Deadline) => longest,
             // The request may not have been sent yet, and is not sent after the deadline.
             (_, Reason::Dropped) => self.deadline.map_or(longest, |ends| ends.min(longest)),
             // The socket of a call whose answer is late has to end now, so that its permit is free
@@ -179,25 +182,38 @@ impl<F> Drop for SentCall<F> {
     }
 }
 
-/// Records a response or an error. The body holds the permit, unless the call has ended.
-#[inline]
-fn received<B: Body, E: Into<BoxError>>(
-    response: Result<Response<B>, E>,
-    mut permit: RequestPermit,
-) -> Result<Response<PermitBody<B>>, Error> {
-    match response {
-        Ok(response) => {
-            let outcome = Outcome::of_response(&response);
-            let is_whole = response.body().is_end_stream();
-            let permit = permit.record(outcome, is_whole).then_some(permit);
-            Ok(response.map(|body| PermitBody::new(body, permit)))
-        }
-        Err(error) => {
-            let error = error.into();
-            permit.record(of_error(&*error), true);
-            Err(Error::below(error))
+// === impl Rest ===
+
+impl<F> Rest<F> {
+    /// Records a response or an error. The body holds the permit, unless the call has ended.
+    #[inline]
+    fn received<B: Body, E: Into<BoxError>>(
+        self,
+        response: Result<Response<B>, E>,
+    ) -> Result<Response<PermitBody<B>>, Error> {
+        let mut permit = self.permit;
+        match response {
+            Ok(response) => {
+                let outcome = Outcome::of_response(&response);
+                let is_whole = response.body().is_end_stream();
+                let permit = permit.record(outcome, is_whole).then_some(permit);
+                Ok(response.map(|body| PermitBody::new(body, permit)))
+            }
+            Err(error) => {
+                let error = error.into();
+                match of_error(&*error) {
+                    Outcome::Lost if place(&self.hand_over) == Handed::Ended => permit.end(),
+                    outcome => drop(permit.record(outcome, true)),
+                }
+                Err(Error::below(error))
+            }
         }
     }
+}
+
+fn place(hand_over: &Option<HandOver>) -> Handed {
+    let hand_over = hand_over.as_ref();
+    hand_over.map_or(Handed::Unknown, HandOver::place)
 }
 
 /// Completes a call in the background, if there is a runtime.
@@ -213,13 +229,14 @@ where
 }
 
 /// Reads a response to its end, within [`MOST`].
-async fn read_to_end<F, B, E>(rest: Rest<F>)
+async fn read_to_end<F, B, E>(mut rest: Rest<F>)
 where
     F: Future<Output = Result<Response<B>, E>>,
     B: Body<Data: Buf>,
     E: Into<BoxError>,
 {
-    let Ok(response) = received(rest.response.await, rest.permit) else {
+    let response = rest.response.as_mut().await;
+    let Ok(response) = rest.received(response) else {
         return;
     };
     let mut body = pin!(response.into_body());

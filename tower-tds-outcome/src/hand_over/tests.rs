@@ -58,6 +58,22 @@ fn request_may_have_been_sent_if_no_client_marks_it_or_it_was_copied() {
 }
 
 #[test]
+fn end_of_a_connection_counts_after_its_request_was_taken_and_not_of_a_copy() {
+    let (request, layer) = request();
+    let client = HandOver::of(request.extensions()).unwrap();
+    client.end();
+    assert_eq!(layer.place(), Handed::Unknown);
+    assert!(HandOver::hold(request.extensions()) && HandOver::take(request.extensions()));
+    client.end();
+    assert_eq!(layer.give_up(), Handed::Ended);
+    let copy = request.clone();
+    client.end();
+    assert_eq!(layer.place(), Handed::Unknown);
+    drop(copy);
+    assert!(HandOver::of(Request::new(()).extensions()).is_none());
+}
+
+#[test]
 fn client_and_layer_agree_at_any_time() {
     for _ in 0..200 {
         let (request, layer) = request();
