@@ -7,10 +7,7 @@ use redis::{
     cluster::ClusterClient, cluster_async::ClusterConnection, sentinel::SentinelClient,
 };
 use tokio::time::{Instant, timeout};
-use tower_tds_limits::{
-    Limiter, Quota,
-    share::{Share, Shares},
-};
+use tower_tds_limits::{Limiter, Quota, Share};
 
 use crate::{
     error::{FleetError, StoreFault},
@@ -188,7 +185,7 @@ impl Terms {
         Ok(Self {
             quotas: all.join(" "),
             hold: millis(quotas.first().map(Quota::hold).unwrap_or_default()),
-            memory: millis(Shares::of(limiter).memory()),
+            memory: millis(limiter.load().counts_for),
             unit: unit.max().unwrap_or(1),
         })
     }
@@ -319,8 +316,11 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
     let count = |at: usize| u32::try_from(*values.get(at)?).ok();
     let time = |at: usize| values.get(at).copied().map(Duration::from_millis);
     let three = |at| {
-        let share = Share::default().requests(count(at)?);
-        Some(share.places(count(at + 1)?).connections(count(at + 2)?))
+        Some(Share {
+            requests: count(at)?,
+            places: count(at + 1)?,
+            connections: count(at + 2)?,
+        })
     };
     let (taken, record) = (three(12)?, three(15)?);
     let answer = Answer {
@@ -333,10 +333,11 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
         members: count(4)?,
         active: count(5)?,
         total: three(9)?,
-        recorded: Share::default()
-            .requests(taken.requests.checked_add(record.requests)?)
-            .places(taken.places.checked_add(record.places)?)
-            .connections(taken.connections.checked_add(record.connections)?),
+        recorded: Share {
+            requests: taken.requests.checked_add(record.requests)?,
+            places: taken.places.checked_add(record.places)?,
+            connections: taken.connections.checked_add(record.connections)?,
+        },
         withheld: three(20)?,
         requests_free_in: time(18)?,
         sockets_free_in: time(19)?,

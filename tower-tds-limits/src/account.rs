@@ -19,8 +19,9 @@ use self::{
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
-    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
+    limits::{Limits, Proof, Quota, TIMED_OUT},
     rule::{QuotaRules, later},
+    share::Share,
     wait::{Deadline, Limit, Line, Opens, Terms},
 };
 
@@ -222,10 +223,10 @@ impl Account {
         }
     }
 
-    /// Records the end of a sent request without a response, which may be counted until `lost_after`.
-    pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
+    /// Records the end of a sent request without a response, which may still be counted for a time.
+    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, after: Duration) {
         let now = self.advance(now);
-        let until = now.plus(nanos(self.limits.lost_after));
+        let until = now.plus(nanos(after));
         self.pending.push(Reverse((until, grant)));
         self.end();
     }
@@ -329,7 +330,14 @@ impl Account {
 
     /// Applies a share of the limits, and grants nothing after `until`. While more sockets are open
     /// than the share allows, each request closes its own.
-    pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant, open: u32) {
+    pub(crate) fn set_share(
+        &mut self,
+        share: Share,
+        until: Instant,
+        why: Option<&'static str>,
+        now: Instant,
+        open: u32,
+    ) {
         let now = self.advance(now);
         let until = if share.is_empty(&self.limits) {
             now
@@ -337,7 +345,7 @@ impl Account {
             self.epoch.tick(until)
         };
         let too_many = open > share.connections;
-        self.reactions.share_until(until, too_many, now);
+        self.reactions.share_until(until, why, too_many, now);
         self.share = Some(share);
         self.suspended = clock::suspended();
         self.keep(now);

@@ -124,7 +124,7 @@ mod limits;
 mod pause;
 mod request;
 mod rule;
-pub mod share;
+mod share;
 mod sockets;
 mod wait;
 
@@ -135,6 +135,7 @@ pub use self::{
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},
     request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
+    share::{Load, Share},
 };
 
 pub use tower_tds_outcome::{DeadlineAt, Outcome};

@@ -37,7 +37,7 @@ pub(crate) struct Connections {
     lingering: VecDeque<(Instant, Line)>,
     /// Limits after a 416, as the account has set them.
     closed: Sockets,
-    /// When the [share](crate::share::Share) ends, if there is one.
+    /// When the [share](crate::Share) ends, if there is one.
     closes_at: Option<Instant>,
     /// Whether there is a share. If there is none, sockets take no lock to check its end.
     is_shared: Arc<AtomicBool>,

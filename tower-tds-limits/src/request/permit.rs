@@ -131,6 +131,14 @@ impl RequestPermit {
         self.stack.account.update_now(cut);
     }
 
+    /// Records that the peer has ended the connection instead of answering.
+    pub(super) fn end(&mut self) {
+        let after = ENDED.min(self.lost_after());
+        let lose = |account: &mut Account, now| account.lose(now, self.grant, after);
+        self.stack.account.update_now(lose);
+        self.stage = Stage::Over;
+    }
+
     /// Takes back the grant of a request that was never sent.
     pub(super) fn withdraw(&mut self) {
         let grant = self.grant;
@@ -197,7 +205,10 @@ impl Drop for RequestPermit {
             account.update_now(|account, now| account.learn_cut(now, grant, Some(self.took)));
         }
         match self.stage {
-            Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
+            Stage::Sent => {
+                let after = self.lost_after();
+                account.update_now(|account, now| account.lose(now, grant, after));
+            }
             Stage::Proven => account.update(Account::end),
             Stage::Over => {}
         }
@@ -248,3 +259,7 @@ impl<B: Body> Body for PermitBody<B> {
         self.inner.size_hint()
     }
 }
+
+/// How long after the peer has ended a connection its request may still be counted by what is behind
+/// it, which is an assumption like that about a 504.
+const ENDED: Duration = Duration::from_millis(500);

@@ -2,6 +2,7 @@
 
 use std::{
     future::{Future, poll_fn},
+    io::{self, ErrorKind},
     mem,
     pin::{Pin, pin},
     sync::{
@@ -34,7 +35,7 @@ use tokio::{
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, Sent};
-use tower_tds_outcome::{Cause, HandOver, Outcome};
+use tower_tds_outcome::{Cause, HandOver, Outcome, chain};
 
 /// Body of a response. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
@@ -66,6 +67,9 @@ pub(crate) struct Pool<B> {
     list: Mutex<List<B>>,
     /// Notified for each connection that came back.
     returned: Notify,
+    /// Whether the peer of its connections is the service, and not a proxy or what a connector of the
+    /// user's makes.
+    is_direct: bool,
     /// Moving average of the waits for a response head, in microseconds. Zero before the first.
     usual_wait: AtomicU64,
 }
@@ -260,6 +264,8 @@ where
             if !HandOver::take(request.extensions()) {
                 return Err(not_sent(GIVEN_UP));
             }
+            let is_direct = self.pool.is_direct;
+            let hand_over = is_direct.then(|| HandOver::of(request.extensions()));
             let mut wait = Wait::begin(&self.pool, &connection.home, is_reused);
             match sender.try_send_request(request).await {
                 Ok(response) => {
@@ -272,7 +278,15 @@ where
                         request = unsent;
                     }
                     Some(_) => return Err(not_sent(error.into_error())),
-                    None => return Err(error.into_error().into()),
+                    None => {
+                        let error = error.into_error();
+                        if let Some(hand_over) = hand_over.flatten()
+                            && is_end_of_peer(&error)
+                        {
+                            hand_over.end();
+                        }
+                        return Err(error.into());
+                    }
                 },
             }
         }
@@ -316,13 +330,14 @@ where
 
 impl<B> Pool<B> {
     /// Creates a pool, which closes each connection after its call unless it `keeps` idle ones.
-    pub(crate) fn new(keeps: bool) -> Arc<Self> {
+    pub(crate) fn new(keeps: bool, is_direct: bool) -> Arc<Self> {
         Arc::new(Self {
             list: Mutex::new(List {
                 idle: Vec::new(),
                 open: keeps.then(|| watch::Sender::new(())),
             }),
             returned: Notify::new(),
+            is_direct,
             usual_wait: AtomicU64::new(0),
         })
     }
@@ -569,6 +584,14 @@ where
     // RFC 9112, section 5.2: a fold in a head is read as a space.
     http.allow_obsolete_multiline_headers_in_responses(true);
     Ok(http.handshake(socket).await?)
+}
+
+/// Whether the peer has reset or ended the connection.
+#[cold]
+fn is_end_of_peer(error: &hyper::Error) -> bool {
+    let kinds = chain(error).filter_map(|link| link.downcast_ref::<io::Error>());
+    let is_end = |kind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof);
+    error.is_incomplete_message() || kinds.map(io::Error::kind).any(is_end)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
