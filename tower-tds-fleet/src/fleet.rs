@@ -47,7 +47,7 @@ use crate::{
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::new(Limits::default()); // of all members together
 /// let redis = redis::Client::open("redis://127.0.0.1/")?;
-/// let fleet = Fleet::join(redis, "buses", &limiter)?;
+/// let fleet = Fleet::join(redis, "buses", "https://data.example.org", &limiter)?;
 /// fleet.ready().await?;
 /// // Layers and clients with this limiter keep within its share.
 /// fleet.leave().await;
@@ -65,14 +65,17 @@ pub struct Fleet {
 impl Fleet {
     /// Joins the fleet of this name, and keeps the limiter within its share from now on.
     ///
-    /// The name is 1 to 100 letters, digits, `-`, `_` and `.`; the fleet's key is `{name}:shares`.
+    /// The name is 1 to 100 letters, digits, `-`, `_` and `.`; the fleet's key is `{name}:shares`. A
+    /// fleet has one `service`, which its URL names by scheme, host and port: if live members call
+    /// another one, [`ready`](Self::ready) returns an error.
     ///
     /// # Errors
-    /// If the name or the limits cannot be used, or if there is no tokio runtime. An unreachable
+    /// If the name, the address or the limits cannot be used, or if there is no tokio runtime. An unreachable
     /// store is reported by [`ready`](Self::ready) instead.
     pub fn join(
         store: impl Into<Store>,
         name: &str,
+        service: &str,
         limiter: &Limiter,
     ) -> Result<Self, FleetError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -81,7 +84,7 @@ impl Fleet {
                 "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
             ));
         }
-        let terms = Terms::new(limiter)?;
+        let terms = Terms::new(service, limiter)?;
         let id = <[u8; 8]>::try_generate();
         let id = id.map_err(|_| FleetError::settings("the system has no random numbers"))?;
         let id = format!("{:016x}", u64::from_be_bytes(id));

@@ -162,7 +162,7 @@ impl World {
 
     pub(crate) fn join(&self) {
         let limiter = Limiter::new(self.shared.limits.clone());
-        let terms = Terms::new(&limiter).unwrap();
+        let terms = Terms::new("https://data.example.org", &limiter).unwrap();
         let state = Arc::new(State::default());
         let wire = Wire {
             world: self.clone(),
