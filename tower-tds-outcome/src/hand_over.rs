@@ -28,7 +28,7 @@ use http::Extensions;
 ///     let is_wanted = HandOver::hold(request.extensions());
 ///     // Wait for a connection here.
 ///     if !is_wanted || !HandOver::take(request.extensions()) {
-///         return Err(Cause::new(Outcome::Unsent, None));
+///         return Err(Cause::new(Outcome::Unsent));
 ///     }
 ///     // Write the request here.
 ///     Ok(())
