@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tower_tds_outcome::{Cause, Outcome, Resend, Sent};
+use tower_tds_outcome::{Cause, Outcome, Sent};
 
 /// Retry rule of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,12 +249,6 @@ impl Kind {
             }
             Outcome::QuotaExceeded(_) => Self::Throttled,
             Outcome::GatewayTimedOut => Self::Unavailable,
-            // The deadline passed in the wait for a permit, or for a token below it.
-            Outcome::NoPermit
-                if cause.resend == Some(Resend::TooLate) && cause.waited_for.is_some() =>
-            {
-                Self::Timeout
-            }
             Outcome::NoPermit => Self::LimitTimeout,
             Outcome::NoToken => Self::TokenUnavailable,
             Outcome::TokenDenied => Self::TokenRefused,

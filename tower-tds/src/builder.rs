@@ -64,6 +64,7 @@ pub struct Builder {
     answer_timeout: Duration,
     deadline: Option<Deadline>,
     read_timeout: Duration,
+    error_bodies: Option<(usize, Duration)>,
     schemes: Schemes,
     /// Puts the decoder around the http client.
     decode: fn(Http<RequestBody>) -> Http<RequestBody>,
@@ -128,6 +129,7 @@ impl Builder {
             answer_timeout: ANSWER_TIMEOUT,
             deadline: None,
             read_timeout: READ_TIMEOUT,
+            error_bodies: None,
             schemes: Schemes::HttpsOnly,
             decode: convert::identity,
             tls: Tls::default(),
@@ -237,6 +239,17 @@ impl Builder {
     #[must_use]
     pub const fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = timeout;
+        self
+    }
+
+    /// Reads the body of an error up to this size and for at most this time, 16 KiB and a second by
+    /// default.
+    ///
+    /// Raise both if your program reads [`Error::body`](crate::Error::body): see
+    /// [`ClassifyLayer::error_bodies`](crate::layers::errors::ClassifyLayer::error_bodies).
+    #[must_use]
+    pub const fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
+        self.error_bodies = Some((bytes, time));
         self
     }
 
@@ -419,7 +432,6 @@ impl Builder {
         // queue, because a waiting call may need the token.
         let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
-            .map_err(unwrapped)
             // Some firewalls refuse requests without one.
             .map_request(|mut request: Request<_>| {
                 let agent = HeaderValue::from_static(DEFAULT_USER_AGENT);
@@ -435,9 +447,12 @@ impl Builder {
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));
         }
-        let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
+        let mut layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
             .answer_timeout(self.answer_timeout);
+        if let Some((bytes, time)) = self.error_bodies {
+            layer = layer.error_bodies(bytes, time);
+        }
         Ok(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
             pool: Some(clients.pool),
@@ -479,11 +494,6 @@ impl fmt::Debug for Builder {
             .field("host", &base.host())
             .finish_non_exhaustive()
     }
-}
-
-/// Unwraps the inner error, whose type distinguishes a wrong certificate from a transient failure.
-fn unwrapped(error: tower_tds_limits::Error) -> BoxError {
-    error.into_source().unwrap_or_else(BoxError::from)
 }
 
 fn required(name: &'static str) -> Result<String, BuildError> {

@@ -514,7 +514,7 @@ fn boxed<B: Send + 'static>(body: Incoming, connection: InUse<B>) -> AnyBody {
 
 /// Marks the error of a request that was not written to a connection.
 fn not_sent(error: impl Into<BoxError>) -> BoxError {
-    Cause::new(Outcome::Unsent, Some(error.into())).into()
+    Cause::new(Outcome::Unsent).over(error).into()
 }
 
 /// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent

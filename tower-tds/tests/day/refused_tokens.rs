@@ -42,8 +42,8 @@ fn answer(body: &str) -> Vec<u8> {
 async fn a_401_causes_one_new_token_and_few_retries() {
     for (body, kind) in [
         ("invalid token\n", Kind::InvalidToken),
-        ("go away", Kind::Unauthorized),
-        ("", Kind::Unauthorized),
+        ("go away", Kind::InvalidToken),
+        ("", Kind::InvalidToken),
     ] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
