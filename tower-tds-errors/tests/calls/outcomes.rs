@@ -1,0 +1,96 @@
+//! What a typed error means for the token and the limits.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use tower_tds_errors::{Outcome, classify};
+
+/// The outcome that the layers above a `Classify` read.
+fn read(status: StatusCode, asked: &HeaderMap, said: &HeaderMap, body: &str) -> Outcome {
+    match classify(asked, status, said, body) {
+        Ok(()) => {
+            let mut response = Response::new(());
+            *response.status_mut() = status;
+            *response.headers_mut() = said.clone();
+            Outcome::of_response(&response)
+        }
+        Err(error) => Outcome::of_error(&error).unwrap_or(Outcome::Lost),
+    }
+}
+
+/// A classified response means the same for the token and the limits as the response itself.
+#[test]
+fn typed_error_means_what_its_response_means() {
+    let bare = |status, said: &HeaderMap| {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.headers_mut() = said.clone();
+        Outcome::of_response(&response)
+    };
+    let challenges = [
+        None,
+        Some(("www-authenticate", "Bearer error=\"invalid token\"")),
+        Some((
+            "www-authenticate",
+            "Bearer error=\"no Authorization header found\"",
+        )),
+        Some(("www-authenticate", "Bearer error=insufficient_scope")),
+        Some(("content-range", "bytes */5")),
+        Some(("retry-after", "7")),
+        Some(("grpc-status", "16")),
+    ];
+    for status in 100..1000 {
+        let status = StatusCode::from_u16(status).expect("three digits");
+        for header in challenges {
+            let mut said = HeaderMap::new();
+            if let Some((name, value)) = header {
+                said.insert(name, HeaderValue::from_static(value));
+                said.insert("content-type", HeaderValue::from_static("application/grpc"));
+            }
+            for asked in ["", "bytes=0-9"] {
+                let mut request = HeaderMap::new();
+                if !asked.is_empty() {
+                    request.insert(header::RANGE, HeaderValue::from_static(asked));
+                }
+                let typed = read(status, &request, &said, "");
+                let mut expected = bare(status, &said);
+                // The error of a 423 has the second of silence as its own wait.
+                if let Outcome::QuotaExceeded(_) = expected {
+                    let wait = said.get("retry-after").map(|_| Duration::from_secs(7));
+                    expected = Outcome::QuotaExceeded(wait);
+                }
+                // Only the error knows that the request had a range, which the 416 may be about.
+                if expected == Outcome::ConnectionsExceeded && !asked.is_empty() {
+                    expected = Outcome::Other;
+                }
+                assert_eq!(typed, expected, "{status} {header:?}");
+            }
+        }
+    }
+}
+
+/// The text of a body shows what the head does not.
+#[test]
+fn text_of_a_401_refines_what_it_means_for_the_token() {
+    let none = HeaderMap::new();
+    for (text, expected) in [
+        ("invalid token", Outcome::TokenRefused),
+        (r#"{"error":"invalid_client"}"#, Outcome::TokenRefused),
+        (
+            "response indicates failure, status=502",
+            Outcome::TokenRefused,
+        ),
+        ("no Authorization header found", Outcome::NoHeader),
+        (
+            "Access token does not have the required scope/role: x",
+            Outcome::RoleMissing,
+        ),
+        ("anything", Outcome::TokenRefused),
+    ] {
+        assert_eq!(
+            read(StatusCode::UNAUTHORIZED, &none, &none, text),
+            expected,
+            "{text}"
+        );
+    }
+}
