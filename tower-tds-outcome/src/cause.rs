@@ -120,12 +120,12 @@ impl Cause {
         chain(error).find_map(<dyn Error>::downcast_ref)
     }
 
-    /// Takes what this failure leaves open from the layer above, and its decision about a resend.
+    /// Takes from the layer above its decision about a resend, and the secrets if none are known here. The advice of the
+    /// nearest layer stays.
     pub fn add(&mut self, above: &Self) {
         self.resend = above.resend.or(self.resend);
         self.wait = above.wait.or(self.wait);
         self.waited_for = above.waited_for.clone().or(self.waited_for.take());
-        self.next = self.next.take().or_else(|| above.next.clone());
         self.secrets = self.secrets.take().or_else(|| above.secrets.clone());
     }
 }

@@ -14,7 +14,7 @@ fn the_outermost_cause_is_read() {
 }
 
 #[test]
-fn a_layer_above_decides_about_the_resend_and_fills_what_is_open() {
+fn a_layer_above_decides_about_the_resend_and_the_nearest_gives_the_advice() {
     let mut below = Cause::new(Outcome::RateExceeded);
     below.next = Some("drive slowly".into());
     let mut above = Cause::new(Outcome::RateExceeded);
