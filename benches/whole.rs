@@ -12,7 +12,6 @@ use tower_tds::{
     Limiter, Limits, Quota, TdsLayer,
     layers::{
         errors::{ClassifyLayer, Error, RetryLayer},
-        into_error,
         limits::RequestLimitLayer,
     },
 };
@@ -45,7 +44,6 @@ pub fn without_spans(
 ) -> impl Service<Request<Full<Bytes>>, Error = Error> + Clone {
     ServiceBuilder::new()
         .layer(RetryLayer::new())
-        .map_err(into_error)
         .layer(RequestLimitLayer::new(limiter()))
         .layer(token::layer(runtime))
         .layer(ClassifyLayer::new())

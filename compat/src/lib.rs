@@ -22,7 +22,7 @@ use axum::{
     routing::any,
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::{
     body::Incoming,
     client::conn::http1::{self, SendRequest},
@@ -33,7 +33,7 @@ use hyper_util::{
 };
 use tokio::net::{TcpListener, TcpStream};
 use tower::{Service, ServiceExt};
-use tower_tds::{Client, Credentials};
+use tower_tds::{Client, Credentials, Error};
 
 /// The error of a test.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -72,6 +72,18 @@ struct Log {
     /// Locked to read or to add a call; no `.await` happens under it.
     calls: Mutex<Vec<Seen>>,
     tokens: AtomicUsize,
+}
+
+/// For `map_result`, above the layers: an error with a status is a response again, for crates that read statuses
+/// themselves.
+///
+/// # Errors
+/// The error, if there was no response.
+pub fn answered<B>(result: Result<Response<B>, Error>) -> Result<Response<Either<B, Full<Bytes>>>, Error> {
+    match result {
+        Ok(response) => Ok(response.map(Either::Left)),
+        Err(error) => Ok(error.into_response()?.map(|body| Either::Right(Full::new(body)))),
+    }
 }
 
 // === impl Server ===

@@ -4,14 +4,14 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, http::StatusCode};
-use tds_compat::{Failure, Server, http};
+use tds_compat::{Failure, Server, answered, http};
 use tower::ServiceExt;
-use tower_tds::{Client, RequestBody, layers};
+use tower_tds::{Client, RequestBody};
 
-async fn proxy(State(client): State<layers::IntoResponse<Client>>, mut request: Request) -> Response {
+async fn proxy(State(client): State<Client>, mut request: Request) -> Response {
     request.headers_mut().remove("host");
-    match client.oneshot(request.map(RequestBody::stream)).await {
-        Ok(response) => response.into_response(),
+    match answered(client.oneshot(request.map(RequestBody::stream)).await) {
+        Ok(response) => response.map(Body::new).into_response(),
         Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
     }
 }
@@ -21,7 +21,7 @@ async fn axum_proxies_through_the_client() -> Result<(), Failure> {
     let server = Server::start(&[("/bus", "[307]")]).await?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let routes = Router::new().fallback(proxy).with_state(server.client()?.errors_as_responses());
+    let routes = Router::new().fallback(proxy).with_state(server.client()?);
     tokio::spawn(async move { axum::serve(listener, routes).await });
 
     for (path, connection, status) in [("/bus", "close", 200), ("/no", "close", 404), ("/bus", "upgrade", 200)] {

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, api::PostParams, client::Body};
-use tds_compat::{Failure, Server, http};
+use tds_compat::{Failure, Server, answered, http};
 use tower::ServiceBuilder;
 use tower_tds::layers::errors::RetryLayer;
 
@@ -12,7 +12,8 @@ async fn kube_reads_and_replaces_through_the_layers() -> Result<(), Failure> {
     let map = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"map"}}"#;
     let server = Server::start(&[(&format!("{PATH}/map"), map)]).await?;
     let stack = ServiceBuilder::new()
-        .layer(server.client()?.layer().retry(RetryLayer::new().replay(Body::try_clone)).errors_as_responses())
+        .map_result(answered)
+        .layer(server.client()?.layer().retry(RetryLayer::new().replay(Body::try_clone)))
         .service(http());
     let maps: Api<ConfigMap> = Api::namespaced(Client::new(stack, "default"), "default");
 

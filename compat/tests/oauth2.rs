@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use oauth2::{ClientId, HttpRequest, HttpResponse, RequestTokenError, TokenResponse, TokenUrl, basic::BasicClient};
-use tds_compat::{Failure, Seen, Server, http, json};
-use tower::{BoxError, Layer, ServiceExt};
+use tds_compat::{Failure, Seen, Server, answered, http, json};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_tds::Error;
 
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn oauth2_gets_tokens_and_typed_errors_through_the_layers() -> Result<(), 
         _ => json(400, r#"{"error":"invalid_scope"}"#),
     })
     .await?;
-    let stack = server.client()?.layer().errors_as_responses().layer(http::<Full<Bytes>>());
+    let stack = ServiceBuilder::new().map_result(answered).layer(server.client()?.layer()).service(http::<Full<Bytes>>());
     let http = |request: HttpRequest| {
         let call = stack.clone().oneshot(request.map(Full::from));
         async {

@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind as Kind};
 use object_store::client::{HttpRequest, HttpResponse, HttpResponseBody, HttpService};
 use object_store::{ClientOptions, Error, ObjectStoreExt, Result, http::HttpBuilder};
-use tds_compat::{Failure, Server, http};
+use tds_compat::{Failure, Server, answered, http};
 use tower::{ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ async fn object_store_reads_and_writes_through_the_layers() -> Result<(), Failur
     let body = |body| HttpResponseBody::new(BodyExt::map_err(body, |error| HttpError::new(Kind::Decode, error)));
     let stack = ServiceBuilder::new().map_err(|error| HttpError::new(Kind::Unknown, error));
     let stack = stack.map_response(move |response: Response<_>| response.map(body));
-    let stack = stack.layer(server.client()?.layer().errors_as_responses()).service(http());
+    let stack = stack.map_result(answered).layer(server.client()?.layer()).service(http());
     let builder = HttpBuilder::new().with_http_connector(Ours(BoxCloneSyncService::new(stack)));
     let store = builder.with_url(&server.url).build()?;
 

@@ -2,14 +2,16 @@
 
 use octocrab::{AuthState, Error, OctoBody, OctocrabBuilder, service::middleware::base_uri::BaseUriLayer};
 use serde_json::{Value, json};
-use tds_compat::{Failure, Server, http};
+use tds_compat::{Failure, Server, answered, http};
+use tower::ServiceBuilder;
 use tower_tds::layers::errors::RetryLayer;
 
 #[tokio::test]
 async fn octocrab_reads_and_writes_through_the_layers() -> Result<(), Failure> {
     let server = Server::start(&[("/zen", r#""Keep it simple.""#), ("/topics", "{}")]).await?;
     // A clone of this body shares what is left of its bytes, so name how it is copied.
-    let layer = server.client()?.layer().retry(RetryLayer::new().replay(OctoBody::try_clone)).errors_as_responses();
+    let layer = server.client()?.layer().retry(RetryLayer::new().replay(OctoBody::try_clone));
+    let layer = ServiceBuilder::new().map_result(answered).layer(layer);
     let crab = OctocrabBuilder::new_empty()
         .with_service(http())
         .with_layer(&layer)

@@ -5,17 +5,17 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use opentelemetry_http::{HttpClient, HttpError};
-use tds_compat::{Failure, Server};
+use tds_compat::{Failure, Server, answered};
 use tower::ServiceExt;
-use tower_tds::{Client, layers::IntoResponse};
+use tower_tds::Client;
 
 #[derive(Debug)]
-struct Ours(IntoResponse<Client>);
+struct Ours(Client);
 
 #[async_trait]
 impl HttpClient for Ours {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let (head, body) = self.0.clone().oneshot(request).await?.into_parts();
+        let (head, body) = answered(self.0.clone().oneshot(request).await)?.into_parts();
         Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
     }
 }
@@ -23,7 +23,7 @@ impl HttpClient for Ours {
 #[tokio::test]
 async fn exporter_sends_through_the_client() -> Result<(), Failure> {
     let server = Server::start(&[("/v1/traces", "{}")]).await?;
-    let exporter = Ours(server.client()?.errors_as_responses());
+    let exporter = Ours(server.client()?);
 
     let call = async |request: http::request::Builder, body: &'static str| {
         exporter.send_bytes(request.body(body.into()).expect("a request")).await

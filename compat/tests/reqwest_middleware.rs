@@ -5,11 +5,11 @@ use bytes::Bytes;
 use http::Extensions;
 use reqwest::{Body, Client, Request, Response, StatusCode};
 use reqwest_middleware::{ClientBuilder, Error, Middleware, Next};
-use tds_compat::{Failure, Server};
+use tds_compat::{Failure, Server, answered};
 use tower::ServiceExt;
-use tower_tds::{RequestBody, layers::IntoResponse};
+use tower_tds::RequestBody;
 
-struct Ours(IntoResponse<tower_tds::Client>);
+struct Ours(tower_tds::Client);
 
 #[async_trait]
 impl Middleware for Ours {
@@ -20,7 +20,7 @@ impl Middleware for Ours {
             Some(bytes) => bytes.into(),
             None => RequestBody::stream(body),
         });
-        let response = self.0.clone().oneshot(request).await.map_err(Error::middleware)?;
+        let response = answered(self.0.clone().oneshot(request).await).map_err(Error::middleware)?;
         Ok(response.map(Body::wrap).into())
     }
 }
@@ -28,7 +28,7 @@ impl Middleware for Ours {
 #[tokio::test]
 async fn reqwest_middleware_sends_through_the_client() -> Result<(), Failure> {
     let server = Server::start(&[("/bus", "[307]")]).await?;
-    let client = ClientBuilder::new(Client::new()).with(Ours(server.client()?.errors_as_responses())).build();
+    let client = ClientBuilder::new(Client::new()).with(Ours(server.client()?)).build();
     let (bus, no) = (format!("{}/bus", server.url), format!("{}/no", server.url));
 
     assert_eq!(client.get(&bus).send().await?.text().await?, "[307]");

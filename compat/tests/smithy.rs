@@ -4,7 +4,7 @@ use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture, S
 use aws_smithy_runtime_api::client::{orchestrator::HttpRequest, result::ConnectorError};
 use aws_smithy_types::body::SdkBody;
 use http::{Request, Response};
-use tds_compat::{Failure, Server, http};
+use tds_compat::{Failure, Server, answered, http};
 use tower::{BoxError, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_tds::layers::errors::RetryLayer;
 
@@ -22,10 +22,10 @@ impl HttpConnector for Ours {
 #[tokio::test]
 async fn smithy_sends_through_the_layers() -> Result<(), Failure> {
     let server = Server::start(&[("/stops", "[1,2]")]).await?;
-    let layer = server.client()?.layer().retry(RetryLayer::new().replay(SdkBody::try_clone)).errors_as_responses();
+    let layer = server.client()?.layer().retry(RetryLayer::new().replay(SdkBody::try_clone));
     let stack = ServiceBuilder::new().map_err(BoxError::from);
     let stack = stack.map_response(|response: Response<_>| response.map(SdkBody::from_body_1_x));
-    let stack = BoxCloneSyncService::new(stack.layer(layer).service(http()));
+    let stack = BoxCloneSyncService::new(stack.map_result(answered).layer(layer).service(http()));
     let connector = SharedHttpConnector::new(Ours(stack));
 
     for (method, path, body) in [("GET", "/stops", ""), ("PUT", "/stops", "[1,2,3]"), ("GET", "/no", "")] {

@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderValue, Response, uri::PathAndQuery};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use hyper_util::{client::legacy, rt::TokioExecutor};
-use tds_compat::{Failure, Seen, Server};
+use tds_compat::{Failure, Seen, Server, answered};
 use tonic::{Code, Request, client::Grpc};
 use tonic_prost::ProstCodec;
-use tower::Layer;
+use tower::ServiceBuilder;
 use tower_tds::layers::errors::RetryLayer;
 
 /// Two empty messages, and trailers.
@@ -26,8 +26,9 @@ async fn tonic_streams_through_the_layers_and_reads_trailers() -> Result<(), Fai
     let server = Server::answering(stream).await?;
     let once = RetryLayer::new().replay(|_: &tonic::body::Body| None);
     let http = legacy::Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    let mut grpc =
-        Grpc::with_origin(server.client()?.layer().retry(once).errors_as_responses().layer(http), server.uri("")?);
+    let layer = server.client()?.layer().retry(once);
+    let stack = ServiceBuilder::new().map_result(answered).layer(layer).service(http);
+    let mut grpc = Grpc::with_origin(stack, server.uri("")?);
 
     grpc.ready().await?;
     let path = PathAndQuery::from_static("/lines.Lines/List");

@@ -6,6 +6,7 @@ use std::{error::Error, time::Duration};
 
 use axum::{
     Router,
+    body::Body,
     extract::{Request, State},
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -19,13 +20,12 @@ use tower_tds::{Client, Credentials, RequestBody};
 async fn proxy(State(client): State<Client>, mut request: Request) -> Response {
     // The host of the request names this proxy, so it is not passed on.
     request.headers_mut().remove("host");
-    // With `errors_as_responses`, a 404 of the service is a 404 of the proxy and no error.
-    let answer = client
-        .errors_as_responses()
-        .oneshot(request.map(RequestBody::stream));
-    match answer.await {
+    let answer = client.oneshot(request.map(RequestBody::stream)).await;
+    // A 404 of the service is a 404 of the proxy and no error.
+    match answer.map_err(tower_tds::Error::into_response) {
         Ok(response) => response.into_response(),
-        Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+        Err(Ok(refusal)) => refusal.map(Body::from).into_response(),
+        Err(Err(error)) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
     }
 }
 

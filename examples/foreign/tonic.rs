@@ -1,6 +1,7 @@
 //! gRPC through the layers: a client of tonic takes any service that carries its body.
 
 use http::{Request, uri::PathAndQuery};
+use http_body_util::{Either, Full};
 use hyper_util::{
     client::legacy::{Client as Http, connect::HttpConnector},
     rt::TokioExecutor,
@@ -8,9 +9,9 @@ use hyper_util::{
 use tds_sim::{Config, Server};
 use tonic::{body::Body, client::Grpc};
 use tonic_prost::ProstCodec;
-use tower::{BoxError, Layer};
+use tower::{BoxError, Layer, ServiceBuilder};
 use tower_tds::{
-    Client, Credentials,
+    Client, Credentials, Error,
     layers::{errors::RetryLayer, limits::ConnectionLimitLayer},
 };
 
@@ -46,8 +47,14 @@ async fn main() -> Result<(), BoxError> {
     // A stream can be sent only once, so it is not kept for another attempt: a call that fails is
     // not retried.
     let once = RetryLayer::new().replay(|_: &Body| None);
-    // Statuses stay responses, because tonic reads them itself.
-    let service = tds.layer().retry(once).errors_as_responses().layer(http);
+    // Statuses become responses again, because tonic reads them itself.
+    let service = ServiceBuilder::new()
+        .map_result(|result: Result<http::Response<_>, Error>| match result {
+            Ok(response) => Ok::<_, Error>(response.map(Either::Left)),
+            Err(error) => Ok(error.into_response()?.map(|body| Either::Right(Full::from(body)))),
+        })
+        .layer(tds.layer().retry(once))
+        .service(http);
     // You would use the client that tonic-build generates: `LinesClient::with_origin(service, origin)`.
     let mut grpc = Grpc::with_origin(service, server.base_url().parse()?);
 

@@ -40,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
     );
 
     // Where the rest has no meaning, what is known decides.
-    if error.kind() == Kind::Unauthorized {
+    if error.kind() == Kind::InvalidToken {
         let known = HeaderValue::from_static("Bearer realm=\"kong\",error=\"invalid token\"");
         headers.append("www-authenticate", known);
         assert_eq!(judged(&headers).kind(), Kind::InvalidToken);

@@ -157,7 +157,7 @@ impl Accept {
             StatusCode::ACCEPTED => {
                 #[expect(clippy::disallowed_methods, reason = "a hint may be a date")]
                 let now = std::time::SystemTime::now();
-                return Err(Trouble::Pending(retry_after(&headers, now)));
+                return Err(Trouble::Pending(retry_after(status, &headers, now)));
             }
             _ => {
                 let other = refused(

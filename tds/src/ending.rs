@@ -265,7 +265,7 @@ pub(crate) fn advised(error: Error) -> Error {
 
 /// Whether the error concerns the token, so that another token may be accepted.
 pub(crate) fn is_of_the_token(error: &Error) -> bool {
-    matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized)
+    error.kind() == Kind::InvalidToken
 }
 
 /// Printed when [`Ending::paused`] ends the job.

@@ -49,7 +49,6 @@ impl Exit {
             Kind::Throttled | Kind::QuotaExhausted => Self::Quota,
             Kind::MissingCredentials
             | Kind::InvalidToken
-            | Kind::Unauthorized
             | Kind::MissingRole
             | Kind::TokenRefused => Self::Credentials,
             Kind::TokenUnavailable
@@ -57,7 +56,6 @@ impl Exit {
             | Kind::ConnectionLimit
             | Kind::LimitTimeout
             | Kind::Unavailable
-            | Kind::Misdirected
             | Kind::Connect
             | Kind::Tls
             | Kind::Timeout

@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use tower_tds_outcome::Outcome;
+use tower_tds_outcome::{Cause, Outcome, Resend};
 
+pub(crate) use self::token::Kind;
 pub use self::token::TokenError;
-pub(crate) use self::token::{Kind, place};
 
 mod token;
 
@@ -46,7 +46,7 @@ enum Reason {
     /// The service below failed.
     Below(BoxError),
     /// The service below failed because the remote service refused the call.
-    Refused(BoxError, Rejection),
+    Refused(Cause, Rejection),
 }
 
 /// Shows why a call was refused, and whether a resend can help.
@@ -105,7 +105,17 @@ impl Error {
     }
 
     pub(crate) fn refused(error: BoxError, rejection: Rejection) -> Self {
-        Self(Box::new(Reason::Refused(error, rejection)))
+        let mut cause = Cause::new(rejection.outcome());
+        cause.wait = rejection.retry_after();
+        cause.resend = match rejection.is_worth_a_resend() {
+            true => Some(Resend::Free),
+            // The clock of the service is behind, as in an outage.
+            false => cause.wait.map(|_| Resend::Paid),
+        };
+        cause.waited_for = rejection
+            .is_worth_a_resend()
+            .then(|| "another token".into());
+        Self(Box::new(Reason::Refused(cause.over(error), rejection)))
     }
 
     /// Returns why there was no token for the request, which was **not** sent.
@@ -123,18 +133,6 @@ impl Error {
         match &*self.0 {
             Reason::Refused(_, rejection) => Some(rejection),
             Reason::Token(_) | Reason::Below(_) => None,
-        }
-    }
-
-    /// Unwraps the error of the service below, or returns this one if there was no token.
-    ///
-    /// # Errors
-    ///
-    /// Returns this error itself if it has a [`token`](Self::token) error.
-    pub fn into_source(self) -> Result<BoxError, Self> {
-        match *self.0 {
-            Reason::Below(error) | Reason::Refused(error, _) => Ok(error),
-            reason @ Reason::Token(_) => Err(Self(Box::new(reason))),
         }
     }
 }
@@ -159,7 +157,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
             Reason::Token(error) => error.source(),
-            Reason::Below(error) | Reason::Refused(error, _) => Some(&**error),
+            Reason::Below(error) => Some(&**error),
+            Reason::Refused(cause, _) => Some(cause),
         }
     }
 }

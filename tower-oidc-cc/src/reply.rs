@@ -9,10 +9,10 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header, response::Parts};
+use http::{HeaderValue, StatusCode, response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tower_tds_outcome::{Secrets, retry_after};
+use tower_tds_outcome::{Secrets, retry_after, said};
 
 use crate::{
     clock::Timestamp,
@@ -111,9 +111,12 @@ pub(crate) fn read(
     now: SystemTime,
     secrets: &Secrets,
 ) -> Result<Issued, TokenError> {
-    let refused = |kind, reply: Option<&Reply>| {
+    let refused = |kind, reply: Option<&Reply>, body: &[u8]| {
         let error = failure(head, kind, now);
-        match reply.and_then(Reply::words) {
+        match reply
+            .and_then(Reply::words)
+            .or_else(|| said(body).into_iter().next())
+        {
             Some(words) => error.because(secrets.line(&words)),
             None => error,
         }
@@ -123,15 +126,16 @@ pub(crate) fn read(
         let body = body.ok();
         let reply = body.as_deref().and_then(|body| parse::<Reply>(body).ok());
         let kind = refusal(status, reply.as_ref(), body.as_deref());
-        return Err(refused(kind, reply.as_ref()));
+        return Err(refused(kind, reply.as_ref(), &body.unwrap_or_default()));
     }
-    let reply: Reply = parse(&body?).map_err(Kind::Malformed)?;
+    let body = body?;
+    let reply: Reply = parse(&body).map_err(Kind::Malformed)?;
     let Value::String(value) = &reply.access_token else {
         return Err(match reply.error {
             Value::Null | Value::Bool(false) => Kind::Malformed("it has no access_token").into(),
             // Some servers and gateways send their errors with status 200.
-            _ if is_busy(&reply) => refused(Kind::Unavailable(status), Some(&reply)),
-            _ => refused(Kind::Rejected(status), Some(&reply)),
+            _ if is_busy(&reply) => refused(Kind::Unavailable(status), Some(&reply), &body),
+            _ => refused(Kind::Rejected(status), Some(&reply), &body),
         });
     };
     // Some servers leave the type out, because they have only one.
@@ -159,10 +163,7 @@ pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
         _ if status.is_redirection() => Kind::Redirected(status),
         kind => kind,
     });
-    // Gateways send the reset of a limit with every response.
-    let is_asked =
-        status == StatusCode::TOO_MANY_REQUESTS || head.headers.contains_key(header::RETRY_AFTER);
-    match retry_after(&head.headers, now).filter(|_| is_asked) {
+    match retry_after(status, &head.headers, now) {
         Some(wait) => error.with_retry_after(wait),
         None => error,
     }

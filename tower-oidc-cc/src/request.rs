@@ -184,7 +184,7 @@ impl Grant {
             entry.or_insert_with(|| value.clone());
         }
         let answer = timeout(self.settings.timeout, (self.exchange)(request)).await;
-        answer.unwrap_or_else(|_| Err(TokenError::new(Kind::Transport).because(LATE)))
+        answer.unwrap_or_else(|_| Err(Kind::Late.into()))
     }
 }
 
@@ -273,8 +273,6 @@ where
     (head, body)
 }
 
-/// The cause of an error after the timeout.
-const LATE: &str = "it did not answer in time, so try later, or allow a longer timeout";
 /// Fields of a form that prove something: RFC 6749, 7521, 8693.
 const PROOFS: [&str; 6] = [
     "client_secret",

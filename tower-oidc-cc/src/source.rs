@@ -12,13 +12,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body::Body;
 use tokio::time::timeout_at;
 use tower_service::Service;
-use tower_tds_outcome::Secrets;
+use tower_tds_outcome::{Secrets, place};
 
 use crate::{
     clock::{Clock, Timestamp},
     credentials::Provider,
     endpoint::TokenEndpoint,
-    error::{Kind, Refresh, TokenError, place},
+    error::{Kind, Refresh, TokenError},
     reply::AccessToken,
     request::{Grant, Settings, USER_AGENT, exchange},
     state::{Bearer, Need, State},

@@ -6,20 +6,19 @@
 )]
 
 use std::borrow::Cow;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
 
-use http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER,
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RANGE};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use tower_tds_outcome::{
+    Cause, Outcome, Resend, Secrets, Sent, challenges, place, retry_after, said,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
-use tower_tds_outcome::{Outcome, Secrets, retry_after};
 
+use crate::answer::Answer;
 use crate::clock;
-use crate::error::redact;
 use crate::error::{Error, Facts};
-use crate::kind::{Kind, Sent};
+use crate::kind::Kind;
 
-mod message;
 pub(crate) mod service;
 
 /// Properties of a request that change the meaning of its response.
@@ -85,12 +84,17 @@ pub fn classify(
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
+    let request = RequestFacts::of(request, None);
+    let body = body.as_ref();
+    let kept = body.get(..MOST_BYTES).unwrap_or(body);
+    let is_cut = kept.len() < body.len();
     let error = error_of(
-        &RequestFacts::of(request, None),
+        &request,
         None,
         status,
-        headers,
-        body.as_ref(),
+        headers.clone(),
+        kept.to_vec(),
+        is_cut,
     );
     error.map_or(Ok(()), Err)
 }
@@ -101,58 +105,56 @@ pub(crate) fn error_of(
     request: &RequestFacts,
     own: Option<Outcome>,
     status: StatusCode,
-    headers: &HeaderMap,
-    body: &[u8],
+    headers: HeaderMap,
+    body: Vec<u8>,
+    is_cut: bool,
 ) -> Option<Error> {
     let wait = match own {
         Some(Outcome::QuotaExceeded(wait)) => wait,
-        _ => hint(status, headers, clock::wall),
+        _ => retry_after(status, &headers, clock::wall()),
     };
-    let kind = match by_head(own, status, headers, request.expected)? {
-        // A program should stop its job rather than sleep for more than a minute, so this is
-        // another kind.
-        Kind::Throttled if has_long_window(headers) || wait > Some(MINUTE) => Kind::QuotaExhausted,
+    let kind = match by_head(own, status, &headers, request.expected)? {
+        Kind::Throttled if has_long_window(&headers) => Kind::QuotaExhausted,
         kind => kind,
     };
-    let text = message::text(body);
-    let said = text.map_or_else(Vec::new, message::candidates);
+    let said = said(&body);
     // Read before the body, which may be cut, generic or translated.
-    let challenges = message::challenges(headers);
+    let challenges = challenges(&headers);
     let meant = match kind {
         // A gRPC refusal has the status of a success.
-        Kind::Unauthorized => StatusCode::UNAUTHORIZED,
+        Kind::InvalidToken => StatusCode::UNAUTHORIZED,
         Kind::MissingRole if is_success(status) => StatusCode::FORBIDDEN,
         _ => status,
     };
     let refined = challenges.iter().chain(&said).find_map(|text| {
-        let kind = message::refine(meant, text)?;
+        let kind = refine(meant, text)?;
         Some((kind, Some(text.clone())))
     });
     let (kind, message) =
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    facts.next = match status {
+    facts.cause.next = match status {
         StatusCode::SWITCHING_PROTOCOLS => Some(NO_UPGRADE.into()),
         _ => too_large(status, message.as_deref(), request),
     };
     // Even a 407 counts as answered, because the service may send one itself. The 407 of a proxy's
     // tunnel is a connect error, and does not reach this code.
-    facts.sent = Sent::Answered;
-    facts.status = Some(status);
-    facts.secrets = request.secrets();
-    facts.message = message.and_then(|message| facts.shown(&message));
-    facts.request_id = request_id(headers);
-    // The same bound as for a read from the connection, because an error may be kept for a long
-    // wait.
-    let kept = body.get(..MOST_BYTES).unwrap_or(body);
-    facts.body = kept.to_vec().into();
-    facts.is_cut = kept.len() < body.len();
-    facts.headers = Some(headers.clone());
-    if status.is_redirection() {
-        facts.location = text_of(headers, LOCATION.as_str()).and_then(redact::reference);
-    }
-    facts.retry_after = wait;
+    facts.cause.sent = Sent::Answered;
+    facts.cause.secrets = request.secrets();
+    facts.cause.wait = wait;
+    // Whatever the refusal, the service expects another answer after this wait.
+    facts.cause.resend = (wait.is_some() && status.is_client_error()).then_some(Resend::Paid);
+    let location = text_of(&headers, LOCATION.as_str()).filter(|_| status.is_redirection());
+    facts.answer = Some(Arc::new(Answer {
+        status,
+        message: message.and_then(|message| facts.shown(&message)),
+        request_id: request_id(&headers),
+        location: location.and_then(target).and_then(|it| facts.shown(&it)),
+        headers,
+        body: body.into(),
+        is_cut,
+    }));
     facts.set_kind(kind);
     Some(Error::build(facts, None))
 }
@@ -170,30 +172,24 @@ fn by_head(
     let outcome = own.unwrap_or_else(|| Outcome::of_head(status, headers, clock::wall));
     Some(match outcome {
         Outcome::Accepted if own.is_some() => return None,
-        Outcome::TokenRefused => Kind::Unauthorized,
-        Outcome::RoleMissing => Kind::MissingRole,
-        Outcome::NoHeader => Kind::MissingCredentials,
-        Outcome::RateExceeded => Kind::RateExceeded,
         Outcome::ConnectionsExceeded if expected.has_range => Kind::RangeUnclear,
-        Outcome::ConnectionsExceeded => Kind::ConnectionLimit,
-        Outcome::QuotaExceeded(_) => Kind::Throttled,
-        _ if is_success(status) => {
+        Outcome::Accepted | Outcome::Other | Outcome::Lost | Outcome::Unsent
+            if is_success(status) =>
+        {
             return is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
         }
-        _ => match status.as_u16() {
+        Outcome::Other | Outcome::Lost | Outcome::Unsent => match status.as_u16() {
             // 101 is an upgrade, which these layers do not support.
             101 | 300..=399 | 511 => Kind::UnexpectedAnswer,
             404 | 410 => Kind::NotFound,
-            408 | 425 => Kind::Unavailable,
-            // A hint means that the condition is temporary (RFC 9110, section 15.5.14).
-            413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
-            421 => Kind::Misdirected,
+            408 | 421 | 425 => Kind::Unavailable,
             // A retry does not change what the server can process.
             501 | 505..=508 | 510 => Kind::Rejected,
             // Section 15 of RFC 9110: an invalid status is a server's error.
             500..=999 => Kind::Unavailable,
             _ => Kind::Rejected,
         },
+        outcome => Kind::of(&Cause::new(outcome)),
     })
 }
 
@@ -225,7 +221,7 @@ fn too_large(
 ) -> Option<Cow<'static, str>> {
     match status.as_u16() {
         431 => {}
-        400 if message.is_some_and(message::is_too_large) => {}
+        400 if message.is_some_and(is_too_large) => {}
         _ => return None,
     }
     Some(match request.expected.authorization {
@@ -253,18 +249,45 @@ fn is_html(headers: &HeaderMap) -> bool {
         && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
 }
 
-/// Returns the least wait before another attempt: `Retry-After`, or for a 429 the reset of Kong's
-/// limit.
-///
-/// Kong sends `RateLimit-Remaining`, `RateLimit-Reset` and `X-RateLimit-Remaining-Day` with every
-/// status. They are a reason to wait only if the limit caused the response.
-fn hint(
-    status: StatusCode,
-    headers: &HeaderMap,
-    wall: impl Fn() -> SystemTime,
-) -> Option<Duration> {
-    let is_asked = status == StatusCode::TOO_MANY_REQUESTS || headers.contains_key(RETRY_AFTER);
-    is_asked.then(|| retry_after(headers, wall())).flatten()
+/// Returns the kind that `text` refines `status` to, if it is known.
+fn refine(status: StatusCode, text: &str) -> Option<Kind> {
+    let outcome = Outcome::of_text(text);
+    let text = normal(text);
+    let is_unauthorized = status == StatusCode::UNAUTHORIZED;
+    if CREDENTIALS.contains(&&*text) {
+        let is_refused = is_unauthorized || status == StatusCode::BAD_REQUEST;
+        return is_refused.then_some(Kind::TokenRefused);
+    }
+    // With these texts the gateway reports that it could not check the token. A new one would not
+    // help, and would put load on an identity server that is down.
+    if IDENTITY.iter().any(|known| text.starts_with(known)) || is_unreachable(&text) {
+        return is_unauthorized.then_some(Kind::Unavailable);
+    }
+    match outcome? {
+        // The role plugin responds 403 by default; this service has configured 401.
+        Outcome::RoleMissing if is_unauthorized || status == StatusCode::FORBIDDEN => {
+            Some(Kind::MissingRole)
+        }
+        Outcome::NoHeader if is_unauthorized => Some(Kind::MissingCredentials),
+        Outcome::TokenRefused if is_unauthorized => Some(Kind::InvalidToken),
+        _ => None,
+    }
+}
+
+/// Whether a server or gateway finds the head of the request too large.
+fn is_too_large(text: &str) -> bool {
+    let text = normal(text);
+    TOO_LARGE.iter().any(|known| text.contains(known))
+}
+
+fn normal(text: &str) -> String {
+    text.trim().trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Whether the gateway could not reach its identity server, as in `accessing introspection endpoint
+/// (…) failed: timeout`, or its discovery document or keys.
+fn is_unreachable(text: &str) -> bool {
+    text.starts_with("accessing ") && text.contains(" failed")
 }
 
 /// Whether Kong reports that no call is left in a window longer than a minute.
@@ -277,11 +300,24 @@ fn has_long_window(headers: &HeaderMap) -> bool {
     })
 }
 
+/// Returns the address to which a redirect leads, without its query. If it is invalid it is not shown.
+fn target(location: &str) -> Option<String> {
+    match location.strip_prefix("//") {
+        // Without a scheme the host would be parsed as a path.
+        Some(_) => Some(place(&format!("http:{location}").parse().ok()?).replacen("http:", "", 1)),
+        None => Some(place(&location.parse::<Uri>().ok()?)),
+    }
+}
+
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
     let names = ["x-kong-request-id", "x-request-id", "x-correlation-id"];
-    names
+    // The form of a gateway's id. It may be that of two numbers of 32 digits.
+    let plain = |c: u8| c.is_ascii_hexdigit() || c == b'-';
+    let fits = |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(plain);
+    let id = names
         .iter()
-        .find_map(|name| redact::id(text_of(headers, name)?))
+        .find_map(|name| text_of(headers, name).filter(fits));
+    id.map(Box::from)
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -350,10 +386,22 @@ const NO_UPGRADE: &str =
 
 /// Longest part of an error body that is read. The largest known error page of a gateway has 4 KiB.
 /// Beyond this bound, reading on to reuse the connection costs more than a new one.
-const MOST_BYTES: usize = 16 * 1024;
+pub(crate) const MOST_BYTES: usize = 16 * 1024;
 
-/// Longest window that is worth a wait. Kong's next longer window is an hour.
-const MINUTE: Duration = Duration::from_secs(60);
+/// Texts of nginx and Kong, Envoy, Apache, Tomcat, and IIS, in this order.
+const TOO_LARGE: [&str; 5] = [
+    "request header or cookie too large",
+    "request header fields too large",
+    "size of a request header field exceeds",
+    "request header is too large",
+    "size of the request headers is too long",
+];
+
+/// Error codes of RFC 6749, section 5.2.
+const CREDENTIALS: [&str; 3] = ["invalid_client", "unauthorized_client", "invalid_grant"];
+
+/// Texts for a response of the identity server that the gateway cannot use.
+const IDENTITY: [&str; 2] = ["response indicates failure", "json decoding failed"];
 
 #[cfg(test)]
 mod tests;

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use tower::BoxError;
-use tower_tds_outcome::{Cause, Outcome, Secrets, chain};
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent, chain, place};
 
-use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
+use crate::answer::Answer;
+use crate::kind::{Advice, GiveUp, Kind, SILENCE};
 
 mod display;
-pub(crate) mod redact;
 mod transport;
 
 /// A failed request: what went wrong, whether to try again, and when.
@@ -40,51 +40,29 @@ mod transport;
 ///      send fewer requests at once, or allow a longer wait",
 /// );
 /// ```
-pub struct Error {
-    inner: Box<Inner>,
-}
+pub struct Error(Box<Facts>);
 
-struct Inner {
-    facts: Facts,
-    /// Meaning of the failure for the token and the limits, for the layers above.
-    cause: Cause,
-}
-
-/// Facts of a failure, besides its cause.
-#[derive(Clone, Default)]
+/// Facts of a failure.
+#[derive(Clone)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
-    /// Whether the request was sent. [`set_kind`](Self::set_kind) does not change it.
-    pub(crate) sent: Sent,
-    pub(crate) status: Option<StatusCode>,
-    /// Message of the service, without possible secrets.
-    pub(crate) message: Option<Box<str>>,
-    pub(crate) request_id: Option<Box<str>>,
-    /// Where a redirect leads, redacted.
-    pub(crate) location: Option<Box<str>>,
-    /// Headers of the response that this error stands for, and as much of its body as was read.
-    pub(crate) headers: Option<HeaderMap>,
-    pub(crate) body: Bytes,
-    pub(crate) is_cut: bool,
-    pub(crate) retry_after: Option<Duration>,
-    pub(crate) method: Option<Method>,
-    pub(crate) uri: Option<Box<str>>,
+    /// What the layers above read, and the next link of the chain.
+    pub(crate) cause: Cause,
+    pub(crate) answer: Option<Arc<Answer>>,
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
     pub(crate) gave_up: Option<GiveUp>,
-    /// Cause of the wait in which the deadline passed.
-    pub(crate) waited_for: Option<Cow<'static, str>>,
     /// Bytes received, and bytes announced, of a success whose body ended early.
     pub(crate) received: Option<u64>,
     pub(crate) expected: Option<u64>,
-    /// Advice in place of the kind's own.
-    pub(crate) next: Option<Cow<'static, str>>,
-    /// Retry rule in place of the kind's own.
-    pub(crate) advice: Option<Advice>,
-    /// Whether a retry costs no budget.
-    pub(crate) is_free: bool,
-    /// Values that no text may show.
-    pub(crate) secrets: Option<Secrets>,
+}
+
+/// What is known about a failure from the chain of its error.
+enum Known<'a> {
+    /// An error of this type.
+    Error(&'a Error),
+    /// A layer that had nothing to send, whatever is below.
+    Own(&'a Cause),
 }
 
 // === impl Error ===
@@ -98,73 +76,105 @@ impl Error {
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
-        let facts = match find::<Self>(&*source) {
-            Some(known) => {
-                let mut facts = known.facts().clone();
-                if facts.sent == Sent::Never {
-                    facts.sent = kind.row().sent;
-                }
-                facts.next = None;
-                facts.set_kind(kind);
-                facts
-            }
+        let mut facts = match find::<Self>(&*source) {
+            Some(known) => known.facts().clone(),
             None => Facts::new(kind),
         };
+        if facts.cause.sent == Sent::Never {
+            facts.cause.sent = kind.row().sent;
+        }
+        facts.set_kind(kind);
+        Self::build(facts, Some(source))
+    }
+
+    /// Reads the chain of an error: what an error of this type or a [`Cause`] says about it, or else the types of the
+    /// HTTP client.
+    fn read(source: BoxError) -> Self {
+        let outer = Cause::of(&*source);
+        let mut facts = match Known::of(&*source) {
+            Some(Known::Error(error)) => error.facts().clone(),
+            Some(Known::Own(cause)) => {
+                let mut facts = Facts::new(Kind::of(cause));
+                facts.cause = cause.clone();
+                // The failure of a token request may be one that does not go away by itself, and may
+                // have advice of its own: about certificates, or about a proxy.
+                let (below, next) = transport::below(cause);
+                facts.kind = match (facts.kind, below) {
+                    (Kind::TokenUnavailable, Kind::Tls) => Kind::Tls,
+                    (Kind::TokenUnavailable, Kind::Rejected) => Kind::TokenRefused,
+                    (kind, _) => kind,
+                };
+                if next.is_some() || facts.kind != Kind::of(cause) {
+                    facts.cause.next = next;
+                }
+                facts
+            }
+            None => match (transport::kind(&*source), outer) {
+                ((Kind::Unrecognized, _), Some(cause)) => {
+                    let mut facts = Facts::new(Kind::of(cause));
+                    facts.cause = cause.clone();
+                    facts
+                }
+                ((kind, sent), _) => {
+                    let mut facts = Facts::new(kind);
+                    facts.cause.sent = sent;
+                    facts.settle();
+                    facts
+                }
+            },
+        };
+        // Whatever the token layer did about a 401, this one was not about the token.
+        let is_moot = |outer: &Cause| {
+            let is_about_token = matches!(facts.kind, Kind::InvalidToken | Kind::MissingRole);
+            matches!(outer.outcome, Outcome::TokenRefused | Outcome::RoleMissing) && !is_about_token
+        };
+        if let Some(outer) = outer.filter(|outer| !is_moot(outer)) {
+            facts.cause.add(outer);
+        }
+        facts.gave_up = facts.gave_up.or(match facts.cause.resend {
+            Some(Resend::Forbidden) => Some(GiveUp::Forbidden),
+            Some(Resend::TooLate) => Some(GiveUp::Deadline),
+            _ => None,
+        });
         Self::build(facts, Some(source))
     }
 
     /// Sets the minimum wait before another attempt.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
-        self.facts_mut().retry_after = Some(wait);
-        self.settle();
+        self.facts_mut().cause.wait = Some(wait);
+        self.facts_mut().settle();
         self
     }
 
-    /// Sets the request that failed, if it is not the caller's, for example a token request.
+    /// Sets the request that failed, for example if it is not the caller's.
     #[must_use]
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
         let facts = self.facts_mut();
-        facts.method = None;
-        // Dropped, because the response to another request is not the caller's.
-        facts.headers = None;
+        facts.cause.request = None;
         facts.note_request(&method, uri);
-        self
-    }
-
-    /// Sets the secrets that no text of this error shows, for example those of a token request.
-    ///
-    /// [`source`](std::error::Error::source) returns the cause unchanged.
-    #[must_use]
-    pub fn with_secrets(self, secrets: Secrets) -> Self {
-        self.with_known(Some(secrets))
-    }
-
-    pub(crate) fn with_known(mut self, secrets: Option<Secrets>) -> Self {
-        let facts = self.facts_mut();
-        facts.secrets = secrets.or(facts.secrets.take());
         self
     }
 
     /// Sets the advice for what to do next, in place of the kind's own.
     #[must_use]
     pub fn with_advice(mut self, next: &'static str) -> Self {
-        self.facts_mut().next = Some(next.into());
+        self.facts_mut().cause.next = Some(next.into());
         self
     }
 
     /// Sets whether the request was sent, if the kind alone does not decide it.
     #[must_use]
     pub fn with_sent(mut self, sent: Sent) -> Self {
-        self.facts_mut().sent = sent;
-        self.settle();
+        self.facts_mut().cause.sent = sent;
+        self.facts_mut().settle();
         self
     }
 
     /// Sets what the call [waited for](Self::waited_for) when it ended.
     #[must_use]
     pub fn with_waited_for(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
-        self.facts_mut().waited_for = Some(cause.into());
+        self.facts_mut().cause.waited_for = Some(cause.into());
         self
     }
 
@@ -175,34 +185,6 @@ impl Error {
         let facts = self.facts_mut();
         facts.received = Some(received);
         facts.expected = expected;
-        self
-    }
-
-    /// Marks a refused call that may succeed with a newer token.
-    ///
-    /// Retry layers send it once more, at once and without a charge to their budget.
-    #[must_use]
-    pub fn with_one_resend(mut self) -> Self {
-        let facts = self.facts_mut();
-        (facts.advice, facts.is_free) = (Some(Advice::Once), true);
-        self
-    }
-
-    /// Marks a refused call that may succeed with the same token after this wait.
-    ///
-    /// Retry layers treat it as an outage: they wait at least that long, and charge their budget.
-    #[must_use]
-    pub fn with_retries_after(mut self, wait: Duration) -> Self {
-        self.facts_mut().advice = Some(Advice::Backoff);
-        self.with_retry_after(wait)
-    }
-
-    /// Marks a call whose retries are delayed by a layer below, such as a limiter.
-    ///
-    /// Such retries are bounded by attempts and the deadline, and cost no budget.
-    #[must_use]
-    pub fn with_paced_retries(mut self) -> Self {
-        self.facts_mut().is_free = true;
         self
     }
 
@@ -248,7 +230,6 @@ impl Error {
     /// ```
     pub fn set_kind(&mut self, kind: Kind) {
         self.facts_mut().set_kind(kind);
-        self.settle();
     }
 
     /// Returns the kind of the failure.
@@ -313,27 +294,27 @@ impl Error {
     /// Whether any attempt of the request can have reached the service.
     #[must_use]
     pub fn sent(&self) -> Sent {
-        self.facts().sent
+        self.facts().cause.sent
     }
 
     /// Returns the meaning of the failure for the token and the limits, as the layers above read it
     /// from the chain of sources.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.inner.cause.outcome()
+        self.facts().cause.outcome
     }
 
     /// Returns the status, if the service responded.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
-        self.facts().status
+        Some(self.facts().answer.as_ref()?.status)
     }
 
     /// Returns the message of the service: at most 200 characters, control characters escaped, and
     /// possible secrets removed.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
-        self.facts().message.as_deref()
+        self.facts().answer.as_ref()?.message.as_deref()
     }
 
     /// Returns the part of the response body that was read, unchanged: at most 16 KiB.
@@ -342,13 +323,13 @@ impl Error {
     /// show only its [message](Self::message), redacted.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        &self.facts().body
+        self.facts().answer.as_ref().map_or(&[], |it| &it.body)
     }
 
     /// Whether [`body`](Self::body) is only the beginning of the response body.
     #[must_use]
     pub fn is_body_cut(&self) -> bool {
-        self.facts().is_cut
+        self.facts().answer.as_ref().is_some_and(|it| it.is_cut)
     }
 
     /// Returns the headers of the response, if the service responded to the request of the caller.
@@ -357,7 +338,7 @@ impl Error {
     /// challenge, the request id and the target of a redirect, all redacted.
     #[must_use]
     pub fn headers(&self) -> Option<&HeaderMap> {
-        self.facts().headers.as_ref()
+        Some(&self.facts().answer.as_ref()?.headers)
     }
 
     /// Returns the minimum wait before another attempt, counted from the error.
@@ -366,20 +347,24 @@ impl Error {
     /// [`Kind::RateExceeded`](crate::Kind::RateExceeded).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.facts().retry_after
+        self.facts().cause.wait
     }
 
     /// Returns the request id for the service's owner, if it consists of hexadecimal digits and
     /// hyphens.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.facts().request_id.as_deref()
+        self.facts().answer.as_ref()?.request_id.as_deref()
     }
 
     /// Returns the URI of the request that failed: scheme, host, port and path, redacted.
     #[must_use]
     pub fn uri(&self) -> Option<&str> {
-        self.facts().uri.as_deref()
+        Some(&self.facts().cause.request.as_ref()?.1)
+    }
+
+    pub(crate) fn method(&self) -> Option<&Method> {
+        Some(&self.facts().cause.request.as_ref()?.0)
     }
 
     /// Returns the number of attempts; zero if none began.
@@ -406,7 +391,7 @@ impl Error {
     /// Returns what the call was waiting for when its deadline passed, for example `a response`.
     #[must_use]
     pub fn waited_for(&self) -> Option<&str> {
-        self.facts().waited_for.as_deref()
+        self.facts().cause.waited_for.as_deref()
     }
 
     /// Returns the number of body bytes received from a success that ended early.
@@ -415,33 +400,81 @@ impl Error {
         self.facts().received
     }
 
-    /// Returns the retry rule: the kind's own, unless a layer has set another one.
+    /// Returns the retry rule: the kind's own, unless a layer or the service expects a resend to help.
     pub(crate) fn advice(&self) -> Advice {
-        self.facts().advice.unwrap_or(self.kind().row().advice)
+        let own = self.kind().row().advice;
+        let cause = &self.facts().cause;
+        match (cause.resend, cause.wait, own) {
+            (Some(Resend::Free | Resend::Paid), Some(_), Advice::Never | Advice::Once) => {
+                Advice::Backoff
+            }
+            (Some(Resend::Free | Resend::Paid), None, Advice::Never) => Advice::Once,
+            _ => own,
+        }
+    }
+
+    /// Whether a layer pays for a resend, because it expects success or spaces such calls.
+    pub(crate) fn is_free(&self) -> bool {
+        self.facts().cause.resend == Some(Resend::Free)
     }
 
     pub(crate) fn from_kind(kind: Kind) -> Self {
         Self::build(Facts::new(kind), None)
     }
 
-    pub(crate) fn build(facts: Facts, source: Option<BoxError>) -> Self {
-        let cause = Cause::new(facts.outcome(), source);
-        let inner = Box::new(Inner { facts, cause });
-        Self { inner }
-    }
-
-    /// Updates the outcome after a change of the facts that decide it.
-    fn settle(&mut self) {
-        let outcome = self.facts().outcome();
-        self.inner.cause.set_outcome(outcome);
+    pub(crate) fn build(mut facts: Facts, source: Option<BoxError>) -> Self {
+        if let Some(source) = source {
+            facts.cause = facts.cause.over(source);
+        }
+        Self(Box::new(facts))
     }
 
     pub(crate) fn facts(&self) -> &Facts {
-        &self.inner.facts
+        &self.0
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut Facts {
-        &mut self.inner.facts
+        &mut self.0
+    }
+}
+
+/// Unboxes an [`Error`], finds one in the chain, or reads the chain.
+///
+/// With this conversion the layers of this crate work over services with any error.
+impl From<BoxError> for Error {
+    fn from(error: BoxError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => *error,
+            Err(error) => Self::read(error),
+        }
+    }
+}
+
+/// Lets `?` convert errors of files and sockets as well as those of calls.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        BoxError::from(error).into()
+    }
+}
+
+// === impl Known ===
+
+impl<'a> Known<'a> {
+    /// Returns the first in a chain.
+    fn of(error: &'a (dyn StdError + 'static)) -> Option<Self> {
+        chain(error).find_map(|link| {
+            let cause = link.downcast_ref().filter(|cause: &&Cause| {
+                matches!(
+                    cause.outcome,
+                    Outcome::NoPermit
+                        | Outcome::NoToken
+                        | Outcome::TokenDenied
+                        | Outcome::AddressNotAllowed
+                )
+            });
+            let own = cause.map(Self::Own);
+            own.or_else(|| link.downcast_ref().map(Self::Error))
+        })
     }
 }
 
@@ -449,48 +482,58 @@ impl Error {
 
 impl Facts {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self {
+        let mut cause = Cause::new(Outcome::Other);
+        cause.sent = kind.row().sent;
+        let mut facts = Self {
             kind,
-            sent: kind.row().sent,
+            cause,
+            answer: None,
             attempts: 1,
-            ..Self::default()
-        }
+            elapsed: None,
+            gave_up: None,
+            received: None,
+            expected: None,
+        };
+        facts.settle();
+        facts
     }
 
-    /// Returns the meaning of the failure for the token and the limits.
-    fn outcome(&self) -> Outcome {
-        match self.kind {
+    /// Updates what the failure means for the token and the limits, after a change of the facts that decide it.
+    fn settle(&mut self) {
+        let status = self.answer.as_ref().map(|it| it.status);
+        self.cause.outcome = match self.kind {
             Kind::MissingRole => Outcome::RoleMissing,
             Kind::MissingCredentials => Outcome::NoHeader,
-            Kind::InvalidToken | Kind::Unauthorized => Outcome::TokenRefused,
+            Kind::InvalidToken => Outcome::TokenRefused,
             Kind::RateExceeded => Outcome::RateExceeded,
-            Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.retry_after),
+            Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.cause.wait),
             // A `RangeUnclear` is most often about its range, so it slows no other request: if it was
             // about connections, the next request without a range is a `ConnectionLimit`.
             Kind::ConnectionLimit => Outcome::ConnectionsExceeded,
             // Whatever its text, a 401 refuses the token.
-            _ if self.status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
-            _ if self.status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,
-            _ => match self.sent {
-                Sent::Answered => Outcome::Other,
+            _ if status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
+            _ if status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,
+            _ => match self.cause.sent {
                 Sent::Never => Outcome::Unsent,
                 Sent::Unknown => Outcome::Lost,
+                _ => Outcome::Other,
             },
-        }
+        };
     }
 
     /// Changes the kind, and raises the wait to the minimum of the kind.
     pub(crate) fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
-        if kind.row().advice == Advice::Silence && self.retry_after < Some(SILENCE) {
-            self.retry_after = Some(SILENCE);
+        if kind.row().advice == Advice::Silence && self.cause.wait < Some(SILENCE) {
+            self.cause.wait = Some(SILENCE);
         }
+        self.settle();
     }
 
     /// Returns a text of a service or of a cause on one line, without secrets; `None` if nothing is
     /// left.
     pub(crate) fn shown(&self, text: &str) -> Option<Box<str>> {
-        let line = match &self.secrets {
+        let line = match &self.cause.secrets {
             Some(secrets) => secrets.line(text),
             None => Secrets::default().line(text),
         };
@@ -499,9 +542,9 @@ impl Facts {
 
     /// Records the request, unless a layer nearer to the failure has done so.
     pub(crate) fn note_request(&mut self, method: &Method, uri: &Uri) {
-        if self.method.is_none() {
-            self.method = Some(method.clone());
-            self.uri = Some(redact::uri(uri));
+        if self.cause.request.is_none() {
+            let shown = self.shown(&place(uri)).unwrap_or_default();
+            self.cause.request = Some((method.clone(), shown));
         }
     }
 }

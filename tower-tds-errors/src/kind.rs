@@ -3,23 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Whether a failed request can have reached the service.
-///
-/// Use it before you repeat a request that is not idempotent, as the retry layer does. Without a
-/// response, [`Error::outcome`](crate::Error::outcome) passes it on as
-/// [`Unsent`](crate::Outcome::Unsent) or [`Lost`](crate::Outcome::Lost), from which limiters learn
-/// whether to return a permit at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Sent {
-    /// The service responded, so it has received and counted the request.
-    Answered,
-    /// The request was not received, or the server reported that it did not process it.
-    Never,
-    /// There is no response, and the request may have arrived.
-    #[default]
-    Unknown,
-}
+use tower_tds_outcome::{Cause, Outcome, Sent};
 
 /// Retry rule of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,14 +117,11 @@ kinds! {
         MissingCredentials: "missing_credentials", Never, Answered,
             "request arrived without a token",
             "check whether a proxy removes the Authorization header; if none was sent, send a token";
-        /// The token is invalid, revoked or expired. The token layer gets a new one.
+        /// The token is invalid, revoked or expired, or the service gave no reason for its 401. The
+        /// token layer gets a new one.
         InvalidToken: "invalid_token", Once, Answered,
-            "token refused as invalid or expired",
-            "get a new token; if that fails too, check realm and clock";
-        /// A 401 without a known reason. The token layer treats it like an invalid token.
-        Unauthorized: "unauthorized", Once, Answered,
-            "token refused without a reason",
-            "get a new token; if that fails too, check the key on the service's site";
+            "token refused",
+            "get a new token; if that fails too, check realm, clock and the key on the service's site";
         /// The token is valid, but lacks the role for this kind of data. Have your administrator
         /// grant it.
         MissingRole: "missing_role", Never, Answered,
@@ -184,15 +165,11 @@ kinds! {
         LimitTimeout: "limit_timeout", Backoff, Never,
             "no permit in time",
             "send fewer requests at once, or allow a longer wait";
-        /// The service or its gateway failed or took too long (most 5xx, 408, 425), or the gateway
-        /// could not check the token. The failure is transient.
+        /// The service or its gateway failed or took too long (most 5xx, 408, 421, 425), or the
+        /// gateway could not check the token. The failure is transient.
         Unavailable: "unavailable", Backoff, Answered,
             "service unavailable",
             "retry later";
-        /// The connection led to a server that does not serve this origin (421).
-        Misdirected: "misdirected", Once, Answered,
-            "connection led to the wrong server",
-            "retry on a new connection";
         /// A redirect, an upgrade, an HTML page or the login page of a captive portal came in place
         /// of data.
         UnexpectedAnswer: "unexpected_answer", Never, Answered,
@@ -256,6 +233,31 @@ impl Kind {
     pub const fn as_str(self) -> &'static str {
         self.row().name
     }
+
+    /// Returns the kind of a failure that a layer explains: the table of all outcomes.
+    pub(crate) fn of(cause: &Cause) -> Self {
+        match cause.outcome {
+            Outcome::TokenRefused => Self::InvalidToken,
+            Outcome::RoleMissing => Self::MissingRole,
+            Outcome::NoHeader => Self::MissingCredentials,
+            Outcome::RateExceeded => Self::RateExceeded,
+            Outcome::ConnectionsExceeded => Self::ConnectionLimit,
+            // A program should stop its job rather than sleep for more than a minute, so this is
+            // another kind.
+            Outcome::QuotaExceeded(wait) if wait.or(cause.wait) > Some(MINUTE) => {
+                Self::QuotaExhausted
+            }
+            Outcome::QuotaExceeded(_) => Self::Throttled,
+            Outcome::GatewayTimedOut => Self::Unavailable,
+            Outcome::NoPermit => Self::LimitTimeout,
+            Outcome::NoToken => Self::TokenUnavailable,
+            Outcome::TokenDenied => Self::TokenRefused,
+            Outcome::AddressNotAllowed => Self::InvalidRequest,
+            Outcome::Unsent => Self::Connect,
+            Outcome::Lost => Self::Timeout,
+            _ => Self::Unrecognized,
+        }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -316,6 +318,9 @@ impl fmt::Display for GiveUp {
         f.write_str(self.row().0)
     }
 }
+
+/// Longest window that is worth a wait. Kong's next longer window is an hour.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Minimum wait after a 423: the interval of the service's limit. Within it, even a refused request
 /// may count.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use sync_wrapper::SyncWrapper;
+use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument as _;
@@ -35,9 +36,9 @@ mod trace;
 /// Put it outermost, so that each attempt takes the current token, a new permit and, if necessary,
 /// a new connection. For what is retried, see the table on the [front page](crate).
 ///
-/// You need a service below whose error converts into [`Error`]: put a
-/// [`ClassifyLayer`](crate::ClassifyLayer) there, and convert the errors of layers in between with
-/// `map_err` and [`Error::new`].
+/// Any service may be below, in any order: an error is read by the [`Cause`](tower_tds_outcome::Cause) in its chain, or
+/// else by the types of the HTTP client. Put a [`ClassifyLayer`](crate::ClassifyLayer) there as well: without one, a
+/// response becomes an error by its head alone, and the message of the service is lost.
 ///
 /// # What bounds a call
 ///
@@ -108,7 +109,7 @@ pub struct RetryLayer<P = CloneBody> {
 /// above. A `LoadShed` alone belongs below, where a shed call is retried within the deadline; above
 /// this layer it needs that `ConcurrencyLimit` under it. A `Buffer` above never fills.
 ///
-/// `call` counts the request for the budget. Nothing is sent before the first poll of the future.
+/// Nothing is sent before the first poll of the future.
 /// Each call clones the inner service, and polls the clone ready for each attempt.
 ///
 /// # Cancel safety
@@ -233,6 +234,7 @@ impl<P> RetryLayer<P> {
         self
     }
 
+    #[doc(hidden)]
     /// Leaves it to the service below to end an attempt at its deadline, so that a call needs no
     /// timer here.
     ///
@@ -305,7 +307,7 @@ impl<S, P: Clone> Layer<S> for RetryLayer<P> {
 impl<S, P, B, R> Service<Request<B>> for Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    S::Error: Into<Error>,
+    S::Error: Into<BoxError>,
     S::Future: Send,
     P: Replay<B> + Send + Sync + 'static,
     B: Send + 'static,
@@ -329,7 +331,7 @@ where
 impl<S, P, B, R> Service<Request<B>> for &Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    S::Error: Into<Error>,
+    S::Error: Into<BoxError>,
     S::Future: Send,
     P: Replay<B> + Send + Sync + 'static,
     B: Send + 'static,
@@ -345,9 +347,6 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = &self.shared;
-        if let Some(budget) = &shared.policy.budget {
-            budget.deposit();
-        }
         // The deadline counts from here, not from the first poll.
         let began = clock::now();
         let record = Record::call(&request, &shared.name, began);

@@ -2,7 +2,7 @@
 
 use std::{error, fmt, time::Duration};
 
-use tower_tds_outcome::{Cause, Outcome};
+use tower_tds_outcome::{Cause, Outcome, Resend, Sent};
 
 /// Error of a call that a limit rejected or timed out, or in which the service below failed.
 ///
@@ -20,7 +20,7 @@ pub struct Error(Box<Reason>);
 #[derive(Debug)]
 enum Reason {
     Limit(Limited, Cause),
-    /// The service below failed.
+    /// The service below failed, perhaps for a limit of the service.
     Below(BoxError),
 }
 
@@ -86,16 +86,45 @@ pub(crate) struct RemainingWait {
 
 impl Error {
     fn new(kind: Kind, cause: WaitCause, time: Option<Duration>) -> Self {
-        let outcome = match cause {
-            WaitCause::Response => Outcome::Lost,
-            _ => Outcome::Unsent,
-        };
         let limited = Limited { kind, cause, time };
-        Self(Box::new(Reason::Limit(limited, Cause::new(outcome, None))))
+        let is_rejected = matches!(kind, Kind::Rejected | Kind::Hopeless);
+        let wait = time.filter(|_| is_rejected);
+        let mut said = Cause::new(match (kind, cause) {
+            (Kind::Unanswered | Kind::Deadline, _) | (_, WaitCause::Response) => Outcome::Lost,
+            (_, WaitCause::Pause) if is_rejected => Outcome::QuotaExceeded(wait),
+            _ => Outcome::NoPermit,
+        });
+        if cause != WaitCause::Response {
+            said.sent = Sent::Never;
+        }
+        said.wait = wait;
+        // Another attempt would have even less time.
+        let is_too_late = matches!(kind, Kind::Deadline | Kind::Hopeless);
+        said.resend = is_too_late.then_some(Resend::TooLate);
+        // A call that is too late at its turn has not waited.
+        said.waited_for = (kind != Kind::Hopeless).then(|| match cause {
+            WaitCause::Readiness => "a token".into(),
+            cause => cause.to_string().into(),
+        });
+        Self(Box::new(Reason::Limit(limited, said)))
     }
 
+    /// Error of a call that failed below. If a limit of the service refused it, this limiter spaces the calls that
+    /// follow, so another one is free.
     pub(crate) fn below(error: impl Into<BoxError>) -> Self {
-        Self(Box::new(Reason::Below(error.into())))
+        let error = error.into();
+        Self(Box::new(Reason::Below(match Outcome::of_error(&*error) {
+            Some(
+                outcome @ (Outcome::RateExceeded
+                | Outcome::ConnectionsExceeded
+                | Outcome::QuotaExceeded(_)),
+            ) => {
+                let mut cause = Cause::new(outcome);
+                cause.resend = Some(Resend::Free);
+                cause.over(error).into()
+            }
+            _ => error,
+        })))
     }
 
     fn limited(&self) -> Option<&Limited> {
@@ -107,17 +136,6 @@ impl Error {
 
     fn is(&self, kinds: impl Fn(Kind) -> bool) -> bool {
         self.limited().is_some_and(|limited| kinds(limited.kind))
-    }
-
-    /// Unwraps the error of the service below.
-    ///
-    /// # Errors
-    /// Returns this error itself if it is the limiter's own.
-    pub fn into_source(self) -> Result<BoxError, Self> {
-        match *self.0 {
-            Reason::Below(error) => Ok(error),
-            reason @ Reason::Limit(..) => Err(Self(Box::new(reason))),
-        }
     }
 
     /// Error of a call that was rejected without a wait.

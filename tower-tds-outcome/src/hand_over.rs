@@ -30,7 +30,7 @@ use crate::deadline::DeadlineAt;
 ///     let is_wanted = HandOver::hold(request.extensions());
 ///     // Wait for a connection here.
 ///     if !is_wanted || !HandOver::take(request.extensions()) {
-///         return Err(Cause::new(Outcome::Unsent, None));
+///         return Err(Cause::new(Outcome::Unsent));
 ///     }
 ///     // Write the request here.
 ///     Ok(())

@@ -48,17 +48,21 @@
 //! [tower-tds-limits]: https://docs.rs/tower-tds-limits
 
 pub use self::{
+    cause::{Cause, Resend, Sent, chain},
     deadline::DeadlineAt,
     framing::remove_connection_headers,
     hand_over::{HandOver, Handed},
-    outcome::{Cause, Outcome, chain},
+    message::{challenges, said},
+    outcome::Outcome,
     retry_after::retry_after,
-    secrets::Secrets,
+    secrets::{Secrets, place},
 };
 
+mod cause;
 mod deadline;
 mod framing;
 mod hand_over;
+mod message;
 mod outcome;
 mod retry_after;
 mod secrets;

@@ -1,14 +1,17 @@
-//! Outcomes of calls: the table that reads them from statuses, and the error that carries them up through the layers.
+//! Outcomes of calls, and the table that reads them from statuses.
 
 use std::{
     error::Error,
-    fmt, io, iter,
     time::{Duration, SystemTime},
 };
 
 use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 
-use crate::retry_after::retry_after;
+use crate::{
+    cause::{Cause, Sent},
+    message::challenges,
+    retry_after::retry_after,
+};
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +32,7 @@ mod tests;
 /// | 429 | `QuotaExceeded`, with the wait of [`retry_after`] |
 /// | 504 | `GatewayTimedOut` |
 /// | any other response | `Other` |
-/// | an error that carries a [`Cause`] | the outcome of the first one in its chain |
+/// | an error that carries a [`Cause`] | the outcome of the outermost one, or `Unsent` if that was not sent |
 /// | any other error | `Lost`, unless a layer knows its type |
 ///
 /// For 401, 416, 423 and 429 the table follows the public transport data service that these crates are written for. For
@@ -71,6 +74,14 @@ pub enum Outcome {
     QuotaExceeded(Option<Duration>),
     /// A gateway gave up waiting, while the service may still be working on the request.
     GatewayTimedOut,
+    /// A limit gave no permit, so the request was not sent.
+    NoPermit,
+    /// There is no token at the moment, so the request was not sent.
+    NoToken,
+    /// There is no token until somebody changes the credentials or the settings, so the request was not sent.
+    TokenDenied,
+    /// The token may not go to the address of the request, which was not sent.
+    AddressNotAllowed,
     /// The request never reached the service, so no limit counts it.
     Unsent,
     /// No answer came, though the request may have arrived.
@@ -79,41 +90,6 @@ pub enum Outcome {
     /// answer before it checks one.
     Other,
 }
-
-/// Carries the outcome of a call in the chain of an error's sources, so that each layer above can read it.
-///
-/// Return it from the [`source`](Error::source) of your own error type:
-///
-/// ```
-/// use std::{error::Error, fmt};
-/// use tower_tds_outcome::{Cause, Outcome};
-///
-/// #[derive(Debug)]
-/// struct SpeedingTicket(Cause);
-///
-/// impl fmt::Display for SpeedingTicket {
-///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-///         f.write_str("too fast")
-///     }
-/// }
-///
-/// impl Error for SpeedingTicket {
-///     fn source(&self) -> Option<&(dyn Error + 'static)> {
-///         Some(&self.0)
-///     }
-/// }
-///
-/// let error = SpeedingTicket(Cause::new(Outcome::RateExceeded, None));
-/// assert_eq!(Outcome::of_error(&error), Some(Outcome::RateExceeded));
-/// ```
-#[derive(Debug)]
-pub struct Cause {
-    outcome: Outcome,
-    source: Option<BoxError>,
-}
-
-/// Boxed error, as tower's own layers return it.
-type BoxError = Box<dyn Error + Send + Sync>;
 
 // === impl Outcome ===
 
@@ -147,10 +123,27 @@ impl Outcome {
         of_refusal(status, headers, now)
     }
 
-    /// Returns the outcome that an error carries: that of the first [`Cause`] in its chain.
+    /// Returns what an error means for token and limits: the outcome of its outermost [`Cause`], or `Unsent` if that
+    /// request was not sent, whatever the reason.
     #[must_use]
     pub fn of_error(error: &(dyn Error + 'static)) -> Option<Self> {
-        chain(error).find_map(|link| link.downcast_ref::<Cause>().map(Cause::outcome))
+        Cause::of(error).map(|cause| match cause.sent {
+            Sent::Never => Self::Unsent,
+            _ => cause.outcome,
+        })
+    }
+
+    /// Whether a request with this outcome can have reached the service.
+    pub(crate) const fn sent(self) -> Sent {
+        match self {
+            Self::NoPermit
+            | Self::NoToken
+            | Self::TokenDenied
+            | Self::AddressNotAllowed
+            | Self::Unsent => Sent::Never,
+            Self::Lost => Sent::Unknown,
+            _ => Sent::Answered,
+        }
     }
 
     /// Reads the text of a 401 or 403, from its body or from a parameter of its challenge: is the token invalid, or is
@@ -164,7 +157,7 @@ impl Outcome {
         };
         if NO_HEADER.iter().any(starts) {
             Some(Self::NoHeader)
-        } else if ROLE_MISSING.iter().any(starts) {
+        } else if ROLE_MISSING.iter().any(starts) || is_missing(text) {
             Some(Self::RoleMissing)
         } else {
             // These count only as the whole text, because a text about a failed check may contain them as well.
@@ -174,74 +167,16 @@ impl Outcome {
     }
 }
 
-// === impl Cause ===
-
-impl Cause {
-    /// Creates a link with this outcome, in front of `source`, the error that led to it.
-    #[must_use]
-    pub fn new(outcome: Outcome, source: Option<BoxError>) -> Self {
-        Self { outcome, source }
-    }
-
-    /// Returns the outcome of the call.
-    #[must_use]
-    pub const fn outcome(&self) -> Outcome {
-        self.outcome
-    }
-
-    /// Replaces the outcome, for example because a layer above knows more about the failure.
-    pub const fn set_outcome(&mut self, outcome: Outcome) {
-        self.outcome = outcome;
-    }
-
-    /// Returns the error behind the outcome, if there is one.
-    #[must_use]
-    pub fn get_ref(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
-        self.source.as_deref()
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.outcome {
-            Outcome::Accepted => "the service accepted the request",
-            Outcome::TokenRefused => "the service refused the token",
-            Outcome::RoleMissing => "the token lacks a role",
-            Outcome::NoHeader => "the request arrived without its token",
-            Outcome::RateExceeded => "more requests a second than allowed",
-            Outcome::ConnectionsExceeded => "more connections than allowed",
-            Outcome::QuotaExceeded(_) => "the quota is used up",
-            Outcome::GatewayTimedOut => "a gateway gave up on the service",
-            Outcome::Unsent => "the request was not sent",
-            Outcome::Lost => "no answer to the request",
-            Outcome::Other => "the service refused the request",
-        })
-    }
-}
-
-impl Error for Cause {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        let source: &(dyn Error + 'static) = self.source.as_deref()?;
-        Some(source)
-    }
-}
-
-/// Iterates over an error and its causes.
-///
-/// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. It ends after
-/// 32 links, in case a chain leads back to itself.
-pub fn chain<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    iter::successors(Some(error), |error| below(*error)).take(DEEPEST)
-}
-
-fn below<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    let io = error.downcast_ref::<io::Error>();
-    match io.and_then(io::Error::get_ref) {
-        Some(wrapped) => Some(wrapped),
-        None => error.source(),
-    }
+/// Whether a text names a role, a scope or their claim as missing, as kong-plugin-jwt-keycloak does. The claims of a
+/// token in general may be missing, too, and that is another fault.
+fn is_missing(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let named = text.strip_prefix("missing required ");
+    named.is_some_and(|named| {
+        ["role", "scope", "azp", "resource_access"]
+            .iter()
+            .any(|it| named.contains(it))
+    })
 }
 
 /// Reads the head of a gRPC response, whose status is 200 even if the call was refused. A call that is refused before
@@ -275,25 +210,17 @@ fn of_refusal(
         403 if challenged(headers) == Some(Outcome::RoleMissing) => Outcome::RoleMissing,
         416 if !headers.contains_key(header::CONTENT_RANGE) => Outcome::ConnectionsExceeded,
         423 => Outcome::RateExceeded,
-        429 => Outcome::QuotaExceeded(retry_after(headers, now())),
+        429 => Outcome::QuotaExceeded(retry_after(status, headers, now())),
         504 => Outcome::GatewayTimedOut,
         _ => Outcome::Other,
     }
 }
 
-/// Returns the outcome of the first parameter whose text is known. Not all gateways quote the values, and those that do
-/// leave the quotes inside of them unescaped.
+/// Returns the outcome of the first known text of the challenges.
 fn challenged(headers: &HeaderMap) -> Option<Outcome> {
-    let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
-    let texts = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    texts.into_iter().find_map(|text| {
-        let values = text.split('=').skip(1).map(str::trim_start);
-        let mut values = values.map(|value| match value.strip_prefix('"') {
-            Some(quoted) => quoted.split('"').next().unwrap_or_default(),
-            None => value.split([',', ' ']).next().unwrap_or_default(),
-        });
-        values.find_map(Outcome::of_text)
-    })
+    challenges(headers)
+        .iter()
+        .find_map(|text| Outcome::of_text(text))
 }
 
 /// Returns the wall clock, from which a date counts if the response has no `Date` header.
@@ -325,13 +252,9 @@ const DEAD: [&str; 5] = [
     "token expired",
 ];
 
-/// Beginnings of texts about a missing role: of the service, as its contract has it, of a plugin of Kong, and the error
+/// Beginnings of texts about a missing role: of the service, as its contract has it, and the error
 /// code of RFC 6750, section 3.1.
-const ROLE_MISSING: [&str; 3] = [
+const ROLE_MISSING: [&str; 2] = [
     "access token does not have the required scope/role",
-    "missing required ",
     "insufficient_scope",
 ];
-
-/// Several times the deepest known chain, which has 7 links.
-const DEEPEST: usize = 32;

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use http::{
-    HeaderMap,
-    header::{DATE, RETRY_AFTER},
+    HeaderMap, StatusCode,
+    header::{CONTENT_RANGE, DATE, RETRY_AFTER},
 };
 
 #[cfg(test)]
@@ -13,30 +13,34 @@ mod tests;
 /// Returns how long a response wants you to wait: the longest of its `Retry-After` values, or else the reset of a limit
 /// that is used up.
 ///
-/// | header | what is read |
-/// |---|---|
-/// | `Retry-After` (RFC 9110, section 10.2.3) | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
-/// | `RateLimit-Reset`, `X-RateLimit-Reset` | seconds, or seconds since 1970; read if there is no usable `Retry-After`, and if `RateLimit-Remaining` or `X-RateLimit-Remaining` does not show that calls are left |
+/// | header | of which response | what is read |
+/// |---|---|---|
+/// | `Retry-After` (RFC 9110, section 10.2.3) | any, except 401, 407 and a 416 with `Content-Range`, where a wait changes nothing | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
+/// | `RateLimit-Reset`, `X-RateLimit-Reset` | without a usable `Retry-After`: a 429 unless `RateLimit-Remaining` or `X-RateLimit-Remaining` shows that calls are left, and a 403 if it shows that none is | seconds, or seconds since 1970 |
+///
+/// Gateways such as Kong send the reset with every response, so it means nothing with any other status.
 ///
 /// Dates count from the `Date` of the response, so a skewed clock changes nothing; without `Date` they count from
 /// `now`. A date in the past means no wait. Malformed values are ignored, and a number that overflows becomes the
 /// longest possible wait, so set a bound of your own.
 ///
-/// Gateways such as Kong send the reset with every response, so wait for it only after a 429.
-///
 /// # Examples
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use http::{HeaderMap, HeaderValue};
+/// use http::{HeaderMap, HeaderValue, StatusCode};
 ///
 /// let mut headers = HeaderMap::new();
 /// headers.insert("retry-after", HeaderValue::from_static("60, 7"));
-/// let wait = tower_tds_outcome::retry_after(&headers, SystemTime::UNIX_EPOCH);
+/// let wait = tower_tds_outcome::retry_after(StatusCode::CONFLICT, &headers, SystemTime::UNIX_EPOCH);
 /// assert_eq!(wait, Some(Duration::from_secs(60)));
 /// ```
 #[must_use]
-pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub fn retry_after(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let status = status.as_u16();
+    if matches!(status, 401 | 407) || (status == 416 && headers.contains_key(CONTENT_RANGE)) {
+        return None;
+    }
     let texts = |name| {
         headers
             .get_all(name)
@@ -54,8 +58,13 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     asked.max().or_else(|| {
         let read = |name: String| seconds(headers.get(name)?.to_str().ok()?);
         let reset = |prefix: &str| {
-            let is_left = read(format!("{prefix}-remaining")) > Some(Duration::ZERO);
-            let reset = read(format!("{prefix}-reset")).filter(|_| !is_left)?;
+            let left_calls = read(format!("{prefix}-remaining"));
+            let is_used_up = match status {
+                429 => left_calls.is_none_or(|left| left.is_zero()),
+                403 => left_calls == Some(Duration::ZERO),
+                _ => false,
+            };
+            let reset = read(format!("{prefix}-reset")).filter(|_| is_used_up)?;
             let date = (reset >= EPOCHS).then(|| SystemTime::UNIX_EPOCH.checked_add(reset));
             Some(date.flatten().map_or(reset, left))
         };

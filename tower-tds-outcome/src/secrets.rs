@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, Engine as _};
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -166,6 +166,24 @@ impl Known {
             forms: forms.into(),
         }
     }
+}
+
+/// Returns the address of a request without user information and query: its scheme, host, port and path.
+///
+/// ```
+/// let uri = "https://me:pw@data.example:8443/v1/bus?key=4bT9".parse()?;
+/// assert_eq!(tower_tds_outcome::place(&uri), "https://data.example:8443/v1/bus");
+/// # Ok::<(), http::uri::InvalidUri>(())
+/// ```
+#[must_use]
+pub fn place(uri: &Uri) -> String {
+    let scheme = uri
+        .scheme_str()
+        .map_or_else(String::new, |it| format!("{it}://"));
+    let authority = uri.authority().map_or("", |it| it.as_str());
+    // A password may have an `@`.
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    scheme + host + uri.path()
 }
 
 /// Finds in one text the known values, and what its syntax shows. The text may have been cut inside of a value.

@@ -65,6 +65,7 @@ pub struct Builder {
     answer_timeout: Duration,
     deadline: Option<Deadline>,
     read_timeout: Duration,
+    error_bodies: Option<(usize, Duration)>,
     schemes: Schemes,
     /// Puts the decoder around the http client.
     decode: fn(Http<RequestBody>) -> Http<RequestBody>,
@@ -129,6 +130,7 @@ impl Builder {
             answer_timeout: ANSWER_TIMEOUT,
             deadline: None,
             read_timeout: READ_TIMEOUT,
+            error_bodies: None,
             schemes: Schemes::HttpsOnly,
             decode: convert::identity,
             tls: Tls::default(),
@@ -238,6 +240,17 @@ impl Builder {
     #[must_use]
     pub const fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = timeout;
+        self
+    }
+
+    /// Reads the body of an error up to this size and for at most this time, 16 KiB and a second by
+    /// default.
+    ///
+    /// Raise both if your program reads [`Error::body`](crate::Error::body): see
+    /// [`ClassifyLayer::error_bodies`](crate::layers::errors::ClassifyLayer::error_bodies).
+    #[must_use]
+    pub const fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
+        self.error_bodies = Some((bytes, time));
         self
     }
 
@@ -425,7 +438,6 @@ impl Builder {
         let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
         let longest = longest_turn.saturating_add(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
-            .map_err(unwrapped)
             .map_request(move |mut request: Request<_>| {
                 // With its hand-over, a request that its source has given up is not sent later.
                 if let Some(ends) = Instant::now().checked_add(longest) {
@@ -444,9 +456,12 @@ impl Builder {
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));
         }
-        let layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
+        let mut layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
             .answer_timeout(self.answer_timeout);
+        if let Some((bytes, time)) = self.error_bodies {
+            layer = layer.error_bodies(bytes, time);
+        }
         Ok(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
             pool: Some(clients.pool),
@@ -488,11 +503,6 @@ impl fmt::Debug for Builder {
             .field("host", &base.host())
             .finish_non_exhaustive()
     }
-}
-
-/// Unwraps the inner error, whose type distinguishes a wrong certificate from a transient failure.
-fn unwrapped(error: tower_tds_limits::Error) -> BoxError {
-    error.into_source().unwrap_or_else(BoxError::from)
 }
 
 fn required(name: &'static str) -> Result<String, BuildError> {

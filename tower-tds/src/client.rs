@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::time::timeout;
-use tower::{BoxError, Layer as _};
+use tower::BoxError;
 use tower_oidc_cc::{Provider, TokenSource};
 use tower_service::Service;
-use tower_tds_errors::{CloneBody, Error, IntoResponse, IntoResponseLayer, RetryLayer};
+use tower_tds_errors::{CloneBody, Error, RetryLayer};
 use tower_tds_limits::Limiter;
 
 use self::{
@@ -248,26 +248,6 @@ impl Client {
             None => RetryLayer::new(),
         };
         TdsLayer::new(sender.tokens.clone(), origins, sender.limiter.clone()).retry(retry)
-    }
-
-    /// Returns this client as a service that turns an error with a status back into its
-    /// [response](Error::into_response), for a crate that reads statuses itself.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// use http::{Request, StatusCode};
-    /// use tower::ServiceExt;
-    ///
-    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
-    /// let request = Request::new(());
-    /// let response = client.errors_as_responses().oneshot(request).await?;
-    /// assert_eq!(response.status(), StatusCode::NOT_FOUND);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn errors_as_responses(&self) -> IntoResponse<Self> {
-        IntoResponseLayer::new().layer(self.clone())
     }
 
     /// Returns the status: calls, limits, token, and the last failure.

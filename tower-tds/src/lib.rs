@@ -71,13 +71,12 @@ mod stack;
 mod testing;
 
 pub mod layers {
-    //! Parts for a stack of your own: the layers, and the conversion of their errors for the retry layer.
+    //! Parts for a stack of your own: the layers, which need nothing between them.
     //!
-    //! Each layer works alone. In one stack, the token layer and the limits read the
-    //! [`Outcome`](outcome::Outcome) that a typed error carries. You only convert their own errors
-    //! for the retry layer, with [`into_error`]; without it, your stack does not compile.
+    //! Each layer works alone. In one stack, each reads the [`Cause`](outcome::Cause) that the error of another carries,
+    //! so any order compiles.
     //!
-    //! A wrong order does compile. If you put the token layer outside the retry layer, each attempt
+    //! Not every order is right. If you put the token layer outside the retry layer, each attempt
     //! sends the token of the first. If you put the limits outside it, retries take no permit.
     //!
     //! ```
@@ -87,7 +86,6 @@ pub mod layers {
     //! use tower::{Layer, Service, ServiceBuilder};
     //! use tower_tds::layers::{
     //!     errors::{ClassifyLayer, RetryLayer},
-    //!     into_error,
     //!     limits::{ConnectionLimitLayer, Limiter, Limits, RequestLimitLayer},
     //!     token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
     //! };
@@ -108,16 +106,14 @@ pub mod layers {
     //! let origin = Origin::from_uri(&"https://data.example.org".parse()?)?;
     //! let stack = ServiceBuilder::new()
     //!     .layer(RetryLayer::new())
-    //!     .map_err(into_error)
     //!     .layer(RequestLimitLayer::new(limiter))
     //!     .layer(BearerAuthLayer::new(tokens, [origin]))
     //!     .layer(ClassifyLayer::new())
     //!     .service(http);
     //!
-    //! // Without `into_error`, this call does not compile: see `TROUBLES.md`.
-    //! fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
-    //!     stack
-    //! }
+    //! # fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
+    //! #     stack
+    //! # }
     //! # drop(check(stack));
     //! # Ok(())
     //! # }
@@ -127,10 +123,6 @@ pub mod layers {
         tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits,
         tower_tds_outcome as outcome,
     };
-
-    pub use tower_tds_errors::{IntoResponse, IntoResponseLayer};
-
-    pub use crate::stack::translate::{IntoErrorFuture, into_error};
 }
 
 pub use tower_oidc_cc::{Credentials, Provider};
@@ -150,7 +142,7 @@ pub use self::{
     },
     error::BuildError,
     limiters::SharedLimits,
-    stack::{layer::TdsLayer, translate::IntoError},
+    stack::{layer::TdsLayer, named::Named},
 };
 
 #[cfg(doctest)]

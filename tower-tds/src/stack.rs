@@ -1,4 +1,4 @@
-//! Layers in their order, and the conversions that join them.
+//! Layers in their order.
 
 pub(crate) mod layer;
-pub(crate) mod translate;
+pub(crate) mod named;

@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
-use http::{StatusCode, Uri};
-use tower_tds_outcome::{Cause, Outcome, Secrets};
+use http::{Method, StatusCode, Uri};
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, chain, place};
 
 /// Error of a call that has no token to send, with the reason and the next step.
 ///
@@ -18,23 +18,21 @@ pub struct TokenError(Arc<Repr>);
 #[derive(Clone)]
 struct Repr {
     kind: Kind,
-    /// Scheme, host, port and path.
-    place: Option<String>,
-    /// Cause at the root, or the words of the server.
-    cause: Option<String>,
+    /// Text of the cause at the root, or the words of the server.
+    words: Option<String>,
     /// Digest of the credentials that the server refused.
     digest: Option<u16>,
-    retry_after: Option<Duration>,
-    /// Shows the layers above that the call was not sent.
-    source: Arc<Cause>,
-    secrets: Option<Secrets>,
+    /// Shows the layers above that the call was not sent, and what to do.
+    cause: Cause,
 }
 
 /// Kind of a token error, by what its reader does next. Texts are fixed: a server's own may echo the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// There was no answer: the HTTP client failed or panicked, or the timeout passed.
+    /// There was no answer: the HTTP client failed or panicked.
     Transport,
+    /// There was no answer in time.
+    Late,
     /// The endpoint responded with some other status: it may be busy, starting, or elsewhere.
     Unavailable(StatusCode),
     /// The endpoint refused the credentials or the grant.
@@ -57,14 +55,22 @@ pub(crate) enum Kind {
 
 impl TokenError {
     pub(crate) fn new(kind: Kind) -> Self {
+        let (is_transient, next) = kind.remedy();
+        let mut cause = Cause::new(match kind {
+            Kind::Foreign(..) => Outcome::AddressNotAllowed,
+            // Perhaps the credentials have not been written yet.
+            Kind::NoCredentials => Outcome::NoToken,
+            _ if is_transient => Outcome::NoToken,
+            _ => Outcome::TokenDenied,
+        });
+        cause.next = Some(next.into());
+        // The endpoint is there and will do better, so a call need not count how often it has asked.
+        cause.resend = kind.is_busy().then_some(Resend::Free);
         Self(Arc::new(Repr {
             kind,
-            place: None,
-            cause: None,
+            words: None,
             digest: None,
-            retry_after: None,
-            source: Arc::new(Cause::new(Outcome::Unsent, None)),
-            secrets: None,
+            cause,
         }))
     }
 
@@ -75,11 +81,14 @@ impl TokenError {
         secrets: &Secrets,
     ) -> Self {
         let source = source.into();
+        let said = Cause::of(&*source);
+        let is_late = said.is_some_and(|it| it.outcome == Outcome::Lost && it.waited_for.is_some());
         Self::new(kind)
             .because(root(&*source, secrets))
             .with(|repr| {
-                repr.source = Arc::new(Cause::new(Outcome::Unsent, Some(source)));
-                repr.secrets = Some(secrets.clone());
+                repr.cause = repr.cause.clone().over(source);
+                repr.cause.resend = repr.cause.resend.or(is_late.then_some(Resend::Free));
+                repr.cause.secrets = Some(secrets.clone());
             })
     }
 
@@ -91,7 +100,7 @@ impl TokenError {
 
     /// Returns the same error with its cause, or with the words of the server. It shows no secret.
     pub(crate) fn because(&self, cause: impl Into<String>) -> Self {
-        self.with(|repr| repr.cause = Some(cause.into()))
+        self.with(|repr| repr.words = Some(cause.into()))
     }
 
     /// Returns the same error, for credentials with this digest.
@@ -113,7 +122,7 @@ impl TokenError {
     pub(crate) fn said(&self) -> Option<(StatusCode, bool, Option<&str>)> {
         match self.0.kind {
             Kind::Unavailable(status) | Kind::Rejected(status) => {
-                Some((status, self.is_refusal(), self.0.cause.as_deref()))
+                Some((status, self.is_refusal(), self.0.words.as_deref()))
             }
             _ => None,
         }
@@ -121,12 +130,12 @@ impl TokenError {
 
     /// Returns the same error, with its address but without the query.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
-        self.with(|repr| repr.place = Some(place(uri)))
+        self.with(|repr| repr.cause.request = Some((Method::POST, place(uri).into())))
     }
 
     /// Returns the same error, with the remaining backoff.
     pub(crate) fn with_retry_after(&self, retry_after: Duration) -> Self {
-        self.with(|repr| repr.retry_after = Some(retry_after))
+        self.with(|repr| repr.cause.wait = Some(retry_after))
     }
 
     fn with(&self, change: impl FnOnce(&mut Repr)) -> Self {
@@ -157,7 +166,7 @@ impl TokenError {
     /// path.
     #[must_use]
     pub fn endpoint(&self) -> Option<&str> {
-        self.0.place.as_deref()
+        Some(&self.0.cause.request.as_ref()?.1)
     }
 
     /// Returns the next step, with which `Display` ends.
@@ -170,7 +179,7 @@ impl TokenError {
     /// before you log it.
     #[must_use]
     pub fn secrets(&self) -> Option<&Secrets> {
-        self.0.secrets.as_ref()
+        self.0.cause.secrets.as_ref()
     }
 
     /// Whether the layer refused the request because of its address or its `Host` header.
@@ -186,7 +195,7 @@ impl TokenError {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let is_local = matches!(self.0.kind, Kind::Unready(_));
-        self.0.retry_after.or(is_local.then_some(Duration::ZERO))
+        self.0.cause.wait.or(is_local.then_some(Duration::ZERO))
     }
 
     /// Returns the `error` code with which the token endpoint refused the credentials or the grant,
@@ -195,8 +204,13 @@ impl TokenError {
     /// Correct the client id, the secret, or the client's settings at the server.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&str> {
-        let words = self.0.cause.as_deref().filter(|_| self.is_refusal())?;
-        words.split(": ").next()
+        let words = self.0.words.as_deref().filter(|_| self.is_refusal())?;
+        let code = words.split(": ").next()?;
+        // A page or a sentence in place of JSON has no code.
+        let is_code = code
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-');
+        is_code.then_some(code)
     }
 }
 
@@ -209,22 +223,18 @@ impl From<Kind> for TokenError {
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Repr {
-            kind,
-            place,
-            cause,
-            retry_after,
-            ..
+            kind, words, cause, ..
         } = &*self.0;
-        let place = place.as_deref();
+        let place = self.endpoint();
         let is_document = place.is_some_and(|place| place.contains("/.well-known/"));
         f.write_str(&kind.text(if is_document { DOCUMENT } else { ENDPOINT }))?;
         if let Some(place) = place {
             write!(f, " ({place})")?;
         }
-        if let Some(cause) = cause {
-            write!(f, ": {cause}")?;
+        if let Some(words) = words {
+            write!(f, ": {words}")?;
         }
-        if let Some(wait) = retry_after {
+        if let Some(wait) = cause.wait {
             write!(f, "; next attempt in {:.1} s", wait.as_secs_f64())?;
         }
         write!(f, "; {}", self.advice())
@@ -234,7 +244,7 @@ impl fmt::Display for TokenError {
 /// Prints two lines. The first one is that of `Display`.
 impl fmt::Debug for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, retry_after) = (self.0.kind, self.0.retry_after);
+        let (kind, retry_after) = (self.0.kind, self.0.cause.wait);
         write!(
             f,
             "{self}\nTokenError {{ kind: {kind:?}, retry_after: {retry_after:?} }}"
@@ -244,7 +254,7 @@ impl fmt::Debug for TokenError {
 
 impl Error for TokenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0.source)
+        Some(&self.0.cause)
     }
 }
 
@@ -256,6 +266,7 @@ impl Kind {
     fn text(self, subject: &str) -> Cow<'static, str> {
         match self {
             Self::Transport => format!("{subject} cannot be reached").into(),
+            Self::Late => format!("{subject} did not answer in time").into(),
             Self::Unavailable(status) => format!("{subject} answered {status}").into(),
             Self::Rejected(status) => {
                 format!("{subject} refused the credentials or the grant: {status}").into()
@@ -273,6 +284,15 @@ impl Kind {
         }
     }
 
+    /// Whether the endpoint answered that it is busy or failing, or did not answer in time.
+    fn is_busy(self) -> bool {
+        match self {
+            Self::Late => true,
+            Self::Unavailable(status) => status.is_server_error() || status.as_u16() == 429,
+            _ => false,
+        }
+    }
+
     /// Whether a retry may help without any change, and the next step.
     fn remedy(self) -> (bool, &'static str) {
         match self {
@@ -283,6 +303,7 @@ impl Kind {
                 (true, "check address and realm, or try later")
             }
             Self::Unavailable(_) => (true, "try later"),
+            Self::Late => (true, "try later, or allow a longer timeout"),
             Self::Rejected(_) => (
                 false,
                 "check the client id, the secret, the fields of the form, and that this is the token endpoint",
@@ -300,21 +321,10 @@ impl Kind {
     }
 }
 
-/// Returns an address without its user information and its query, which may hold a secret.
-pub(crate) fn place(uri: &Uri) -> String {
-    let scheme = uri.scheme_str().unwrap_or_default();
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{host}{}", uri.path())
-}
-
 /// Returns the text of the cause at the root, on one line and without secrets.
 fn root(error: &(dyn Error + 'static), secrets: &Secrets) -> String {
-    let mut root = error;
-    while let Some(source) = root.source() {
-        root = source;
-    }
-    secrets.line(&root.to_string())
+    let root = chain(error).filter(|link| !link.is::<Cause>()).last();
+    secrets.line(&root.unwrap_or(error).to_string())
 }
 
 const ENDPOINT: &str = "the token endpoint";

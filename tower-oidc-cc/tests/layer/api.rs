@@ -110,14 +110,9 @@ async fn error_below_is_the_source_and_needs_no_type_parameter() {
         Ok(())
     };
     assert!(boxed().await.unwrap_err().is::<Error>());
-    assert!(
-        call()
-            .await
-            .unwrap_err()
-            .into_source()
-            .unwrap()
-            .is::<io::Error>()
-    );
+    let error = call().await.unwrap_err();
+    let below = std::error::Error::source(&error).unwrap();
+    assert!(below.is::<io::Error>());
 }
 
 #[tokio::test(start_paused = true)]

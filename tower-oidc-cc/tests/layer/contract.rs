@@ -73,7 +73,7 @@ async fn inner_readiness_error_keeps_its_type() {
         let error = ServiceExt::<Request<Body>>::ready(&mut service)
             .await
             .unwrap_err();
-        assert!(error.into_source().unwrap().is::<Broken>());
+        assert!(std::error::Error::source(&error).unwrap().is::<Broken>());
     }
 }
 

@@ -387,7 +387,7 @@ async fn an_error_that_carries_its_outcome_is_read_at_any_depth() {
                 if seen(&request) != "Bearer canary-token-1" {
                     return Ok(Response::new(String::new()));
                 }
-                let refused: BoxError = Cause::new(Outcome::TokenRefused, None).into();
+                let refused: BoxError = Cause::new(Outcome::TokenRefused).into();
                 let wrap = |error, _| BoxError::from(std::io::Error::other::<BoxError>(error));
                 Err((0..depth).fold(refused, wrap))
             }));

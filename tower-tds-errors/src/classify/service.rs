@@ -1,15 +1,16 @@
 //! Classification as a layer: a call, and a bounded read of an error's body.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
-use http::{Method, Request, Response, Uri, response};
+use http::{Method, Request, Response, Uri};
 use http_body::Body;
 use pin_project_lite::pin_project;
+use sync_wrapper::SyncWrapper;
 use tokio::time::Instant;
 use tower::BoxError;
 use tower_layer::Layer;
@@ -45,10 +46,18 @@ use crate::kind::Kind;
 /// assert_eq!(error.message(), Some("invalid token"));
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ClassifyLayer {
     secrets: Option<Secrets>,
     is_below_retry: bool,
+    bounds: Bounds,
+}
+
+/// Bounds of the read of an error's body.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    bytes: usize,
+    time: Duration,
 }
 
 /// Turns every response that is not a success into a typed [`Error`].
@@ -57,8 +66,8 @@ pub struct ClassifyLayer {
 /// page, if the request accepts only JSON or XML, and a gRPC response whose head refuses the token or
 /// reports a missing role.
 ///
-/// The body of every other response is read, up to 16 KiB and for at most a second, so that the
-/// connection can be reused. The read also ends 10 ms before the call's [`DeadlineAt`], so that the
+/// The body of every other response is read, up to 16 KiB and for at most a second unless you
+/// [set other bounds](ClassifyLayer::error_bodies), so that the connection can be reused. The read also ends 10 ms before the call's [`DeadlineAt`], so that the
 /// layers above still return the error, made from the head and the bytes read so far.
 ///
 /// If responses may be compressed, put a decompression layer below. Without one, the message of a compressed body
@@ -93,53 +102,23 @@ pin_project! {
     ///
     /// Dropping it drops the inner future, or the body that is being read, and so closes its
     /// connection.
-    pub struct ClassifyFuture<F, R> {
+    pub struct ClassifyFuture<F> {
         #[pin]
-        state: State<F, R>,
-        noted: Noted,
+        inner: F,
+        noted: Option<Noted>,
+        // The read of an error's body. Boxed, so that the future of a success stays small.
+        read: Option<Read>,
     }
 }
 
-pin_project! {
-    #[project = StateProj]
-    enum State<F, R> {
-        // ## Calling => (Draining | done)
-        Calling {
-            #[pin]
-            inner: F,
-        },
-        // ## Draining => done
-        // Boxed, so that the future of a success stays small.
-        Draining {
-            drain: Pin<Box<Drain<R>>>,
-        },
-    }
-}
-
-pin_project! {
-    /// Bounded read of an error body.
-    ///
-    /// A body that is read to its end leaves its connection to the next request. Any other body is dropped, which
-    /// closes its connection.
-    struct Drain<R> {
-        head: response::Parts,
-        #[pin]
-        body: R,
-        timer: Timer,
-        deadline: Option<Instant>,
-        // Set by the first wait.
-        until: Option<Instant>,
-        left: usize,
-        bytes: Vec<u8>,
-        is_complete: bool,
-    }
-}
+type Read = SyncWrapper<Pin<Box<dyn Future<Output = Error> + Send>>>;
 
 /// Facts about the request, kept until its response is there.
 struct Noted {
     request: RequestFacts,
     /// `None` if a retry layer above names the request.
     name: Option<(Method, Uri)>,
+    bounds: Bounds,
     /// When the read of an error's body ends.
     deadline: Option<Instant>,
 }
@@ -153,10 +132,26 @@ impl ClassifyLayer {
     /// above this layer: see [`Error::set_kind`].
     #[must_use]
     pub const fn new() -> Self {
+        let bounds = Bounds {
+            bytes: MOST_BYTES,
+            time: LONGEST,
+        };
         Self {
             secrets: None,
             is_below_retry: false,
+            bounds,
         }
+    }
+
+    /// Reads the body of an error up to this size and for at most this time.
+    ///
+    /// Raise both if your program reads [`Error::body`], for example because the service describes
+    /// the choices of a 300 or the faults of a 422 in a long document. While a body is read, its
+    /// call waits, and its connection is not free.
+    #[must_use]
+    pub const fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
+        self.bounds = Bounds { bytes, time };
+        self
     }
 
     /// Declares that a retry layer is above: it names the request in each error, so this layer keeps
@@ -178,6 +173,12 @@ impl ClassifyLayer {
     }
 }
 
+impl Default for ClassifyLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<S> Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
@@ -193,16 +194,19 @@ impl<S, B, R> Service<Request<B>> for Classify<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
-    R: Body,
+    R: Body<Data: Send> + Send + 'static,
 {
     type Response = Response<R>;
     type Error = Error;
-    type Future = ClassifyFuture<S::Future, R>;
+    type Future = ClassifyFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.inner
-            .poll_ready(cx)
-            .map_err(|error| Error::from(error.into()).with_known(self.layer.secrets.clone()))
+        self.inner.poll_ready(cx).map_err(|error| {
+            let mut error = Error::from(error.into());
+            let secrets = &mut error.facts_mut().cause.secrets;
+            *secrets = self.layer.secrets.clone().or(secrets.take());
+            error
+        })
     }
 
     #[inline]
@@ -212,146 +216,73 @@ where
             request: RequestFacts::of(request.headers(), self.layer.secrets.as_ref()),
             name: (!self.layer.is_below_retry)
                 .then(|| (request.method().clone(), request.uri().clone())),
+            bounds: self.layer.bounds,
             deadline: DeadlineAt::of(request.extensions())
                 .map(|end| Instant::from_std(end.checked_sub(HEADROOM).unwrap_or(end))),
         };
-        let state = State::Calling {
+        ClassifyFuture {
             inner: self.inner.call(request),
-        };
-        ClassifyFuture { state, noted }
+            noted: Some(noted),
+            read: None,
+        }
     }
 }
 
 // === impl ClassifyFuture ===
 
-impl<F, R, E> Future for ClassifyFuture<F, R>
+impl<F, R, E> Future for ClassifyFuture<F>
 where
     F: Future<Output = Result<Response<R>, E>>,
     E: Into<BoxError>,
-    R: Body,
+    R: Body<Data: Send> + Send + 'static,
 {
     type Output = Result<Response<R>, Error>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Most calls succeed, so their path is short and inlined.
-        let this = self.as_mut().project();
-        if let StateProj::Calling { inner } = this.state.project() {
-            match ready!(inner.poll(cx)) {
-                Ok(response) if this.noted.is_answered(&response) => {
+        let this = self.project();
+        if this.read.is_none() {
+            match ready!(this.inner.poll(cx)) {
+                Ok(response) if is_answered(this.noted.as_ref(), &response) => {
                     return Poll::Ready(Ok(response));
                 }
-                outcome => return self.poll_refused(outcome, cx),
+                Ok(response) => *this.read = this.noted.take().map(|it| it.read(response)),
+                Err(error) => return Poll::Ready(Err(failed(this.noted.as_ref(), error.into()))),
             }
         }
-        self.poll_draining(cx)
+        match this.read {
+            Some(read) => read.get_mut().as_mut().poll(cx).map(Err),
+            None => Poll::Pending,
+        }
     }
 }
 
-impl<F, R: Body> ClassifyFuture<F, R> {
-    /// Continues with an error, or with a response that becomes one.
-    #[cold]
-    fn poll_refused<E: Into<BoxError>>(
-        mut self: Pin<&mut Self>,
-        outcome: Result<Response<R>, E>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<R>, Error>> {
-        let mut this = self.as_mut().project();
-        match outcome {
-            Ok(response) => {
-                let drain = Box::pin(Drain::new(response, this.noted.deadline));
-                this.state.set(State::Draining { drain });
-                self.poll_draining(cx)
-            }
-            Err(error) => {
-                let mut error = Error::from(error.into());
-                this.noted.note(&mut error);
-                Poll::Ready(Err(error))
-            }
-        }
-    }
-
-    #[cold]
-    fn poll_draining(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<R>, Error>> {
-        let this = self.project();
-        let StateProj::Draining { drain } = this.state.project() else {
-            return Poll::Pending;
-        };
-        ready!(drain.as_mut().poll(cx));
-        let drain = drain.as_mut().project();
-        let head = &*drain.head;
-        // `error_of` returns `None` for a success only, which does not get here.
-        let (request, own) = (&this.noted.request, head.extensions.get().copied());
-        let error = error_of(request, own, head.status, &head.headers, drain.bytes);
-        let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
-        error.facts_mut().is_cut = !*drain.is_complete;
-        this.noted.note(&mut error);
-        Poll::Ready(Err(error))
-    }
-}
-
-impl<F, R> fmt::Debug for ClassifyFuture<F, R> {
+impl<F> fmt::Debug for ClassifyFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClassifyFuture").finish_non_exhaustive()
     }
 }
 
-// === impl Drain ===
-
-impl<R: Body> Drain<R> {
-    fn new(response: Response<R>, deadline: Option<Instant>) -> Self {
-        let (head, body) = response.into_parts();
-        Self {
-            head,
-            body,
-            timer: Timer::default(),
-            deadline,
-            until: None,
-            left: MOST_BYTES,
-            bytes: Vec::new(),
-            is_complete: false,
-        }
+#[cold]
+fn failed(noted: Option<&Noted>, error: BoxError) -> Error {
+    let mut error = Error::from(error);
+    if let Some(noted) = noted {
+        noted.note(&mut error);
     }
+    error
+}
 
-    /// Reads the body to its end or to a bound.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut this = self.project();
-        while !this.body.is_end_stream() {
-            let Poll::Ready(frame) = this.body.as_mut().poll_frame(cx) else {
-                if this.until.is_none() {
-                    let bound = clock::now().checked_add(LONGEST);
-                    *this.until = bound.into_iter().chain(*this.deadline).min();
-                }
-                let is_over = this.timer.poll(*this.until, cx).is_ready();
-                // Outside a runtime no timer would wake the task.
-                if is_over || !this.timer.has_clock() {
-                    return Poll::Ready(());
-                }
-                return Poll::Pending;
-            };
-            let frame = match frame {
-                Some(Ok(frame)) => frame,
-                Some(Err(_)) => return Poll::Ready(()),
-                None => break,
-            };
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
-            let length = data.remaining();
-            let room = MOST_BYTES.saturating_sub(this.bytes.len());
-            this.bytes.put(data.take(room));
-            // Empty frames count as one byte, so that endless ones reach the bound.
-            *this.left = this.left.saturating_sub(length.max(1));
-            if length > room || (*this.left == 0 && !this.body.is_end_stream()) {
-                return Poll::Ready(());
-            }
-        }
-        *this.is_complete = true;
-        Poll::Ready(())
+/// Whether the response passes unchanged.
+#[inline]
+fn is_answered(noted: Option<&Noted>, head: &Response<impl Sized>) -> bool {
+    let (status, headers) = (head.status(), head.headers());
+    if let Some(own) = head.extensions().get::<Outcome>() {
+        return *own == Outcome::Accepted;
     }
+    is_success(status)
+        && !noted.is_some_and(|it| is_page(status, headers, it.request.expected))
+        && !is_grpc_refusal(status, headers)
 }
 
 // === impl Noted ===
@@ -360,25 +291,75 @@ impl Noted {
     /// Records the request in an error.
     fn note(&self, error: &mut Error) {
         let facts = error.facts_mut();
+        if facts.cause.secrets.is_none() {
+            facts.cause.secrets = self.request.secrets();
+        }
         if let Some((method, uri)) = &self.name {
             facts.note_request(method, uri);
         }
-        if facts.secrets.is_none() {
-            facts.secrets = self.request.secrets();
-        }
     }
 
-    /// Whether the response passes unchanged.
-    #[inline]
-    fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        let (status, headers) = (head.status(), head.headers());
-        if let Some(own) = head.extensions().get::<Outcome>() {
-            return *own == Outcome::Accepted;
-        }
-        is_success(status)
-            && !is_page(status, headers, self.request.expected)
-            && !is_grpc_refusal(status, headers)
+    /// Makes the error of a response.
+    #[cold]
+    fn read<R>(self, response: Response<R>) -> Read
+    where
+        R: Body<Data: Send> + Send + 'static,
+    {
+        SyncWrapper::new(Box::pin(async move {
+            let (head, body) = response.into_parts();
+            let until = clock::now().checked_add(self.bounds.time);
+            let until = until.into_iter().chain(self.deadline).min();
+            let (bytes, is_complete) = read(body, self.bounds.bytes, until).await;
+            let own = head.extensions.get().copied();
+            // There is no error for a success only, which does not get here.
+            let error = error_of(
+                &self.request,
+                own,
+                head.status,
+                head.headers,
+                bytes,
+                !is_complete,
+            );
+            let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
+            self.note(&mut error);
+            error
+        }))
     }
+}
+
+/// Reads a body to its end, to `most` bytes or until a time. Returns its bytes, and whether these are all.
+///
+/// A body that is read to its end leaves its connection to the next request. Any other body is
+/// dropped, which closes its connection.
+async fn read<R: Body>(body: R, most: usize, until: Option<Instant>) -> (Vec<u8>, bool) {
+    let (mut body, mut timer) = (pin!(body), Timer::default());
+    // Empty frames count as one byte, so that endless ones reach the bound.
+    let (mut bytes, mut left) = (Vec::new(), most);
+    while !body.is_end_stream() {
+        let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            // Outside a runtime no timer would wake the task.
+            Poll::Pending => match timer.poll(until, cx) {
+                Poll::Pending if timer.has_clock() => Poll::Pending,
+                _ => Poll::Ready(None),
+            },
+        });
+        let data = match frame.await {
+            Some(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => data,
+                Err(_) => continue,
+            },
+            Some(None) => break,
+            Some(Some(Err(_))) | None => return (bytes, false),
+        };
+        let (length, room) = (data.remaining(), most.saturating_sub(bytes.len()));
+        bytes.put(data.take(room));
+        left = left.saturating_sub(length.max(1));
+        if length > room || (left == 0 && !body.is_end_stream()) {
+            return (bytes, false);
+        }
+    }
+    (bytes, true)
 }
 
 /// Much longer than the transfer of a complete error body, and short against the longest backoff

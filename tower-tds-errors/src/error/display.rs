@@ -2,12 +2,12 @@
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::StatusCode;
 use tower_tds_outcome::{Cause, chain};
 
-use super::redact::cut;
 use super::transport::NO_PROXY_CREDENTIALS;
 use super::{Error, Facts};
 use crate::kind::{GiveUp, Kind};
@@ -18,13 +18,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line(f.alternate()))?;
         if f.alternate() {
-            let causes = self.causes().filter(|cause| !is_own_error(*cause));
             let mut before = None;
             // Errors of `std::io` print the error that they wrap, so equal texts follow each other.
-            for text in causes
-                .filter_map(|cause| self.facts().shown(&cause.to_string()))
-                .take(DEEPEST)
-            {
+            for text in self.texts().take(DEEPEST) {
                 if before.as_ref() != Some(&text) {
                     write!(f, ": {text}")?;
                 }
@@ -41,14 +37,14 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();
         write!(f, "{self} [{}", facts.kind)?;
-        if let Some(status) = facts.status {
+        if let Some(status) = self.status() {
             write!(f, ", status {}", status.as_str())?;
         }
         write!(f, ", attempts {}", facts.attempts)?;
         if let Some(gave_up) = facts.gave_up {
             write!(f, ", gave up: {gave_up}")?;
         }
-        if let Some(id) = &facts.request_id {
+        if let Some(id) = self.request_id() {
             write!(f, ", request id {id}")?;
         }
         f.write_char(']')
@@ -57,48 +53,55 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&self.inner.cause)
+        Some(&self.facts().cause)
     }
 }
 
 // === impl Error ===
 
 impl Error {
-    /// Returns the chain of causes.
+    /// Returns the chain of causes, from the innermost error of this type on: the line repeats what the layers above it say.
     pub(super) fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-        let source = self.inner.cause.get_ref().into_iter();
-        let links = source.flat_map(|source| chain(source));
-        links.filter(|link| !link.is::<Cause>())
+        let is_own = |link: &&(dyn StdError + 'static)| link.is::<Self>();
+        let this: &(dyn StdError + 'static) = self;
+        let innermost = chain(this).filter(is_own).last().unwrap_or(this);
+        chain(innermost).skip(1).filter(|link| !link.is::<Cause>())
+    }
+
+    /// Returns the texts of the causes, without secrets.
+    fn texts(&self) -> impl Iterator<Item = Box<str>> {
+        self.causes()
+            .filter_map(|cause| self.facts().shown(&cause.to_string()))
     }
 
     /// Returns the line, without the cause if the chain of causes follows.
     fn line(&self, has_chain: bool) -> String {
         let facts = self.facts();
         let mut line = String::new();
-        if let (Some(method), Some(uri)) = (&facts.method, &facts.uri) {
+        if let Some((method, uri)) = &facts.cause.request {
             line = format!("{method} {}: ", cut(uri, LONGEST_URI));
         }
         line.push_str(facts.kind.row().what);
-        if let Some(status) = facts.status {
+        if let Some(status) = self.status() {
             line.push_str(" (status ");
             line.push_str(status.as_str());
             line.push(')');
         }
-        let why = match &facts.message {
+        let why = match self.message() {
             Some(message) => Some(format!(": \"{message}\"")),
             None if has_chain => None,
             None => self.root().map(|root| format!(": {root}")),
         };
         let why = why.unwrap_or_default();
         let mut end = format!("; {}", self.next());
-        match &facts.waited_for {
+        match (&facts.cause.waited_for, facts.gave_up) {
             // The cause already names the wait.
-            Some(waited) if why.contains(&format!("waiting for {waited}")) => {}
-            Some(waited) => {
+            (Some(waited), _) if why.contains(&format!("waiting for {waited}")) => {}
+            (Some(waited), Some(GiveUp::Deadline)) => {
                 end.push_str("; the deadline passed while waiting for ");
                 end.push_str(waited);
             }
-            None => end.push_str(facts.gave_up.map_or("", GiveUp::phrase)),
+            (_, gave_up) => end.push_str(gave_up.map_or("", GiveUp::phrase)),
         }
         // Failure and advice always appear. The cause is cut at a word, and a detail that does not
         // fit is left out.
@@ -117,7 +120,7 @@ impl Error {
     fn next(&self) -> &str {
         let facts = self.facts();
         let kind = facts.kind;
-        if let Some(next) = &facts.next {
+        if let Some(next) = &facts.cause.next {
             return next;
         }
         if self.is_unknown_issuer() {
@@ -131,50 +134,62 @@ impl Error {
         {
             return "the server uses a CA's certificate as its own: have the CA issue another one for it";
         }
-        // The advice of an error below is nearer to the failure than that of this kind.
-        let mut below = self
-            .causes()
-            .filter_map(|cause| cause.downcast_ref::<Self>());
-        if let Some(next) = below.find_map(|error| error.facts().next.as_deref()) {
-            return next;
-        }
         // By text: the error of hyper-util's tunnel is private. The proxy refused the call, not the service.
         let mut causes = self.causes().map(ToString::to_string);
         if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";
         }
-        match facts.status.filter(|_| kind == Kind::Rejected) {
+        match self.status().filter(|_| kind == Kind::Rejected) {
             Some(StatusCode::FORBIDDEN) => "check what the key may do",
             Some(StatusCode::RANGE_NOT_SATISFIABLE) => "request a range inside the resource",
             _ => kind.row().next,
         }
     }
 
-    /// Returns the text of the first cause with an address, such as the token endpoint's, or else
-    /// of the deepest cause. `None` if the service responded.
+    /// Returns the text of the deepest cause that is more than an address. `None` if the service
+    /// responded.
     fn root(&self) -> Option<Box<str>> {
-        if self.facts().status.is_some() {
+        if self.status().is_some() {
             return None;
         }
-        let causes = self.causes().filter(|cause| !is_own_error(*cause));
+        let cause = &self.facts().cause;
+        let texts: Vec<_> = self.texts().collect();
+        let text = texts
+            .iter()
+            .rfind(|text| !is_address(text))
+            .or(texts.last())?;
         // Behind a semicolon there is advice, and this line has its own.
-        let texts = causes.filter_map(|cause| self.facts().shown(&cause.to_string()));
-        let texts = texts.filter_map(|text| text.split("; ").next().map(Box::from));
-        let texts: Vec<Box<str>> = texts.collect();
-        let named = texts.iter().position(|text| text.contains("://"));
-        let at = named.or(texts.len().checked_sub(1))?;
-        let text = texts.into_iter().nth(at)?;
+        let next = cause.next.as_deref().map(|next| format!("; {next}"));
+        let text = match next.and_then(|next| text.strip_suffix(&*next)) {
+            Some(text) => text,
+            None => text.split("; ").next()?,
+        };
         // Left out, because the line already begins with the URI.
-        match &self.facts().uri {
-            Some(uri) => Some(text.replace(&format!(" ({uri})"), "").into()),
-            None => Some(text),
+        match &cause.request {
+            Some((_, uri)) => Some(text.replace(&format!(" ({uri})"), "").into()),
+            None => Some(text.into()),
         }
     }
 }
 
-/// Whether the line already contains the cause: errors of this type print their own.
-fn is_own_error(cause: &(dyn StdError + 'static)) -> bool {
-    cause.is::<Error>()
+/// Whether a text names an address, and nothing else.
+fn is_address(text: &str) -> bool {
+    !text.contains(' ') && (text.contains("://") || text.parse::<SocketAddr>().is_ok())
+}
+
+/// Cuts a text to `most` characters, after a word if there is one, and marks the cut.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
+    if let Some((words, _)) = cut.rsplit_once(char::is_whitespace) {
+        cut.truncate(words.len());
+    }
+    if most > 0 {
+        cut.push('…');
+    }
+    cut
 }
 
 // === impl Facts ===
@@ -182,7 +197,7 @@ fn is_own_error(cause: &(dyn StdError + 'static)) -> bool {
 impl Facts {
     /// Returns the details of the failure: location, sizes, attempts and wait.
     fn details(&self) -> impl Iterator<Item = String> {
-        let location = self.location.as_ref();
+        let location = self.answer.as_ref().and_then(|it| it.location.as_ref());
         let received = match (self.received, self.expected) {
             (Some(received), Some(expected)) => {
                 Some(format!(" after {received} of {expected} bytes"))
@@ -191,7 +206,7 @@ impl Facts {
             (None, _) => None,
         };
         let attempts = self.elapsed.filter(|_| self.attempts > 1);
-        let wait = self.retry_after.filter(|wait| *wait < Duration::MAX);
+        let wait = self.cause.wait.filter(|wait| *wait < Duration::MAX);
         [
             location.map(|to| format!(", to {}", cut(to, LONGEST_URI))),
             received,

@@ -1,13 +1,13 @@
 //! Classification of transport errors by their types. Texts decide only where the types are equal.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::io::ErrorKind;
 
-use tower::BoxError;
-use tower_tds_outcome::{Cause, Outcome, chain};
+use tower_tds_outcome::{Cause, Outcome, Sent, chain};
 
-use super::{Error, Facts, find};
-use crate::kind::{Kind, Sent};
+use super::{Error, find};
+use crate::kind::Kind;
 
 /// Stage of the exchange in which the error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,40 +22,21 @@ enum Stage {
 /// Kind of an error, and whether the request was sent.
 type KindAndSent = (Kind, Sent);
 
-/// Unboxes an [`Error`], finds one in the chain, or classifies the transport error.
-///
-/// With this conversion the layers of this crate work over services with boxed errors, such as
-/// `Buffer`.
-impl From<BoxError> for Error {
-    fn from(error: BoxError) -> Self {
-        let error = match error.downcast::<Self>() {
-            Ok(error) => return *error,
-            Err(error) => error,
-        };
-        let facts = match find::<Self>(&*error) {
-            Some(found) => found.facts().clone(),
-            None => {
-                let (kind, sent) = kind(&*error);
-                let mut facts = Facts::new(kind);
-                facts.sent = sent;
-                facts
-            }
-        };
-        Self::build(facts, Some(error))
-    }
-}
-
-/// Lets `?` convert errors of files and sockets as well as those of calls.
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        BoxError::from(error).into()
+/// Returns the kind and the advice of the failure behind a layer's own.
+pub(super) fn below(cause: &Cause) -> (Kind, Option<Cow<'static, str>>) {
+    let Some(source) = cause.source() else {
+        return (Kind::Unrecognized, None);
+    };
+    match find::<Error>(source) {
+        Some(error) => (error.kind(), error.facts().cause.next.clone()),
+        None => (kind(source).0, None),
     }
 }
 
 /// Classifies an error by the first known link of its chain.
 pub(crate) fn kind(error: &(dyn StdError + 'static)) -> KindAndSent {
     // A client that is not hyper-util's marks a request without a connection by its outcome.
-    let cause = error.downcast_ref().map(Cause::outcome);
+    let cause = Cause::of(error).map(|cause| cause.outcome);
     let mut stage = (cause == Some(Outcome::Unsent)).then_some(Stage::Connecting);
     for link in chain(error) {
         if let Some(known) = classify_link(link, &mut stage) {

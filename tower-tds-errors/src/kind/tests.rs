@@ -10,7 +10,6 @@ fn kind_and_stop_names_are_stable() {
         [
             "missing_credentials",
             "invalid_token",
-            "unauthorized",
             "missing_role",
             "token_unavailable",
             "token_refused",
@@ -21,7 +20,6 @@ fn kind_and_stop_names_are_stable() {
             "range_unclear",
             "limit_timeout",
             "unavailable",
-            "misdirected",
             "unexpected_answer",
             "not_found",
             "rejected",

@@ -10,8 +10,9 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Request, Response};
 use tokio::time::Instant;
+use tower::BoxError;
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, Outcome};
+use tower_tds_outcome::{DeadlineAt, Outcome, Sent};
 use tracing::Instrument as _;
 
 use super::policy::{Policy, Repeats, RetryState};
@@ -20,7 +21,7 @@ use super::trace::{Name, Record};
 use crate::classify::{RequestFacts, error_of, is_success};
 use crate::clock::{self, Timer};
 use crate::error::Error;
-use crate::kind::{GiveUp, Kind, Sent};
+use crate::kind::{GiveUp, Kind};
 
 /// One call: the service below, the request that its attempts send, and its failures so far.
 pub(super) struct Call<S, B, P> {
@@ -74,7 +75,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     pub(super) async fn run<R>(&mut self) -> Result<Response<R>, Error>
     where
         S: Service<Request<B>, Response = Response<R>>,
-        S::Error: Into<Error>,
+        S::Error: Into<BoxError>,
     {
         if self.head.headers.contains_key(CONTENT_LENGTH) {
             self.check_length()?;
@@ -84,7 +85,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
             match within(ready, self.deadline, &mut timer).await {
                 Some(Err(error)) => {
-                    let error = Some(error.into());
+                    let error = Some(Error::from(error.into()));
                     return Err(self.give_up(GiveUp::NotReady, error));
                 }
                 Some(Ok(())) if !self.is_over() => {}
@@ -108,6 +109,16 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                     let attempt = attempt.instrument(record.span.clone());
                     within(pin!(attempt), deadline, &mut timer).await
                 };
+                // Not before, so that calls that begin together don't pay for all their retries at once.
+                if let Some(budget) = self
+                    .shared
+                    .policy
+                    .budget
+                    .as_ref()
+                    .filter(|_| self.past.is_none())
+                {
+                    budget.deposit();
+                }
                 match ended {
                     None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
                     Some(Ok(response)) => {
@@ -118,7 +129,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                         }
                     }
                     Some(Err(error)) => {
-                        let error = error.into();
+                        let error = Error::from(error.into());
                         record.end::<R>(Err(&error));
                         error
                     }
@@ -181,7 +192,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let number = self.attempts();
         let most = self.shared.policy.attempts.get();
         // One copy more than the attempts, because one attempt is not counted.
-        if most > 1 && number <= most {
+        if most > 1 && self.past.as_ref().map_or(1, |past| past.counted) <= most {
             self.body = self.shared.replay.replay(&body);
         }
         let mut request = Request::from_parts(self.head.clone(), body);
@@ -222,10 +233,9 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             own == Outcome::Accepted
         }) {
             let request = RequestFacts::of(&self.head.headers, None);
-            let error = error_of(&request, own, response.status(), response.headers(), b"");
-            if let Some(mut error) = error {
-                // Its body is dropped unread.
-                error.facts_mut().is_cut = true;
+            let (status, headers) = (response.status(), response.headers().clone());
+            // Its body is dropped unread.
+            if let Some(error) = error_of(&request, own, status, headers, Vec::new(), true) {
                 return Err(error);
             }
         }
@@ -300,7 +310,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// an earlier failure that explains more.
     fn ended(&mut self, mut error: Error) -> Error {
         let sent = error.sent();
-        let waited_for = error.facts_mut().waited_for.take();
+        let waited_for = error.facts_mut().cause.waited_for.take();
         if error.status().is_none()
             && let Some(past) = &mut self.past
         {
@@ -309,9 +319,9 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         // A call that was rejected before its deadline waited for nothing.
         let passed = self.is_over().then_some(A_RESPONSE.into());
         let facts = error.facts_mut();
-        facts.waited_for = waited_for.or(passed);
+        facts.cause.waited_for = waited_for.or(passed);
         if sent != Sent::Never {
-            facts.sent = sent;
+            facts.cause.sent = sent;
         }
         let mut error = self.note(error, GiveUp::Deadline, true);
         if sent == Sent::Never {

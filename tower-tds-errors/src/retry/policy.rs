@@ -10,15 +10,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::{Extensions, Method};
+use http::{Extensions, Method, StatusCode};
 use tokio::time::Instant;
-use tower_tds_outcome::DeadlineAt;
+use tower_tds_outcome::{DeadlineAt, Sent};
 
 use super::budget::RetryBudget;
 use super::request::Repeat;
 use crate::clock::HEADROOM;
 use crate::error::{Error, Facts};
-use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
+use crate::kind::{Advice, GiveUp, Kind, SILENCE};
 
 /// Policy of a retry layer.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(super) struct RetryState {
     repeat: Repeats,
     /// Number of attempts that were made, and of those that count against the layer's bound.
     pub(super) attempts: u32,
-    counted: u32,
+    pub(super) counted: u32,
     /// Whether a retry that is allowed only once was made.
     used_single_retry: bool,
     /// Whether the one retry for a connection closed while idle is left.
@@ -159,8 +159,8 @@ impl RetryState {
 
     /// Records in the final error whether an earlier attempt may have been sent.
     pub(super) fn note_sent(&self, last: &mut Facts) {
-        if last.sent == Sent::Never {
-            last.sent = self.sent;
+        if last.cause.sent == Sent::Never {
+            last.cause.sent = self.sent;
         }
     }
 
@@ -224,7 +224,9 @@ impl RetryState {
         if self.repeat.is_forbidden {
             return Err(GiveUp::Forbidden);
         }
-        if !self.repeat.is_idempotent && error.sent() != Sent::Never {
+        // A 401 whose token was replaced was not carried out (RFC 9110, section 15.5.2).
+        let is_unauthorized = error.status() == Some(StatusCode::UNAUTHORIZED) && error.is_free();
+        if !self.repeat.is_idempotent && error.sent() != Sent::Never && !is_unauthorized {
             return Err(GiveUp::NotIdempotent);
         }
         // The server may have closed the connection while it was idle. Another attempt then follows
@@ -235,7 +237,9 @@ impl RetryState {
         }
         // Checked before the copy, which the last attempt does not have: the reason to report is
         // the number of attempts.
-        let is_counted = !was_idle || policy.attempts == NonZeroU32::MIN;
+        // A token that cannot be had yet costs no attempt: its endpoint's backoff and the deadline bound the wait.
+        let is_awaited = error.is_free() && error.sent() == Sent::Never;
+        let is_counted = !(was_idle || is_awaited) || policy.attempts == NonZeroU32::MIN;
         if is_counted && self.counted >= policy.attempts.get() {
             return Err(GiveUp::Attempts);
         }
@@ -261,11 +265,9 @@ impl RetryState {
             let room = longest.saturating_sub(floor);
             self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), policy)
         };
-        let facts = error.facts();
-        let is_free = facts.is_free || facts.sent == Sent::Never;
         Ok(Again {
             wait,
-            is_paid: !is_free,
+            is_paid: !error.is_free() && error.sent() != Sent::Never,
             is_counted,
         })
     }
@@ -273,7 +275,7 @@ impl RetryState {
     /// Records that another attempt follows a failure.
     pub(super) fn note(&mut self, error: &Error, again: Again) {
         self.used_single_retry |= error.advice().is_once();
-        self.may_be_idle &= again.is_counted;
+        self.may_be_idle &= again.is_counted || error.kind() != Kind::Reset;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }

@@ -3,16 +3,19 @@
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::Full;
 use tokio::time::{Instant, advance, timeout};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryBudget, RetryLayer};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{
+    Attempt, ClassifyLayer, Error, GiveUp, Kind, Repeat, RetryBudget, RetryLayer, Sent,
+};
+use tower_tds_outcome::{Cause, Outcome, Resend};
 
 use crate::probe::{self, Probe, get, status_of};
 
@@ -250,13 +253,17 @@ async fn error_line_has_failure_next_step_and_stop_reason() {
 /// A service below a token layer that has a newer token for each refused one.
 fn renewed(
     probe: Probe,
-) -> impl Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = Error, Future: Send>
+) -> impl Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = BoxError, Future: Send>
 + Clone {
     ClassifyLayer::new()
         .layer(probe)
         .map_err(|error: Error| match error.kind() {
-            Kind::InvalidToken => error.with_one_resend(),
-            _ => error,
+            Kind::InvalidToken => {
+                let mut replaced = Cause::new(Outcome::TokenRefused);
+                replaced.resend = Some(Resend::Free);
+                BoxError::from(replaced.over(error))
+            }
+            _ => error.into(),
         })
 }
 
@@ -267,6 +274,107 @@ fn refusing() -> Probe {
         *response.body_mut() = "invalid token".into();
         Ok(response)
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_401_whose_token_was_replaced_is_sent_once_more_whatever_its_method() {
+    let stack = |layer: RetryLayer, probe: &Probe| layer.layer(renewed(probe.clone()));
+    for (repeat, times) in [(None, 2), (Some(Repeat::Never), 1)] {
+        let probe = refusing();
+        let mut request = get("http://a/");
+        *request.method_mut() = Method::POST;
+        if let Some(repeat) = repeat {
+            request.extensions_mut().insert(repeat);
+        }
+        let error = stack(RetryLayer::new(), &probe)
+            .oneshot(request)
+            .await
+            .unwrap_err();
+        assert_eq!((probe.seen().len(), error.sent()), (times, Sent::Answered));
+    }
+    // Its body was read by the first attempt.
+    let probe = refusing();
+    let once = RetryLayer::new().replay(|_: &Full<Bytes>| None);
+    let mut request = get("http://a/");
+    *request.method_mut() = Method::POST;
+    let error = once
+        .layer(renewed(probe.clone()))
+        .oneshot(request)
+        .await
+        .unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
+    assert!(
+        error.to_string().ends_with("the body cannot be sent twice"),
+        "{error}"
+    );
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_begin_together_pay_for_as_many_retries_as_those_one_after_another() {
+    let failed = async |at_once: usize| {
+        let answers = AtomicUsize::new(0);
+        // One of ten answers is a 503.
+        let probe = Probe::new(move |_| {
+            let is_bad = answers.fetch_add(1, SeqCst) % 10 == 9;
+            Ok(status_of(if is_bad { 503 } else { 200 }))
+        });
+        let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(probe));
+        let mut failed = 0;
+        for _ in 0..2_000 / at_once {
+            let calls = (0..at_once).map(|_| tokio::spawn(stack.clone().oneshot(get("http://a/"))));
+            for call in calls.collect::<Vec<_>>() {
+                failed += usize::from(call.await.unwrap().is_err());
+            }
+        }
+        failed
+    };
+    let (together, in_turn) = (failed(2_000).await, failed(100).await);
+    // A tenth of the retries fail, too, and the budget of the first seconds does not pay for all of their retries.
+    assert!(together <= 8 && in_turn <= 2, "{together} and {in_turn}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_cannot_be_had_yet_costs_no_attempt() {
+    for (resend, expected) in [(Some(Resend::Free), true), (None, false)] {
+        let start = Instant::now();
+        let busy = tower::service_fn(move |_: Request<Full<Bytes>>| {
+            let mut cause = Cause::new(Outcome::NoToken);
+            (cause.resend, cause.wait) = (resend, Some(Duration::from_secs(1)));
+            let is_there = start.elapsed() > Duration::from_secs(20);
+            std::future::ready(if is_there {
+                Ok(Response::new(()))
+            } else {
+                Err(cause)
+            })
+        });
+        let retry = RetryLayer::new().deadline(Duration::from_secs(30));
+        let answer = retry.layer(busy).oneshot(get("http://a/")).await;
+        assert_eq!(answer.is_ok(), expected, "{answer:?}");
+    }
+    let never = |_: Request<Full<Bytes>>| {
+        let mut cause = Cause::new(Outcome::NoToken);
+        (cause.resend, cause.wait) = (Some(Resend::Free), Some(Duration::from_secs(1)));
+        std::future::ready(Err::<Response<()>, _>(cause))
+    };
+    let retry = RetryLayer::new().deadline(Duration::from_secs(30));
+    let ended = async |layer: RetryLayer| {
+        let start = Instant::now();
+        let error = layer
+            .layer(tower::service_fn(never))
+            .oneshot(get("http://a/"))
+            .await;
+        let error = error.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.sent()),
+            (Kind::TokenUnavailable, Sent::Never)
+        );
+        (error.gave_up(), start.elapsed())
+    };
+    let (gave_up, took) = ended(retry.clone()).await;
+    assert_eq!(gave_up, Some(GiveUp::Deadline));
+    assert!(took > Duration::from_secs(25) && took <= Duration::from_secs(30));
+    assert_eq!(ended(retry.attempts(n(1))).await.0, Some(GiveUp::Attempts));
 }
 
 #[tokio::test(start_paused = true)]

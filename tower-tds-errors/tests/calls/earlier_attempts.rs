@@ -80,7 +80,7 @@ async fn hanging_error_body_keeps_its_status_under_any_deadline() {
     for bound in [50, 200, 500, 800, 1_500, 5_000] {
         for (status, hint, kind, sends) in [
             (404, None, Kind::NotFound, 1..=1),
-            (401, None, Kind::Unauthorized, 1..=2),
+            (401, None, Kind::InvalidToken, 1..=2),
             (423, None, Kind::RateExceeded, 1..=3),
             (429, Some("3600"), Kind::QuotaExhausted, 1..=1),
             (429, None, Kind::Throttled, 1..=3),
@@ -228,8 +228,8 @@ fn call_without_a_runtime_ends_at_its_first_wait() {
     assert_eq!(error.gave_up(), Some(GiveUp::NotReady));
     let (error, sent) = poll(404, None);
     assert_eq!((error.kind(), sent), (Kind::NotFound, 1));
-    let (error, sent) = poll(421, None);
-    assert_eq!((error.kind(), sent), (Kind::Misdirected, 2));
+    let (error, sent) = poll(401, None);
+    assert_eq!((error.kind(), sent), (Kind::InvalidToken, 2));
 }
 
 #[tokio::test(start_paused = true)]

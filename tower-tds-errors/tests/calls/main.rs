@@ -13,6 +13,7 @@ mod contract;
 mod earlier_attempts;
 mod events;
 mod kind_table;
+mod outcomes;
 mod probe;
 mod retry;
 mod secrets;

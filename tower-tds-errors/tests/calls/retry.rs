@@ -70,8 +70,23 @@ async fn last_response_is_an_error_after_the_configured_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hint_on_any_4xx_is_a_wait_and_a_retry_by_the_rule_of_the_method() {
+    for status in [400, 403, 404, 409, 413, 420, 422] {
+        for (method, times) in [(Method::GET, 3), (Method::POST, 1)] {
+            let probe = Probe::new(move |_| Ok(with(status, &[("retry-after", "2")])));
+            let mut request = get("/");
+            *request.method_mut() = method;
+            let start = Instant::now();
+            let error = send(RetryLayer::new(), &probe, request).await.unwrap_err();
+            assert_eq!(probe.seen().len(), times, "{status}");
+            assert!(times == 1 || start.elapsed() >= secs(4), "{error}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn fatal_response_is_not_retried_despite_a_hint() {
-    for status in [301, 400, 403, 404, 501, 505] {
+    for status in [301, 407, 501, 505] {
         let probe = Probe::new(move |_| Ok(with(status, &[("retry-after", "1")])));
         let error = fails(RetryLayer::new(), &probe).await;
         assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
@@ -201,8 +216,7 @@ async fn idempotent_methods_are_retried_for_every_retryable_kind() {
         .iter()
         .filter(|kind| Error::new(**kind, "so").is_retryable())
     {
-        let once = [Kind::InvalidToken, Kind::Unauthorized, Kind::Misdirected];
-        let once = once.contains(kind) || *kind == Kind::RangeUnclear;
+        let once = [Kind::InvalidToken, Kind::RangeUnclear].contains(kind);
         let usual = if once { 2 } else { 3 };
         // One more attempt is free, because the connection may have been idle.
         let closed = *kind == Kind::Reset;

@@ -152,7 +152,7 @@ async fn kind_set_by_a_rule_decides_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
     let cases = [
-        (498, Outcome::TokenRefused, Some(Kind::Unauthorized)),
+        (498, Outcome::TokenRefused, Some(Kind::InvalidToken)),
         (503, Outcome::RateExceeded, Some(Kind::RateExceeded)),
         (423, Outcome::Other, Some(Kind::Rejected)),
         (404, Outcome::Accepted, None),

@@ -65,7 +65,7 @@ async fn thirty_over<S, B>(client: S, answer: Vec<u8>) -> usize
 where
     S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
     S::Error: Into<BoxError>,
-    B: Body,
+    B: Body<Data: Send> + Send + 'static,
 {
     let server = Server::start(Act::Write(answer)).await;
     let service = ClassifyLayer::new().layer(client);

@@ -255,8 +255,8 @@ where
 #[cold]
 fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {
     for link in chain(error) {
-        if let Some(cause) = link.downcast_ref::<Cause>() {
-            return cause.outcome();
+        if link.is::<Cause>() {
+            return Outcome::of_error(link).unwrap_or(Outcome::Lost);
         }
         if let Some(error) = link.downcast_ref::<legacy::Error>() {
             // Once there was a connection, no source can show that nothing was sent on it.

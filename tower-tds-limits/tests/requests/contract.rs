@@ -5,7 +5,7 @@ mod connect;
 mod probe;
 mod services;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{error::Error as _, num::NonZeroU32, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -55,12 +55,8 @@ async fn inner_readiness_error_is_returned_and_takes_no_permit() {
         .oneshot(request())
         .await
         .expect_err("the probe fails");
-    assert!(
-        error
-            .into_source()
-            .expect("the error below")
-            .is::<ProbeError>()
-    );
+    let below = error.source().expect("the error below");
+    assert!(below.is::<ProbeError>());
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
@@ -169,7 +165,7 @@ async fn unsent_requests_take_no_permit() {
     let limiter = limiter(1);
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()))
-        .map_err(|error: ProbeError| Cause::new(Outcome::Unsent, Some(error.into())))
+        .map_err(|error: ProbeError| Cause::new(Outcome::Unsent).over(error))
         .service(probe.clone());
     let start = Instant::now();
     for _ in 0..10 {
@@ -178,7 +174,7 @@ async fn unsent_requests_take_no_permit() {
             .oneshot(request())
             .await
             .expect_err("the probe fails");
-        assert!(error.into_source().expect("the error below").is::<Cause>());
+        assert!(error.source().expect("the error below").is::<Cause>());
     }
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert_eq!(limiter.snapshot().live, 0);

@@ -287,7 +287,7 @@ async fn dropped_call_that_comes_back_unwritten_is_not_sent_again() {
         assert!(HandOver::hold(extensions) && HandOver::take(extensions));
         sleep(ms(50)).await;
         assert!(!HandOver::hold(extensions), "its caller has gone");
-        Err::<Response<Empty<Bytes>>, BoxError>(Cause::new(Outcome::Unsent, None).into())
+        Err::<Response<Empty<Bytes>>, BoxError>(Cause::new(Outcome::Unsent).into())
     });
     let service = RequestLimitLayer::new(limiter.clone()).layer(client);
     drop(

@@ -59,7 +59,7 @@ async fn call_that_returns_its_permit_was_never_sent() {
                     });
                     async {
                         let answered = answered.await;
-                        answered.map_err(|_| Cause::new(Outcome::Unsent, None))
+                        answered.map_err(|_| Cause::new(Outcome::Unsent))
                     }
                 });
                 let service = RequestLimitLayer::new(limiter.clone()).layer(client);

@@ -234,35 +234,3 @@ fn the_wait_of_a_429_is_read_in_every_form() {
         assert_eq!(wait("retry-after", no_hint), None, "{no_hint}");
     }
 }
-
-#[derive(Debug)]
-struct Outer(BoxError);
-
-impl fmt::Display for Outer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("outer")
-    }
-}
-
-impl Error for Outer {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0)
-    }
-}
-
-#[test]
-fn an_error_is_read_by_the_first_cause_in_its_chain() {
-    let read = |error: &(dyn Error + 'static)| Outcome::of_error(error).unwrap();
-    let refused = || Cause::new(Outcome::TokenRefused, None);
-    assert_eq!(read(&refused()), Outcome::TokenRefused);
-    assert_eq!(read(&Outer(refused().into())), Outcome::TokenRefused);
-    assert_eq!(
-        read(&Outer(Outer(refused().into()).into())),
-        Outcome::TokenRefused
-    );
-    // `io::Error` hides the error that it wraps from its chain of sources.
-    assert_eq!(read(&io::Error::other(refused())), Outcome::TokenRefused);
-    let outer = Cause::new(Outcome::Unsent, Some(refused().into()));
-    assert_eq!(read(&Outer(outer.into())), Outcome::Unsent);
-    assert_eq!(Outcome::of_error(&io::Error::other("reset")), None);
-}

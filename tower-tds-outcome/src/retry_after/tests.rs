@@ -6,11 +6,16 @@ use super::*;
 const WALL: Duration = Duration::from_secs(784_111_777);
 
 fn of(lines: &[(&'static str, &str)]) -> Option<Duration> {
+    after(429, lines)
+}
+
+fn after(status: u16, lines: &[(&'static str, &str)]) -> Option<Duration> {
     let mut headers = HeaderMap::new();
     for (name, value) in lines {
         headers.append(*name, value.parse().expect("a header value"));
     }
-    retry_after(&headers, SystemTime::UNIX_EPOCH + WALL)
+    let status = StatusCode::from_u16(status).unwrap();
+    retry_after(status, &headers, SystemTime::UNIX_EPOCH + WALL)
 }
 
 fn secs(n: u64) -> Option<Duration> {
@@ -94,6 +99,26 @@ fn a_reset_is_read_if_no_call_is_left_and_there_is_no_retry_after() {
         assert_eq!(of(&epoch), secs(12), "{other}");
         assert_eq!(of(&[(name("reset"), "-1")]), None);
     }
+}
+
+#[test]
+fn the_status_decides_which_headers_are_a_hint() {
+    let asked = [("retry-after", "5"), ("date", "soon")];
+    for status in [400, 403, 404, 409, 413, 416, 420, 422, 429, 500, 503] {
+        assert_eq!(after(status, &asked), secs(5), "{status}");
+    }
+    for status in [401, 407] {
+        assert_eq!(after(status, &asked), None, "{status}");
+    }
+    let range = [("retry-after", "5"), ("content-range", "bytes */9")];
+    assert_eq!(after(416, &range), None, "a wait does not move the range");
+    // Kong sends the counters of a limit with every status.
+    let used = [("ratelimit-remaining", "0"), ("ratelimit-reset", "9")];
+    for status in [200, 400, 404, 416, 423, 500, 503] {
+        assert_eq!(after(status, &used), None, "{status}");
+    }
+    assert_eq!((after(403, &used), after(429, &used)), (secs(9), secs(9)));
+    assert_eq!(after(403, &used[1..]), None);
 }
 
 proptest! {

@@ -610,7 +610,7 @@ fn boxed<B: Send + 'static>(body: Incoming, connection: InUse<B>) -> AnyBody {
 
 /// Marks the error of a request that was not written to a connection.
 fn not_sent(error: impl Into<BoxError>) -> BoxError {
-    Cause::new(Outcome::Unsent, Some(error.into())).into()
+    Cause::new(Outcome::Unsent).over(error).into()
 }
 
 pub(crate) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(

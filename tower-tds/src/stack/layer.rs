@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tower::{Layer, ServiceBuilder, layer::util::Stack};
+use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
-use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, IntoResponseLayer, Retry, RetryLayer};
+use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, Retry, RetryLayer};
 use tower_tds_limits::{Limiter, RequestLimit, RequestLimitLayer};
 
-use crate::stack::translate::IntoError;
+use crate::stack::named::Named;
 
 /// Puts retry, limits, token and classification around any HTTP client, in the right order.
 ///
 /// ```text
-/// request -> Retry -> IntoError -> RequestLimit -> BearerAuth -> Classify -> your client
+/// request -> Retry -> RequestLimit -> BearerAuth -> Classify -> your client
 /// ```
 ///
 /// Use it over any `Service` of `http::Request` that is `Clone`, for example hyper-util's client,
@@ -119,11 +119,12 @@ impl TdsLayer {
 }
 
 impl<P> TdsLayer<P> {
-    /// Adds an outermost layer that turns an error with a status back into its
-    /// [response](crate::Error::into_response), for a crate that reads statuses itself.
+    /// Reads the body of an error up to this size and for at most this time; see
+    /// [`ClassifyLayer::error_bodies`].
     #[must_use]
-    pub fn errors_as_responses(self) -> Stack<Self, IntoResponseLayer> {
-        Stack::new(self, IntoResponseLayer::new())
+    pub fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
+        self.classify = self.classify.error_bodies(bytes, time);
+        self
     }
 
     /// Bounds the time from the sending of a request to its response head, for each attempt.
@@ -139,7 +140,7 @@ impl<P> TdsLayer<P> {
 }
 
 impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
-    type Service = Retry<IntoError<RequestLimit<BearerAuth<Classify<S>>>>, P>;
+    type Service = Retry<Named<RequestLimit<BearerAuth<Classify<S>>>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
         let only = match &*self.origins {
@@ -149,7 +150,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned());
         ServiceBuilder::new()
             .layer(self.retry.clone().deadline_kept_below())
-            .layer_fn(|limited| IntoError::new(limited, self.tokens.clone(), only.clone()))
+            .layer_fn(|limited| Named::new(limited, self.tokens.clone(), only.clone()))
             .layer(self.limit.clone())
             .layer(bearer)
             .layer(self.classify.clone().below_retry())

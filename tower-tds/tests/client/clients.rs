@@ -7,7 +7,7 @@ use http::{
     Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
 };
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
@@ -118,22 +118,33 @@ async fn request_with_only_a_path_goes_to_the_one_origin() {
     assert_eq!(server.ledger().summary().data_calls, 2);
 }
 
+/// For `map_result`: an error with a status is a response again.
+fn answered<B>(
+    result: Result<Response<B>, Error>,
+) -> Result<Response<Either<B, Full<Bytes>>>, Error> {
+    match result {
+        Ok(response) => Ok(response.map(Either::Left)),
+        Err(error) => Ok(error
+            .into_response()?
+            .map(|body| Either::Right(body.into()))),
+    }
+}
+
 #[tokio::test]
 async fn answered_errors_are_responses_for_those_who_read_statuses() {
     let server = start(Config::default()).await;
     let client = client(&server);
     let http = legacy::Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let layer = client.layer().errors_as_responses();
-    let service = ServiceBuilder::new().layer(layer).service(http);
+    let service = ServiceBuilder::new()
+        .map_result(answered)
+        .layer(client.layer())
+        .service(http);
     let none = || Request::get("/no/such/thing").body(Full::<Bytes>::default());
     let answer = service
         .oneshot(none().expect("a request"))
         .await
         .expect("a response");
-    let own = client
-        .errors_as_responses()
-        .oneshot(none().expect("a request"))
-        .await;
+    let own = answered(client.oneshot(none().expect("a request")).await);
     let own = own.expect("a response");
     assert_eq!(
         (answer.status(), own.status()),
@@ -150,10 +161,7 @@ async fn answered_errors_are_responses_for_those_who_read_statuses() {
         Credentials::new("nobody", "wrong").expect("usable"),
     );
     let refused = refused.loopback_http().build().expect("a client");
-    let error = refused
-        .errors_as_responses()
-        .oneshot(none().expect("a request"))
-        .await;
+    let error = answered(refused.oneshot(none().expect("a request")).await);
     assert_eq!(error.expect_err("no token").kind(), Kind::TokenRefused);
 }
 

@@ -33,7 +33,7 @@ fn errors_and_token_layer_read_challenges_as_listed() {
             "dead token" => (Kind::InvalidToken, Outcome::TokenRefused),
             "missing role" => (Kind::MissingRole, Outcome::RoleMissing),
             "outage" => (Kind::Unavailable, Outcome::TokenRefused),
-            _ => (Kind::Unauthorized, Outcome::TokenRefused),
+            _ => (Kind::InvalidToken, Outcome::TokenRefused),
         };
         let mut headers = HeaderMap::new();
         headers.insert("www-authenticate", value(challenge.trim()));

@@ -1,14 +1,18 @@
-//! Layers in another order that compiles: the stack still works, or a debug assertion finds it.
-//! What does not compile is in `compile_errors.rs`.
+//! Layers in any order, with nothing between them. What does not compile is in `compile_errors.rs`.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tds_sim::{Config, Sim};
-use tokio::task::JoinSet;
+use tds_sim::{Config, Faults, Scripted, Sim, TokenFault, When};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
 use tower::{ServiceBuilder, ServiceExt, util::MapRequest};
 use tower_tds::{
-    Limiter, Limits,
+    Error, Kind, Limiter, Limits,
     layers::{
         errors::{ClassifyLayer, RetryLayer},
         limits::RequestLimitLayer,
@@ -18,7 +22,11 @@ use tower_tds::{
 
 /// The service, and the layer that puts its token on requests.
 fn service() -> (Sim, BearerAuthLayer) {
-    let sim = Sim::new(Config::default());
+    of(Config::default())
+}
+
+fn of(config: Config) -> (Sim, BearerAuthLayer) {
+    let sim = Sim::new(config);
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
     let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
@@ -35,7 +43,11 @@ fn limit() -> RequestLimitLayer {
 }
 
 fn get() -> Request<Full<Bytes>> {
-    let request = Request::get("https://data.example.org/v1/live/bus");
+    at("/v1/live/bus")
+}
+
+fn at(path: &str) -> Request<Full<Bytes>> {
+    let request = Request::get(format!("https://data.example.org{path}"));
     request.body(Full::default()).expect("a request")
 }
 
@@ -62,4 +74,180 @@ async fn token_and_limits_work_below_classification() {
     let seen = sim.ledger().summary();
     assert_eq!((seen.token_posts, seen.by_status.get(&423)), (2, None));
     assert!(seen.largest_second <= 50, "{seen:?}");
+}
+
+/// A stack, as a call on a runtime of several threads.
+type Call = Box<dyn Fn(Request<Full<Bytes>>) -> JoinHandle<Result<StatusCode, Error>>>;
+
+/// Spawns each call of a stack.
+macro_rules! spawning {
+    ($stack:expr) => {{
+        let stack = $stack;
+        Box::new(move |request| {
+            let stack = stack.clone();
+            tokio::spawn(async move {
+                let response: Response<_> = stack.oneshot(request).await?;
+                Ok(response.status())
+            })
+        }) as Call
+    }};
+}
+
+/// The orders, by name, and whether a layer reads the message of the service.
+fn orders(sim: &Sim, bearer: &BearerAuthLayer) -> Vec<(&'static str, bool, Call)> {
+    let retry = || ServiceBuilder::new().layer(RetryLayer::new());
+    let (bearer, classify) = (|| bearer.clone(), ClassifyLayer::new);
+    let sim = || sim.clone();
+    vec![
+        (
+            "limit, bearer, classify",
+            true,
+            spawning!(
+                retry()
+                    .layer(limit())
+                    .layer(bearer())
+                    .layer(classify())
+                    .service(sim())
+            ),
+        ),
+        (
+            "limit, classify, bearer",
+            true,
+            spawning!(
+                retry()
+                    .layer(limit())
+                    .layer(classify())
+                    .layer(bearer())
+                    .service(sim())
+            ),
+        ),
+        (
+            "bearer, limit, classify",
+            true,
+            spawning!(
+                retry()
+                    .layer(bearer())
+                    .layer(limit())
+                    .layer(classify())
+                    .service(sim())
+            ),
+        ),
+        (
+            "bearer, classify, limit",
+            true,
+            spawning!(
+                retry()
+                    .layer(bearer())
+                    .layer(classify())
+                    .layer(limit())
+                    .service(sim())
+            ),
+        ),
+        (
+            "classify, limit, bearer",
+            true,
+            spawning!(
+                retry()
+                    .layer(classify())
+                    .layer(limit())
+                    .layer(bearer())
+                    .service(sim())
+            ),
+        ),
+        (
+            "classify, bearer, limit",
+            true,
+            spawning!(
+                retry()
+                    .layer(classify())
+                    .layer(bearer())
+                    .layer(limit())
+                    .service(sim())
+            ),
+        ),
+        (
+            "limit, bearer",
+            false,
+            spawning!(retry().layer(limit()).layer(bearer()).service(sim())),
+        ),
+        (
+            "bearer, limit",
+            false,
+            spawning!(retry().layer(bearer()).layer(limit()).service(sim())),
+        ),
+        (
+            "bearer, classify",
+            true,
+            spawning!(retry().layer(bearer()).layer(classify()).service(sim())),
+        ),
+        (
+            "tower's own between them",
+            true,
+            spawning!(
+                retry()
+                    .layer(limit())
+                    .layer(bearer())
+                    .layer(classify())
+                    .concurrency_limit(9)
+                    .timeout(Duration::from_secs(9))
+                    .service(sim())
+            ),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_order_retries_and_keeps_what_the_service_said() {
+    let mut all = JoinSet::new();
+    for n in 0..10 {
+        all.spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build();
+            runtime.expect("a runtime").block_on(one_order(n));
+        });
+    }
+    while let Some(order) = all.join_next().await {
+        order.expect("the order works");
+    }
+}
+
+/// Makes calls through one order: the token endpoint is down at first, and one call too many gets a 423.
+async fn one_order(n: usize) {
+    let mut config = Config::default();
+    config.rate = 1;
+    let (sim, bearer) = of(config);
+    let (name, reads, call) = orders(&sim, &bearer).swap_remove(n);
+    let mut down = Faults::default();
+    down.token
+        .push(Scripted::new(TokenFault::Unavailable, When::Always));
+    sim.set_faults(down);
+    let first = call(get());
+    sleep(Duration::from_millis(300)).await;
+    sim.set_faults(Faults::default());
+    let status = async |call: JoinHandle<_>| call.await.expect("no panic");
+    assert_eq!(status(first).await.expect(name), StatusCode::OK, "{name}");
+    let [second, third] = [call(get()), call(get())];
+    assert_eq!(status(second).await.expect(name), StatusCode::OK, "{name}");
+    assert_eq!(status(third).await.expect(name), StatusCode::OK, "{name}");
+    sleep(Duration::from_millis(1_100)).await;
+    let error = status(call(at("/no/such/thing"))).await.expect_err(name);
+    assert_eq!(
+        (error.kind(), error.message().is_some()),
+        (Kind::NotFound, reads),
+        "{name}"
+    );
+
+    let seen = sim.ledger().summary();
+    let count = |status| seen.by_status.get(&status).copied().unwrap_or_default();
+    assert!(
+        seen.token_posts >= 2,
+        "{name}: the first ones were refused: {seen:?}"
+    );
+    assert_eq!(
+        (count(200), count(401)),
+        (3, 0),
+        "{name}: nothing was sent without a token"
+    );
+    assert!(count(423) >= 1, "{name}: {seen:?}");
 }

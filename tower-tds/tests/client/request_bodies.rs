@@ -92,18 +92,23 @@ async fn request_with_repeat_never_is_sent_once() {
 }
 
 #[tokio::test]
-async fn refused_post_is_retried_only_if_its_caller_allows() {
-    for (allowed, sends, kind, stop) in [
-        (false, 1, Kind::InvalidToken, GiveUp::NotIdempotent),
-        (true, 2, Kind::Rejected, GiveUp::Fatal),
+async fn refused_post_is_sent_again_with_another_token_unless_its_caller_forbids() {
+    for (said, sends, kind, stop) in [
+        (
+            Some(Repeat::Never),
+            1,
+            Kind::InvalidToken,
+            GiveUp::Forbidden,
+        ),
+        (None, 2, Kind::Rejected, GiveUp::Fatal),
     ] {
         let server = Server::start(Config::default()).await.expect("free ports");
         let client = sim::client(&server);
         client.tokens().ready().await.expect("a token");
         server.sim().revoke_all();
         let mut post = Request::post("/v1/live/bus").body("{}").expect("a request");
-        if allowed {
-            post.extensions_mut().insert(Repeat::Allowed);
+        if let Some(repeat) = said {
+            post.extensions_mut().insert(repeat);
         }
         let error = client
             .request(post)

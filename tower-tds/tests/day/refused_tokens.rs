@@ -21,7 +21,7 @@ use tower_tds::{
     Credentials, Error, Kind, Limiter, Limits, TdsLayer,
     layers::{
         errors::{ClassifyLayer, GiveUp, RetryBudget, RetryLayer},
-        token::{self, BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
+        token::{BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
     },
 };
 
@@ -42,8 +42,8 @@ fn answer(body: &str) -> Vec<u8> {
 async fn a_401_causes_one_new_token_and_few_retries() {
     for (body, kind) in [
         ("invalid token\n", Kind::InvalidToken),
-        ("go away", Kind::Unauthorized),
-        ("", Kind::Unauthorized),
+        ("go away", Kind::InvalidToken),
+        ("", Kind::InvalidToken),
     ] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
@@ -128,10 +128,6 @@ async fn after_a_revocation() -> (bool, u64) {
     let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
-        .map_err(|error: token::Error| match error.into_source() {
-            Ok(below) => Error::from(below),
-            Err(token) => Error::new(Kind::TokenUnavailable, token),
-        })
         .layer(BearerAuthLayer::new(tokens, [origin.expect("an origin")]))
         .layer(ClassifyLayer::new())
         .map_err(BoxError::from)

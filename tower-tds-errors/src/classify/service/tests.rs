@@ -4,12 +4,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::Full;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::{Drain, LONGEST, MOST_BYTES};
+use super::{LONGEST, MOST_BYTES, clock};
 
 /// Yields `chunk` forever, one per `gap`.
 struct Drip {
@@ -49,9 +48,9 @@ impl Body for Drip {
 }
 
 async fn read<B: Body>(body: B) -> Vec<u8> {
-    let mut drain = Box::pin(Drain::new(Response::new(body), None));
-    std::future::poll_fn(|cx| drain.as_mut().poll(cx)).await;
-    std::mem::take(drain.as_mut().project().bytes)
+    super::read(body, MOST_BYTES, clock::now().checked_add(LONGEST))
+        .await
+        .0
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,8 @@
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::{Kind, classify};
-
-/// Sun, 06 Nov 1994 08:49:37 GMT, the date of RFC 9110.
-const WALL: Duration = Duration::from_secs(784_111_777);
 
 fn headers(lines: &[(&str, &str)]) -> HeaderMap {
     let lines = lines.iter().map(|(name, value)| {
@@ -21,7 +18,8 @@ fn headers(lines: &[(&str, &str)]) -> HeaderMap {
 
 fn of(status: u16, lines: &[(&str, &str)]) -> Option<Duration> {
     let status = StatusCode::from_u16(status).unwrap();
-    super::super::hint(status, &headers(lines), || SystemTime::UNIX_EPOCH + WALL)
+    let error = classify(&HeaderMap::new(), status, &headers(lines), "").unwrap_err();
+    error.retry_after()
 }
 
 /// Whether a response is a used-up quota.
@@ -44,12 +42,25 @@ fn retry_after_precedes_the_ratelimit_headers() {
 }
 
 #[test]
-fn ratelimit_reset_is_read_only_for_a_429() {
-    for status in [401, 416, 423, 500, 503] {
-        assert_eq!(of(status, &[("ratelimit-reset", "9")]), None);
-        let asked = [("retry-after", "86400")];
-        let day = Some(Duration::from_secs(86_400));
-        assert_eq!(of(status, &asked), day, "{status}");
+fn a_hint_changes_neither_kind_nor_outcome() {
+    let asked = [("retry-after", "5")];
+    for status in [400, 403, 404, 409, 413, 415, 420, 422] {
+        let of = |lines: &[_]| {
+            let status = StatusCode::from_u16(status).unwrap();
+            classify(&HeaderMap::new(), status, &headers(lines), "").unwrap_err()
+        };
+        let (plain, hinted) = (of(&[]), of(&asked));
+        assert_eq!(
+            (plain.kind(), plain.outcome()),
+            (hinted.kind(), hinted.outcome())
+        );
+        assert!(hinted.is_retryable() && !plain.is_retryable(), "{status}");
+        // A counter that every response has is no hint.
+        let counted = of(&[("ratelimit-remaining", "0"), ("ratelimit-reset", "9")]);
+        assert_eq!(counted.is_retryable(), status == 403, "{status}");
         assert!(!is_used(status, &asked), "{status}");
+    }
+    for status in [401, 407] {
+        assert_eq!(of(status, &asked), None, "{status}");
     }
 }

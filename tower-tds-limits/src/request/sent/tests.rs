@@ -76,7 +76,7 @@ fn error_that_carries_its_outcome_is_read_as_it_is() {
         Outcome::Other,
         Outcome::Unsent,
     ] {
-        let carried = || io::Error::other(Cause::new(outcome, None));
+        let carried = || io::Error::other(Cause::new(outcome));
         assert_eq!(read(&carried()), outcome);
         assert_eq!(read(&Nested(carried())), outcome);
     }

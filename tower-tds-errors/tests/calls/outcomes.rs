@@ -1,3 +1,5 @@
+//! What a typed error means for the token and the limits.
+
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::{candidates, text};
+use super::{said, text};
 
 mod challenge;
 
 fn first(body: &str) -> Option<String> {
-    candidates(body).into_iter().next()
+    said(body.as_bytes()).into_iter().next()
 }
 
 #[test]
@@ -55,32 +55,24 @@ fn escaped_slash_is_unescaped_in_truncated_json() {
 #[test]
 fn body_without_text_gives_no_message() {
     for body in ["", " \n", "[1]", "{}", "{\"message\":7}"] {
-        assert!(candidates(body).is_empty(), "{body:?}");
+        assert!(said(body.as_bytes()).is_empty(), "{body:?}");
     }
 }
 
 #[test]
 fn problem_details_give_the_detail_before_the_title() {
     let body = r#"{"type":"about:blank","title":"Maintenance","detail":"back at noon"}"#;
-    assert_eq!(candidates(body), ["back at noon", "Maintenance"]);
+    assert_eq!(said(body.as_bytes()), ["back at noon", "Maintenance"]);
 }
 
 proptest! {
     #[test]
     fn arbitrary_bodies_do_not_panic(body in any::<String>()) {
-        candidates(&body);
+        drop(said(body.as_bytes()));
     }
 
     #[test]
     fn arbitrary_markup_does_not_panic(body in "[<>/pPtitlemsag é\"{:}]{0,80}") {
-        candidates(&body);
-    }
-}
-
-#[test]
-fn known_texts_are_no_secrets() {
-    let lists = [&super::CREDENTIALS[..], &super::IDENTITY, &super::TOO_LARGE];
-    for text in lists.concat() {
-        assert_eq!(tower_tds_outcome::Secrets::default().redact(text), text);
+        drop(said(body.as_bytes()));
     }
 }

@@ -1,20 +1,13 @@
-//! Messages in an error body or in `WWW-Authenticate`, and the known ones that refine a status.
-//!
-//! The known ones come from RFC 6749, RFC 6750 and the gateway's plugins: lua-resty-openidc,
-//! kong-oidc, kong-plugin-jwt-keycloak and Kong's own `jwt`.
+//! What a server said about a failure, in the body or in `WWW-Authenticate`.
 
 use std::str;
 
-use http::header::WWW_AUTHENTICATE;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, header::WWW_AUTHENTICATE};
 use serde_json::Value;
-use tower_tds_outcome::Outcome;
-
-use crate::kind::Kind;
 
 /// Returns the text of a body, or `None` if it is not UTF-8. If the byte bound cut the last
 /// character, it is left out.
-pub(super) fn text(bytes: &[u8]) -> Option<&str> {
+fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
         // An error before the end means that the body is not UTF-8.
@@ -26,10 +19,24 @@ pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     (!text.contains(is_control)).then_some(text)
 }
 
-/// Returns the candidate messages of a body, best first.
+/// Reads what a server said in the body of an error: its candidates for a message, best first.
 ///
-/// The first character decides the format, because gateways declare it wrongly or not at all.
-pub(super) fn candidates(text: &str) -> Vec<String> {
+/// | body | what is read |
+/// |---|---|
+/// | JSON, cut or not | `message`, `error_description`, `error`, `exp`, `detail`, `title`, also inside of an `error` object |
+/// | XML or HTML | `<message>`, the first `<p>`, or the `<title>` |
+/// | any other text | its first line |
+///
+/// The first character decides the format, because gateways declare it wrongly or not at all. The texts are as the
+/// server wrote them, so redact them before you show them: [`Secrets::line`](crate::Secrets::line).
+///
+/// ```
+/// let body = br#"{"error":"invalid_client","error_description":"the secret has expired"}"#;
+/// assert_eq!(tower_tds_outcome::said(body), ["the secret has expired", "invalid_client"]);
+/// ```
+#[must_use]
+pub fn said(body: &[u8]) -> Vec<String> {
+    let text = text(body).unwrap_or_default();
     let text = text.trim_start_matches('\u{feff}').trim();
     let found = match text.as_bytes().first() {
         Some(b'{' | b'[' | b'"') => json(text),
@@ -123,13 +130,14 @@ fn stripped(text: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the reason of a gRPC refusal, and the values of `error` and `error_description` in the
-/// challenges.
+/// Reads why a call was refused from the head of its response: the reason of a gRPC refusal, and the values of `error`
+/// and `error_description` in `WWW-Authenticate` (RFC 6750, section 3).
 ///
 /// The parser is lenient, because gateways separate parameters by comma or by space and do not
 /// escape quotes. A value ends at the first quote that is followed by the end of the header, by a
 /// comma, or by a space and another parameter.
-pub(super) fn challenges(headers: &HeaderMap) -> Vec<String> {
+#[must_use]
+pub fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
     // Lossy, because a realm may have any encoding, and is not needed.
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -195,64 +203,9 @@ fn names(text: &str) -> bool {
     name.starts_with('=') && name.len() < text.len()
 }
 
-/// Returns the kind that `text` refines `status` to, if it is known.
-pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
-    let outcome = Outcome::of_text(text);
-    let text = normal(text);
-    let is_unauthorized = status == StatusCode::UNAUTHORIZED;
-    if CREDENTIALS.contains(&&*text) {
-        let is_refused = is_unauthorized || status == StatusCode::BAD_REQUEST;
-        return is_refused.then_some(Kind::TokenRefused);
-    }
-    // With these texts the gateway reports that it could not check the token. A new one would not
-    // help, and would put load on an identity server that is down.
-    if IDENTITY.iter().any(|known| text.starts_with(known)) || is_unreachable(&text) {
-        return is_unauthorized.then_some(Kind::Unavailable);
-    }
-    match outcome? {
-        // The role plugin responds 403 by default; this service has configured 401.
-        Outcome::RoleMissing if is_unauthorized || status == StatusCode::FORBIDDEN => {
-            Some(Kind::MissingRole)
-        }
-        Outcome::NoHeader if is_unauthorized => Some(Kind::MissingCredentials),
-        Outcome::TokenRefused if is_unauthorized => Some(Kind::InvalidToken),
-        _ => None,
-    }
-}
-
-/// Whether a server or gateway finds the head of the request too large.
-pub(super) fn is_too_large(text: &str) -> bool {
-    let text = normal(text);
-    TOO_LARGE.iter().any(|known| text.contains(known))
-}
-
-fn normal(text: &str) -> String {
-    text.trim().trim_end_matches('.').to_ascii_lowercase()
-}
-
-/// Whether the gateway could not reach its identity server, as in `accessing introspection endpoint
-/// (…) failed: timeout`, or its discovery document or keys.
-fn is_unreachable(text: &str) -> bool {
-    text.starts_with("accessing ") && text.contains(" failed")
-}
-
-/// Texts of nginx and Kong, Envoy, Apache, Tomcat, and IIS, in this order.
-const TOO_LARGE: [&str; 5] = [
-    "request header or cookie too large",
-    "request header fields too large",
-    "size of a request header field exceeds",
-    "request header is too large",
-    "size of the request headers is too long",
-];
-
 /// Message keys, best first: of Kong and most servers, of OAuth, of Kong's `jwt` plugin (`exp`),
 /// and of RFC 9457.
 const KEYS: &str = "message error_description error Message exp detail title";
-
-const CREDENTIALS: [&str; 3] = ["invalid_client", "unauthorized_client", "invalid_grant"];
-
-/// Texts for a response of the identity server that the gateway cannot use.
-const IDENTITY: [&str; 2] = ["response indicates failure", "json decoding failed"];
 
 #[cfg(test)]
 mod tests;

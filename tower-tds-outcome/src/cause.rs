@@ -1,0 +1,201 @@
+//! What a failure says about itself: one value in the chain of an error, which every layer above can read.
+
+use std::{borrow::Cow, error::Error, fmt, io, iter, sync::Arc, time::Duration};
+
+use http::Method;
+
+use crate::{outcome::Outcome, secrets::Secrets};
+
+/// Says in the chain of an error's sources what the failure means, so that each layer above can act on it.
+///
+/// Return it from the [`source`](Error::source) of your own error type. A layer that knows more than the ones below puts
+/// another one above theirs: the outermost decides whether the call is sent again, and each field that it leaves open
+/// is taken from below.
+///
+/// ```
+/// use std::{error::Error, fmt};
+/// use tower_tds_outcome::{Cause, Outcome};
+///
+/// #[derive(Debug)]
+/// struct SpeedingTicket(Cause);
+///
+/// impl fmt::Display for SpeedingTicket {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str("too fast")
+///     }
+/// }
+///
+/// impl Error for SpeedingTicket {
+///     fn source(&self) -> Option<&(dyn Error + 'static)> {
+///         Some(&self.0)
+///     }
+/// }
+///
+/// let error = SpeedingTicket(Cause::new(Outcome::RateExceeded));
+/// assert_eq!(Outcome::of_error(&error), Some(Outcome::RateExceeded));
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Cause {
+    /// What happened.
+    pub outcome: Outcome,
+    /// Whether the request was sent. [`new`](Self::new) takes it from the outcome.
+    pub sent: Sent,
+    /// How long to wait before the call is sent again.
+    pub wait: Option<Duration>,
+    /// Whether the call may be sent again; by the rule of its outcome if it is `None`.
+    pub resend: Option<Resend>,
+    /// What the call was waiting for, for example `a token`.
+    pub waited_for: Option<Cow<'static, str>>,
+    /// What to do next.
+    pub next: Option<Cow<'static, str>>,
+    /// Method and [place](crate::place) of the request that failed, if it is not the caller's: a token request.
+    pub request: Option<(Method, Box<str>)>,
+    /// Values that no text about the failure may show.
+    pub secrets: Option<Secrets>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// Whether a failed call may be sent again, in place of the rule for its outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Resend {
+    /// Not at all.
+    Forbidden,
+    /// Not within the call's deadline.
+    TooLate,
+    /// Yes, at no cost to a budget: it can be expected to succeed, or a layer below spaces such calls.
+    Free,
+    /// Yes, as after an outage.
+    Paid,
+}
+
+/// Whether a failed request can have reached the service.
+///
+/// Use it before you repeat a request that is not idempotent, as the retry layer does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sent {
+    /// The service responded, so it has received and counted the request.
+    Answered,
+    /// The request was not received, or the server reported that it did not process it.
+    Never,
+    /// There is no response, and the request may have arrived.
+    #[default]
+    Unknown,
+}
+
+/// Boxed error, as tower's own layers return it.
+type BoxError = Box<dyn Error + Send + Sync>;
+
+// === impl Cause ===
+
+impl Cause {
+    /// Creates the cause of a failure with this outcome.
+    #[must_use]
+    pub fn new(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            sent: outcome.sent(),
+            wait: None,
+            resend: None,
+            waited_for: None,
+            next: None,
+            request: None,
+            secrets: None,
+            source: None,
+        }
+    }
+
+    /// Sets the error that led to it, the next in the chain.
+    #[must_use]
+    pub fn over(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into().into());
+        self
+    }
+
+    /// Returns the outermost cause in the chain of an error.
+    #[must_use]
+    pub fn of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
+        chain(error).find_map(<dyn Error>::downcast_ref)
+    }
+
+    /// Takes from the layer above its decision about a resend, and the secrets if none are known here. The advice of the
+    /// nearest layer stays.
+    pub fn add(&mut self, above: &Self) {
+        self.resend = above.resend.or(self.resend);
+        self.wait = above.wait.or(self.wait);
+        self.waited_for = above.waited_for.clone().or(self.waited_for.take());
+        self.secrets = self.secrets.take().or_else(|| above.secrets.clone());
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.outcome {
+            Outcome::Accepted => "the service accepted the request",
+            Outcome::TokenRefused => "the service refused the token",
+            Outcome::RoleMissing => "the token lacks a role",
+            Outcome::NoHeader => "the request arrived without its token",
+            Outcome::RateExceeded => "more requests a second than allowed",
+            Outcome::ConnectionsExceeded => "more connections than allowed",
+            Outcome::QuotaExceeded(_) => "the quota is used up",
+            Outcome::GatewayTimedOut => "a gateway gave up on the service",
+            Outcome::NoPermit => "no permit for the request",
+            Outcome::NoToken => "no token for the request",
+            Outcome::TokenDenied => "the token request was refused",
+            Outcome::AddressNotAllowed => "the token may not go to this address",
+            Outcome::Unsent => "the request was not sent",
+            Outcome::Lost => "no answer to the request",
+            Outcome::Other => "the service refused the request",
+        })
+    }
+}
+
+/// Shows no text of the source, which may hold a secret.
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            outcome,
+            sent,
+            wait,
+            resend,
+            ..
+        } = self;
+        write!(
+            f,
+            "Cause {{ {outcome:?}, sent: {sent:?}, wait: {wait:?}, resend: {resend:?} }}"
+        )
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let source: &(dyn Error + 'static) = self.source.as_deref()?;
+        Some(source)
+    }
+}
+
+/// Iterates over an error and its causes.
+///
+/// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. It ends after
+/// 32 links, in case a chain leads back to itself.
+pub fn chain<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |error| below(*error)).take(DEEPEST)
+}
+
+fn below<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    let io = error.downcast_ref::<io::Error>();
+    match io.and_then(io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+/// Several times the deepest known chain, which has 7 links.
+const DEEPEST: usize = 32;
+
+#[cfg(test)]
+mod tests;
