@@ -24,10 +24,8 @@ pub struct Limits {
     quotas: Vec<Quota>,
     /// First quota, in whose requests a share is counted.
     pub(crate) first: Quota,
-    /// Limit of requests in flight.
-    pub(crate) in_flight: NonZeroU32,
-    /// Whether `in_flight` was set, and so does not follow `connections`.
-    gives_in_flight: bool,
+    /// Limit of requests in flight, unless it follows `connections`.
+    in_flight: Option<NonZeroU32>,
     /// Limit of sockets.
     pub(crate) connections: NonZeroU32,
     /// Ways of counting that the limiter is safe against.
@@ -132,8 +130,7 @@ impl Limits {
         Self {
             quotas: vec![quota],
             first: quota,
-            in_flight: data_of(CONNECTIONS),
-            gives_in_flight: false,
+            in_flight: None,
             connections: CONNECTIONS,
             rules: Rules::default(),
             proof: Proof::default(),
@@ -162,8 +159,7 @@ impl Limits {
     /// after it has its permit. Give more only to a client that multiplexes (HTTP/2). You may call
     /// this before or after `connections`.
     pub fn in_flight(mut self, most: NonZeroU32) -> Self {
-        self.in_flight = most;
-        self.gives_in_flight = true;
+        self.in_flight = Some(most);
         self
     }
 
@@ -171,9 +167,6 @@ impl Limits {
     /// [`in_flight`](Self::in_flight), this also caps the requests in flight.
     pub fn connections(mut self, most: NonZeroU32) -> Self {
         self.connections = most;
-        if !self.gives_in_flight {
-            self.in_flight = data_of(most);
-        }
         self
     }
 
@@ -223,7 +216,9 @@ impl Limits {
     /// Returns the limit of requests in flight: see [`in_flight`](Self::in_flight).
     #[must_use]
     pub fn most_in_flight(&self) -> NonZeroU32 {
-        self.in_flight
+        // The last socket is for a token request.
+        let data = || NonZeroU32::new(self.connections.get() - 1);
+        self.in_flight.or_else(data).unwrap_or(NonZeroU32::MIN)
     }
 
     /// Returns the limit of sockets: see [`connections`](Self::connections).
@@ -374,11 +369,6 @@ impl Default for Rules {
     fn default() -> Self {
         Self::window().counter().bucket(Burst::Auto)
     }
-}
-
-/// Returns how many sockets data may use, because the last one is for a token request.
-fn data_of(connections: NonZeroU32) -> NonZeroU32 {
-    NonZeroU32::new(connections.get() - 1).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Contract of the transport data service, "Limits": 50 parallel requests per second, beyond which

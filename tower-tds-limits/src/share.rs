@@ -79,9 +79,7 @@ impl Limiter {
             let over = connections.set_share(share.connections, until, now);
             (connections.open(now), over)
         });
-        if let Some(over) = over {
-            over.notify_waiters();
-        }
+        drop(over);
         let set = |account: &mut Account, now| account.set_share(share, until, why, now, open);
         self.stack.account.update_now(set);
     }

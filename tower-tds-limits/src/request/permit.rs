@@ -116,7 +116,7 @@ impl RequestPermit {
         let grant = self.grant;
         let account = &self.stack.account;
         if grant.has_body {
-            account.update_now(|account, now| account.learn_body(now, grant, self.took));
+            account.update_now(|account, now| account.learn(now, grant, self.took, false));
         }
         if self.stage == Stage::Sent {
             account.update_now(|account, now| account.prove_by_end(now, grant));
@@ -127,7 +127,7 @@ impl RequestPermit {
     /// Records that its deadline has ended the call, before the response.
     #[cold]
     pub(super) fn cut(&self) {
-        let cut = |account: &mut Account, now| account.learn_cut(now, self.grant, None);
+        let cut = |account: &mut Account, now| account.learn(now, self.grant, u64::MAX, true);
         self.stack.account.update_now(cut);
     }
 
@@ -201,8 +201,7 @@ impl Drop for RequestPermit {
         }
         let (account, grant) = (&self.stack.account, self.grant);
         if has_head && grant.has_body {
-            // A body that its reader has left for another reason shows nothing.
-            account.update_now(|account, now| account.learn_cut(now, grant, Some(self.took)));
+            account.update_now(|account, now| account.learn(now, grant, self.took, true));
         }
         match self.stage {
             Stage::Sent => {

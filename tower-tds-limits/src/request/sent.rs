@@ -1,8 +1,6 @@
 //! A call that was passed on, until its response head: whether it was sent, and its completion in
 //! the background.
 
-#[cfg(feature = "connect")]
-use std::io;
 use std::{
     error,
     future::{Future, poll_fn},
@@ -250,42 +248,24 @@ where
     }
 }
 
-/// Reads an error: the outcome that it carries, or that of an error of hyper, hyper-util or IO.
+/// Reads an error: the outcome that it carries, or that of an error of hyper-util.
 #[cfg(feature = "connect")]
 #[cold]
 fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {
-    for link in chain(error) {
-        if link.is::<Cause>() {
-            return Outcome::of_error(link).unwrap_or(Outcome::Lost);
-        }
-        if let Some(error) = link.downcast_ref::<legacy::Error>() {
-            // Once there was a connection, no source can show that nothing was sent on it.
-            return if error.is_connect() {
-                Outcome::Unsent
-            } else {
-                Outcome::Lost
-            };
-        }
-        if link.is::<hyper::Error>() {
-            return Outcome::Lost;
-        }
-        let kind = link.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(
-            kind,
-            Some(
-                io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::AddrNotAvailable
-            )
-        ) {
-            return Outcome::Unsent;
-        }
-    }
-    Outcome::Lost
+    let known = chain(error).find_map(|link| match link.downcast_ref::<Cause>() {
+        Some(_) => Outcome::of_error(link),
+        // Once there was a connection, no source can show that nothing was sent on it.
+        None => link
+            .downcast_ref::<legacy::Error>()
+            .map(|error| match error.is_connect() {
+                true => Outcome::Unsent,
+                false => Outcome::Lost,
+            }),
+    });
+    known.unwrap_or(Outcome::Lost)
 }
 
-/// Reads an error: an error of IO below an unknown client may be that of an open connection.
+/// Reads an error: the outcome that it carries.
 #[cfg(not(feature = "connect"))]
 #[cold]
 fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {

@@ -208,8 +208,14 @@ async fn a_stranger_costs_a_few() {
         assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
         assert!(seen.log.count(416) <= FEW, "{seen}");
         assert_eq!(seen.after.count(416), 0, "{seen}");
-        // For ten minutes the limit stays about where the stranger's sockets put it.
-        assert!((45..60).contains(&seen.after.most_sockets()), "{seen}");
+        // For ten minutes the limit stays about where the stranger's sockets put it, if they were met.
+        let is_met = seen.log.count(416) > 0;
+        assert!(
+            !is_met || (45..60).contains(&seen.after.most_sockets()),
+            "{seen}"
+        );
+        // The stranger's requests count in HAProxy's rate for two seconds, beside our full one.
+        assert!(seen.log.count(423) <= 2, "{seen}");
     }
 }
 
