@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use tower_tds_outcome::{Cause, Outcome, Resend};
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets};
 
 pub(crate) use self::token::Kind;
 pub use self::token::TokenError;
@@ -36,10 +36,8 @@ mod token;
 ///     }
 /// }
 /// ```
-#[derive(Debug)]
 pub struct Error(Box<Reason>);
 
-#[derive(Debug)]
 enum Reason {
     /// There was no token for the request, which was not sent.
     Token(TokenError),
@@ -149,6 +147,19 @@ impl fmt::Display for Error {
             Reason::Token(error) => error.fmt(f),
             Reason::Below(_) => f.write_str("the service below the token layer failed"),
             Reason::Refused(_, rejection) => rejection.fmt(f),
+        }
+    }
+}
+
+/// Prints the line, and that of the error below, redacted: the `Debug` of an HTTP client may show the query of its URL.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Reason::Token(error) => fmt::Debug::fmt(error, f),
+            Reason::Refused(..) => write!(f, "{self}"),
+            Reason::Below(error) => {
+                write!(f, "{self}: {}", Secrets::default().line(&error.to_string()))
+            }
         }
     }
 }

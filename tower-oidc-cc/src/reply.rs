@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tower_tds_outcome::{Secrets, retry_after, said};
+use tower_tds_outcome::{Secrets, retry_after, said, unmarked};
 
 use crate::{
     clock::Timestamp,
@@ -209,9 +209,8 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, &'static str>
     }
 }
 
-/// Returns the text behind a byte-order mark, which RFC 8259, section 8.1, allows a parser to skip.
 fn trimmed(body: &[u8]) -> &[u8] {
-    body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start()
+    unmarked(body).trim_ascii_start()
 }
 
 fn is_page(text: &[u8]) -> bool {
@@ -254,8 +253,6 @@ fn duration(secs: f64) -> Duration {
 /// realm setting "Access Token Lifespan". A shorter life would cost token requests, a longer one a 401.
 const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
 const SCHEME: &str = "Bearer ";
-/// Byte-order mark (U+FEFF), which some servers send before the text.
-const BOM: &[u8] = b"\xef\xbb\xbf";
 /// RFC 6749, section 4.1.2.1; RFC 8628, section 3.5; Keycloak.
 const BUSY: [&str; 4] = [
     "temporarily_unavailable",

@@ -2,7 +2,7 @@
 
 use std::{error, fmt, time::Duration};
 
-use tower_tds_outcome::{Cause, Outcome, Resend, Sent};
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent};
 
 /// Error of a call that a limit rejected or timed out, or in which the service below failed.
 ///
@@ -14,10 +14,8 @@ use tower_tds_outcome::{Cause, Outcome, Resend, Sent};
 /// | none | the service below failed | handle the [source](error::Error::source) |
 ///
 /// Layers above find the [`Outcome`] of the call in its chain of sources.
-#[derive(Debug)]
 pub struct Error(Box<Reason>);
 
-#[derive(Debug)]
 enum Reason {
     Limit(Limited, Cause),
     /// The service below failed, perhaps for a limit of the service.
@@ -101,6 +99,9 @@ impl Error {
         // Another attempt would have even less time.
         let is_too_late = matches!(kind, Kind::Deadline | Kind::Hopeless);
         said.resend = is_too_late.then_some(Resend::TooLate);
+        if cause == WaitCause::InFlight {
+            said.next = Some("read or drop the bodies of earlier responses".into());
+        }
         // A call that is too late at its turn has not waited.
         said.waited_for = (kind != Kind::Hopeless).then(|| match cause {
             WaitCause::Readiness => "a token".into(),
@@ -239,6 +240,18 @@ impl fmt::Display for Error {
                     f,
                     "rejected: the call would have to wait for {cause}; {sent}"
                 )
+            }
+        }
+    }
+}
+
+/// Prints the line, and that of the error below, redacted: the `Debug` of an HTTP client may show the query of its URL.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Reason::Limit(..) => write!(f, "{self}"),
+            Reason::Below(error) => {
+                write!(f, "{self}: {}", Secrets::default().line(&error.to_string()))
             }
         }
     }

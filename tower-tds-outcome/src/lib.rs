@@ -52,7 +52,7 @@ pub use self::{
     deadline::DeadlineAt,
     framing::remove_connection_headers,
     hand_over::{HandOver, Handed},
-    message::{challenges, said},
+    message::{challenges, said, unmarked},
     outcome::Outcome,
     retry_after::retry_after,
     secrets::{Secrets, place},

@@ -5,6 +5,8 @@ use std::str;
 use http::{HeaderMap, header::WWW_AUTHENTICATE};
 use serde_json::Value;
 
+use crate::text::Decoded;
+
 /// Returns the text of a body, or `None` if it is not UTF-8. If the byte bound cut the last
 /// character, it is left out.
 fn text(bytes: &[u8]) -> Option<&str> {
@@ -36,8 +38,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
 /// ```
 #[must_use]
 pub fn said(body: &[u8]) -> Vec<String> {
-    let text = text(body).unwrap_or_default();
-    let text = text.trim_start_matches('\u{feff}').trim();
+    let text = text(unmarked(body)).unwrap_or_default().trim();
     let found = match text.as_bytes().first() {
         Some(b'{' | b'[' | b'"') => json(text),
         Some(b'<') => sentence(text).into_iter().collect(),
@@ -130,6 +131,12 @@ fn stripped(text: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Returns a text behind its byte-order mark, which RFC 8259, section 8.1, allows a reader to skip.
+#[must_use]
+pub fn unmarked(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
 /// Reads why a call was refused from the head of its response: the reason of a gRPC refusal, and the values of `error`
 /// and `error_description` in `WWW-Authenticate` (RFC 6750, section 3).
 ///
@@ -143,7 +150,7 @@ pub fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
     // A gRPC refusal gives its reason in this header.
     let reason = headers.get("grpc-message");
-    let reason = reason.map(|reason| decoded(reason.as_bytes()));
+    let reason = reason.map(|it| Decoded::new(&String::from_utf8_lossy(it.as_bytes())).text);
     let mut found: Vec<_> = reason.into_iter().filter(|it| !it.is_empty()).collect();
     for value in values {
         for name in ["error", "error_description"] {
@@ -151,27 +158,6 @@ pub fn challenges(headers: &HeaderMap) -> Vec<String> {
         }
     }
     found
-}
-
-/// Decodes a percent-encoded text. A `%` without two hexadecimal digits stays as it is.
-fn decoded(text: &[u8]) -> String {
-    let mut parts = text.split(|byte| *byte == b'%');
-    let mut bytes = parts.next().unwrap_or_default().to_vec();
-    for part in parts {
-        let (code, rest) = part.split_at_checked(2).unwrap_or_default();
-        let code = str::from_utf8(code).ok();
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                bytes.extend(rest);
-            }
-            None => {
-                bytes.push(b'%');
-                bytes.extend(part);
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {

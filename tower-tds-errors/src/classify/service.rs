@@ -105,7 +105,7 @@ pin_project! {
     pub struct ClassifyFuture<F> {
         #[pin]
         inner: F,
-        noted: Option<Noted>,
+        noted: Noted,
         // The read of an error's body. Boxed, so that the future of a success stays small.
         read: Option<Read>,
     }
@@ -114,6 +114,7 @@ pin_project! {
 type Read = SyncWrapper<Pin<Box<dyn Future<Output = Error> + Send>>>;
 
 /// Facts about the request, kept until its response is there.
+#[derive(Clone)]
 struct Noted {
     request: RequestFacts,
     /// `None` if a retry layer above names the request.
@@ -222,7 +223,7 @@ where
         };
         ClassifyFuture {
             inner: self.inner.call(request),
-            noted: Some(noted),
+            noted,
             read: None,
         }
     }
@@ -244,11 +245,11 @@ where
         let this = self.project();
         if this.read.is_none() {
             match ready!(this.inner.poll(cx)) {
-                Ok(response) if is_answered(this.noted.as_ref(), &response) => {
+                Ok(response) if this.noted.is_answered(&response) => {
                     return Poll::Ready(Ok(response));
                 }
-                Ok(response) => *this.read = this.noted.take().map(|it| it.read(response)),
-                Err(error) => return Poll::Ready(Err(failed(this.noted.as_ref(), error.into()))),
+                Ok(response) => *this.read = Some(this.noted.clone().read(response)),
+                Err(error) => return Poll::Ready(Err(this.noted.failed(error.into()))),
             }
         }
         match this.read {
@@ -264,27 +265,6 @@ impl<F> fmt::Debug for ClassifyFuture<F> {
     }
 }
 
-#[cold]
-fn failed(noted: Option<&Noted>, error: BoxError) -> Error {
-    let mut error = Error::from(error);
-    if let Some(noted) = noted {
-        noted.note(&mut error);
-    }
-    error
-}
-
-/// Whether the response passes unchanged.
-#[inline]
-fn is_answered(noted: Option<&Noted>, head: &Response<impl Sized>) -> bool {
-    let (status, headers) = (head.status(), head.headers());
-    if let Some(own) = head.extensions().get::<Outcome>() {
-        return *own == Outcome::Accepted;
-    }
-    is_success(status)
-        && !noted.is_some_and(|it| is_page(status, headers, it.request.expected))
-        && !is_grpc_refusal(status, headers)
-}
-
 // === impl Noted ===
 
 impl Noted {
@@ -297,6 +277,26 @@ impl Noted {
         if let Some((method, uri)) = &self.name {
             facts.note_request(method, uri);
         }
+    }
+
+    /// Whether the response passes unchanged.
+    #[inline]
+    fn is_answered(&self, head: &Response<impl Sized>) -> bool {
+        let (status, headers) = (head.status(), head.headers());
+        if let Some(own) = head.extensions().get::<Outcome>() {
+            return *own == Outcome::Accepted;
+        }
+        is_success(status)
+            && !is_page(status, headers, self.request.expected)
+            && !is_grpc_refusal(status, headers)
+    }
+
+    /// Makes the error of a call without a response.
+    #[cold]
+    fn failed(&self, error: BoxError) -> Error {
+        let mut error = Error::from(error);
+        self.note(&mut error);
+        error
     }
 
     /// Makes the error of a response.

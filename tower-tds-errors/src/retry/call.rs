@@ -109,15 +109,9 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                     let attempt = attempt.instrument(record.span.clone());
                     within(pin!(attempt), deadline, &mut timer).await
                 };
-                // Not before, so that calls that begin together don't pay for all their retries at once.
-                if let Some(budget) = self
-                    .shared
-                    .policy
-                    .budget
-                    .as_ref()
-                    .filter(|_| self.past.is_none())
-                {
-                    budget.deposit();
+                // Not before: calls that begin together would be worth fewer retries than they need.
+                if self.past.is_none() {
+                    self.shared.policy.deposit();
                 }
                 match ended {
                     None => return Err(self.late(A_RESPONSE, Sent::Unknown)),

@@ -97,6 +97,14 @@ impl Policy {
             (outer, own) => outer.or(own),
         }
     }
+
+    /// Counts a call for the budget.
+    #[inline]
+    pub(super) fn deposit(&self) {
+        if let Some(budget) = &self.budget {
+            budget.deposit();
+        }
+    }
 }
 
 impl Default for Policy {

@@ -71,6 +71,24 @@ async fn reqwest_errors_show_whether_the_request_was_sent() {
     }
 }
 
+/// The outer errors of reqwest print the address, with its query, and no cause.
+#[tokio::test]
+async fn the_deepest_cause_speaks() {
+    let refused = failed(builder(), &format!("{NOBODY}?key=CANARY")).await;
+    assert!(
+        refused.to_string().contains("Connection refused"),
+        "{refused}"
+    );
+    let nobody = builder().dns_resolver(Nobody);
+    let unknown = failed(nobody, "http://api.example/?key=CANARY").await;
+    assert!(
+        unknown
+            .to_string()
+            .starts_with("connection failed: nobody;"),
+        "{unknown}"
+    );
+}
+
 #[tokio::test]
 async fn a_body_that_ends_early_is_truncated() {
     let part = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\npart".to_vec();

@@ -115,9 +115,13 @@ impl ResponseBody {
     fn broken(&mut self, error: Error) -> Error {
         self.inner = None;
         self.timer = None;
-        let error = error.with_received(self.received, self.expected);
-        match self.request.take() {
-            Some((method, uri)) => error.with_request(method, &uri),
+        self.named(error.with_received(self.received, self.expected))
+    }
+
+    /// Names the request in an error about this body.
+    pub(crate) fn named(&self, error: Error) -> Error {
+        match &self.request {
+            Some((method, uri)) => error.with_request(method.clone(), uri),
             None => error,
         }
     }

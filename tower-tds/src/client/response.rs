@@ -7,12 +7,14 @@ use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tower_tds_errors::{Error, Kind, Sent};
+use tower_tds_outcome::unmarked;
 
 use crate::client::body::ResponseBody;
 
 /// The response of a [`Call`](crate::Call): a success (2xx or 304).
 ///
-/// Its request counts as in flight until the body has been read or dropped.
+/// Its request counts as in flight until the body has been read or dropped. So read or drop the bodies of earlier
+/// responses: if you await 60 heads together and only then read, for example by `join_all`, the next call waits in vain.
 ///
 /// # Examples
 /// ```no_run
@@ -38,15 +40,19 @@ impl Response {
     /// # Cancel safety
     /// The data read so far is lost.
     pub async fn bytes(mut self) -> Result<Bytes, Error> {
+        self.whole().await
+    }
+
+    async fn whole(&mut self) -> Result<Bytes, Error> {
         // If the announced length is larger, nothing is read at all.
         let announced = self.0.body().size_hint().lower();
         let announced = usize::try_from(announced).unwrap_or(usize::MAX);
         if announced > MOST {
-            return Err(too_large());
+            return Err(self.too_large());
         }
         let first = self.chunk().await?.unwrap_or_default();
         if first.len() > MOST {
-            return Err(too_large());
+            return Err(self.too_large());
         }
         let mut next = self.chunk().await?;
         // Most bodies are one chunk, which is not copied.
@@ -57,7 +63,7 @@ impl Response {
         whole.extend_from_slice(&first);
         while let Some(chunk) = next {
             if whole.len() + chunk.len() > MOST {
-                return Err(too_large());
+                return Err(self.too_large());
             }
             whole.extend_from_slice(&chunk);
             next = self.chunk().await?;
@@ -74,12 +80,14 @@ impl Response {
     /// See [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if the charset
     /// is unknown, or is not UTF-8 while the feature `charset` is off. Plain ASCII is returned in
     /// any case.
-    pub async fn text(self) -> Result<String, Error> {
+    pub async fn text(mut self) -> Result<String, Error> {
         let charset = charset(self.0.headers());
-        let bytes = self.bytes().await?;
+        let bytes = self.whole().await?;
         let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
         match charset {
-            Some(charset) if !bytes.iter().all(is_plain) => decode(&charset, &bytes),
+            Some(charset) if !bytes.iter().all(is_plain) => {
+                decode(&charset, &bytes).map_err(|error| self.0.body().named(error))
+            }
             _ => Ok(String::from_utf8_lossy(unmarked(&bytes)).into_owned()),
         }
     }
@@ -91,12 +99,19 @@ impl Response {
     /// deserialize into `T`.
     #[cfg(feature = "json")]
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
-    pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
-        let bytes = self.bytes().await?;
+    pub async fn json<T: serde::de::DeserializeOwned>(mut self) -> Result<T, Error> {
+        let bytes = self.whole().await?;
         serde_json::from_slice(unmarked(&bytes)).map_err(|error| {
             let error = Error::new(Kind::Malformed, error).with_sent(Sent::Answered);
-            error.with_advice("compare the body with the type that it is deserialized into")
+            let error =
+                error.with_advice("compare the body with the type that it is deserialized into");
+            self.0.body().named(error)
         })
+    }
+
+    fn too_large(&self) -> Error {
+        let error = Error::new(Kind::TooLarge, "it has more than 64 MiB");
+        self.0.body().named(error)
     }
 
     /// Reads the next chunk of the body, or `None` at its end.
@@ -203,15 +218,6 @@ fn unreadable(charset: &str, next: &'static str) -> Error {
     let text = format!("the text has the charset {charset:?}");
     let error = Error::new(Kind::Malformed, text).with_sent(Sent::Answered);
     error.with_advice(next)
-}
-
-/// Returns the bytes behind the byte-order mark of UTF-8, if there is one.
-fn unmarked(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
-}
-
-fn too_large() -> Error {
-    Error::new(Kind::TooLarge, "it has more than 64 MiB")
 }
 
 /// Most memory of a body that is read as a whole: more than any live response needs, and less than

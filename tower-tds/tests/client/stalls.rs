@@ -185,6 +185,10 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
         let start = Instant::now();
         let call = async { client.get(path).deadline(TWO).await?.bytes().await };
         let error = call.await.expect_err("it hangs");
+        let is_told = error
+            .to_string()
+            .contains("read or drop the bodies of earlier responses");
+        assert_eq!(is_told, place == Place::InFlight, "{error}");
         assert!(start.elapsed() <= TWO, "{place:?}: {:?}", start.elapsed());
         assert_eq!(
             (error.kind(), error.sent()),

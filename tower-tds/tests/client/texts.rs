@@ -66,6 +66,7 @@ async fn unknown_charset_is_an_error_that_names_it() {
     let error = text_of("text/plain; charset=x-own", b"Z\xfcrich").await;
     let error = error.expect_err("nobody knows it");
     assert_eq!(error.kind(), Kind::Malformed);
+    is_named(&error);
     assert!(
         error.to_string().contains("the charset \"x-own\""),
         "{error}"
@@ -84,6 +85,22 @@ async fn body_above_64_mib_is_a_response_that_is_too_large() {
         .await
         .expect_err("it is larger");
     assert_eq!(error.kind(), Kind::TooLarge);
-    let text = "response is too large: it has more than 64 MiB; read it in parts, with `chunk`";
-    assert_eq!(error.to_string(), text);
+    let text = ": response is too large: it has more than 64 MiB; read it in parts, with `chunk`";
+    assert!(error.to_string().ends_with(text), "{error}");
+    is_named(&error);
+}
+
+#[tokio::test]
+async fn body_of_another_type_is_an_error_that_names_its_request() {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    let error = answered(head).await.json::<Vec<u8>>().await;
+    let error = error.expect_err("it is not a list");
+    assert_eq!(error.kind(), Kind::Malformed);
+    is_named(&error);
+}
+
+/// In a report of many calls, an error shows which one failed.
+fn is_named(error: &Error) {
+    let line = error.to_string();
+    assert!(line.starts_with("GET http://127.0.0.1:"), "{line}");
 }
