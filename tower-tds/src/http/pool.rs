@@ -1,15 +1,15 @@
 //! Connections to one host over HTTP/1.1: a list of idle ones, and one rule that ends them.
 
 use std::{
-    future::{Future, poll_fn},
+    future::Future,
     io::{self, ErrorKind},
     mem,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -24,18 +24,19 @@ use http_body::Body;
 use http_body_util::{BodyExt as _, combinators::BoxBody};
 use hyper::{
     body::Incoming,
-    client::conn::http1::{self, SendRequest},
+    client::conn::http1::SendRequest,
     rt::{Read, Write},
 };
 use hyper_util::client::legacy::connect::Connection;
 use tokio::{
     sync::{Notify, oneshot, watch},
-    time::{Instant, sleep_until},
+    time::Instant,
 };
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
-use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_outcome::{Cause, HandOver, Outcome, chain};
+
+use crate::http::connection::{Home, InUse, Wait, connection, lock};
 
 /// Body of a response. Boxed, because each layer above moves the response.
 pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
@@ -88,37 +89,6 @@ struct Idle<B> {
     since: Instant,
 }
 
-/// A connection in use. Its drop puts it back, or hands it over to its task, which does so as soon as it is ready.
-struct InUse<B> {
-    /// Present until the drop.
-    sender: Option<SendRequest<B>>,
-    home: Home<B>,
-    pool: Weak<Pool<B>>,
-    is_reused: bool,
-}
-
-/// Leads to the task of a connection.
-type Home<B> = Arc<Mutex<AtHome<B>>>;
-
-/// What a call and the task of its connection tell each other.
-struct AtHome<B> {
-    /// On its way back to the task.
-    sender: Option<SendRequest<B>>,
-    task: Option<Waker>,
-    /// When it was last put into the list.
-    idle_since: Instant,
-    /// While a call waits for its response head on a connection that had been idle.
-    waits: Option<Waits>,
-}
-
-/// Wait for a response head that may be one for a network that has gone silent.
-#[derive(Clone, Copy)]
-struct Waits {
-    since: Instant,
-    /// From then on, what has been idle since before it is closed.
-    until: Instant,
-}
-
 /// The one host of a pool. The layers above let no request pass that is for another one.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
@@ -133,14 +103,6 @@ struct Caller<B, C> {
     /// `None` if each request names its own, as those for tokens do after a discovery.
     host: Option<Host>,
     connector: C,
-}
-
-/// Wait for a response head. Dropped before that, it shows that idle connections may be dead, too.
-struct Wait<'a, B> {
-    pool: &'a Pool<B>,
-    connection: &'a Mutex<AtHome<B>>,
-    sent_at: Instant,
-    is_over: bool,
 }
 
 // === impl Http ===
@@ -351,7 +313,7 @@ impl<B> Pool<B> {
     }
 
     /// Closes what has been idle since before `then`.
-    fn close_idle(&self, then: Instant) {
+    pub(super) fn close_idle(&self, then: Instant) {
         let mut list = self.list();
         let end = list.idle.partition_point(|idle| idle.since <= then);
         let closed: Vec<_> = list.idle.drain(..end).collect();
@@ -379,7 +341,7 @@ impl<B> Pool<B> {
     }
 
     /// Puts a connection back that is ready for a request.
-    fn put(&self, sender: SendRequest<B>, home: Home<B>) {
+    pub(super) fn put(&self, sender: SendRequest<B>, home: Home<B>) {
         let since = Instant::now();
         lock(&home).idle_since = since;
         let mut list = self.list();
@@ -396,194 +358,25 @@ impl<B> Pool<B> {
 
     /// Returns how long a response head may take on a connection that was idle, before those that
     /// have been idle for longer are closed.
-    fn longest_wait(&self) -> Duration {
+    pub(super) fn longest_wait(&self) -> Duration {
         // Relaxed: an older average is as good.
         let usual = Duration::from_micros(self.usual_wait.load(Relaxed));
         usual.saturating_mul(4).max(SHORT_WAIT)
     }
 
-    fn list(&self) -> MutexGuard<'_, List<B>> {
-        lock(&self.list)
-    }
-}
-
-// === impl Wait ===
-
-impl<'a, B> Wait<'a, B> {
-    fn begin(pool: &'a Pool<B>, connection: &'a Mutex<AtHome<B>>, is_reused: bool) -> Self {
-        let sent_at = Instant::now();
-        // The task of the connection sees it as soon as the request wakes it.
-        lock(connection).waits = is_reused.then(|| Waits {
-            since: sent_at,
-            until: sent_at + pool.longest_wait(),
-        });
-        Self {
-            pool,
-            connection,
-            sent_at,
-            is_over: false,
-        }
-    }
-
-    /// Ends the wait with a response, whose time becomes an eighth of the average.
-    fn end(mut self) {
-        let took = u64::try_from(self.sent_at.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let usual = match self.pool.usual_wait.load(Relaxed) {
+    /// Makes the time of a response head an eighth of the average.
+    pub(super) fn learn(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let usual = match self.usual_wait.load(Relaxed) {
             0 => took,
             usual => usual - usual / 8 + took / 8,
         };
-        self.pool.usual_wait.store(usual, Relaxed);
-        self.is_over = true;
+        self.usual_wait.store(usual, Relaxed);
     }
-}
 
-impl<B> Drop for Wait<'_, B> {
-    fn drop(&mut self) {
-        lock(self.connection).waits = None;
-        if !self.is_over {
-            self.pool.close_idle(self.sent_at);
-        }
+    fn list(&self) -> MutexGuard<'_, List<B>> {
+        lock(&self.list)
     }
-}
-
-// === impl InUse ===
-
-impl<B> Drop for InUse<B> {
-    fn drop(&mut self) {
-        let Some(sender) = self.sender.take() else {
-            return;
-        };
-        if sender.is_ready()
-            && let Some(pool) = self.pool.upgrade()
-        {
-            return pool.put(sender, Arc::clone(&self.home));
-        }
-        let mut home = lock(&self.home);
-        home.sender = Some(sender);
-        let task = home.task.take();
-        drop(home);
-        task.into_iter().for_each(Waker::wake);
-    }
-}
-
-/// Task of a connection: connects, gives the connection to its call, and from then on drives it
-/// and puts it back after each call.
-async fn connection<B, T>(
-    connecting: impl Future<Output = Result<T, BoxError>>,
-    mut caller: oneshot::Sender<Result<InUse<B>, BoxError>>,
-    pool: Weak<Pool<B>>,
-    open: Option<watch::Receiver<()>>,
-) where
-    B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
-    T: Read + Write + Connection + Send + Unpin + 'static,
-{
-    let ended = async {
-        caller.closed().await;
-        if let Some(mut open) = open {
-            // An error, because nothing is ever sent.
-            drop(open.changed().await);
-        }
-    };
-    let connected = match select(pin!(handshake(connecting)), pin!(ended)).await {
-        Either::Left((connected, _)) => connected,
-        Either::Right(_) => return,
-    };
-    let (sender, connection) = match connected {
-        Ok(connected) => connected,
-        Err(error) => return drop(caller.send(Err(error))),
-    };
-    let home = Arc::new(Mutex::new(AtHome {
-        sender: None,
-        task: None,
-        idle_since: Instant::now(),
-        waits: None,
-    }));
-    // If the call has gone, the drop hands the connection over to this task.
-    drop(caller.send(Ok(InUse {
-        sender: Some(sender),
-        home: Arc::clone(&home),
-        pool: Weak::clone(&pool),
-        is_reused: false,
-    })));
-    let mut connection = pin!(connection);
-    let mut wakes = pin!(sleep_until(Instant::now() + IDLE_TIMEOUT));
-    let (mut last, mut is_set) = (None, false);
-    let driven = poll_fn(|cx| {
-        // Polled first, because only then its sender can be ready again.
-        if connection.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(());
-        }
-        let mut at_home = lock(&home);
-        last = at_home.sender.take().or(last.take());
-        let is_known = |task: &Waker| task.will_wake(cx.waker());
-        if !at_home.task.as_ref().is_some_and(is_known) {
-            at_home.task = Some(cx.waker().clone());
-        }
-        let (since, waits) = (at_home.idle_since, at_home.waits);
-        drop(at_home);
-        if let Some(mut sender) = last.take() {
-            match SendRequest::poll_ready(&mut sender, cx) {
-                // Without its sender the connection ends.
-                Poll::Ready(Err(_)) => {}
-                Poll::Ready(Ok(())) => {
-                    if let Some(pool) = pool.upgrade() {
-                        pool.put(sender, Arc::clone(&home));
-                    }
-                }
-                Poll::Pending => last = Some(sender),
-            }
-        }
-        // Set again only for an earlier time, because a timer that comes too early costs less than
-        // one that is set for each call.
-        if let Some(waits) = waits.filter(|waits| waits.until < wakes.deadline()) {
-            wakes.as_mut().reset(waits.until);
-            is_set = false;
-        }
-        while !is_set || wakes.is_elapsed() {
-            is_set = wakes.as_mut().poll(cx).is_pending();
-            if is_set {
-                break;
-            }
-            let now = Instant::now();
-            let (mut then, mut next) = (now.checked_sub(IDLE_TIMEOUT), since + IDLE_TIMEOUT);
-            if let Some(waits) = waits {
-                next = waits.until;
-                if next <= now {
-                    then = Some(waits.since);
-                    lock(&home).waits = None;
-                }
-            }
-            if let (Some(pool), Some(then)) = (pool.upgrade(), then) {
-                pool.close_idle(then);
-            }
-            wakes
-                .as_mut()
-                .reset(if next > now { next } else { now + IDLE_TIMEOUT });
-        }
-        Poll::Pending
-    });
-    driven.await;
-}
-
-/// Connects, and prepares the connection for requests.
-async fn handshake<B, T>(
-    connecting: impl Future<Output = Result<T, BoxError>>,
-) -> Result<(SendRequest<B>, http1::Connection<T, B>), BoxError>
-where
-    B: Body<Data: Send, Error: Into<BoxError>> + 'static,
-    T: Read + Write + Connection + Unpin,
-{
-    let socket = connecting.await?;
-    // Called after the handshake of TLS: the limit counts a socket as used from its next write.
-    if socket.connected().is_negotiated_h2() {
-        let error = Error::new(Kind::Rejected, "the connector has negotiated HTTP/2");
-        let error = error.with_sent(Sent::Never).with_advice(NO_H2);
-        return Err(error.into());
-    }
-    let mut http = http1::Builder::new();
-    // RFC 9112, section 5.2: a fold in a head is read as a space.
-    http.allow_obsolete_multiline_headers_in_responses(true);
-    Ok(http.handshake(socket).await?)
 }
 
 /// Whether the peer has reset or ended the connection.
@@ -592,10 +385,6 @@ fn is_end_of_peer(error: &hyper::Error) -> bool {
     let kinds = chain(error).filter_map(|link| link.downcast_ref::<io::Error>());
     let is_end = |kind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof);
     error.is_incomplete_message() || kinds.map(io::Error::kind).any(is_end)
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Boxes a body, whose connection is in use until the body is dropped.
@@ -619,10 +408,6 @@ pub(crate) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
     env!("CARGO_PKG_VERSION")
 ));
 
-/// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent
-/// on a closing socket.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// A fixed half second costs .33 connects a call under bursts of slow answers, and a fixed second
 /// comes too late for a caller a second later. So this is only the least of the wait, whose usual
 /// length is four times the average.
@@ -632,9 +417,6 @@ const GIVEN_UP: &str = "the call was given up before its request was sent";
 
 /// Message for a panic of the connector, or the end of its runtime.
 const ENDED: &str = "the task that connects has ended without a result";
-
-const NO_H2: &str =
-    "leave h2 out of its ALPN protocols, or put TdsLayer over a client that speaks HTTP/2";
 
 #[cfg(test)]
 mod tests;
