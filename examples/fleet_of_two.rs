@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .loopback_http()
             .tokens(|source| source.store(tokens))
             .build()?;
-        let fleet = Fleet::join(redis.clone(), "buses", client.limiter())?;
+        let fleet = Fleet::join(redis.clone(), "buses", server.base_url(), client.limiter())?;
         fleet.ready().await?;
 
         let mut calls = JoinSet::new();

@@ -13,7 +13,7 @@ use tower_tds_fleet::{
 use crate::{
     exit::{Exit, Failure},
     output,
-    settings::{FLEET_NAME, FLEET_STORE, Settings},
+    settings::{BASE_URL, FLEET_NAME, FLEET_STORE, Settings},
 };
 
 /// Show the processes that share the limits
@@ -59,7 +59,8 @@ impl Settings {
         let Some((store, name)) = self.store()? else {
             return Ok(());
         };
-        let fleet = tower_tds_fleet::Fleet::join(store, name, limiter);
+        let service = self.value(BASE_URL).unwrap_or_default();
+        let fleet = tower_tds_fleet::Fleet::join(store, name, service, limiter);
         let fleet = fleet.map_err(|error| failure(&error))?;
         // A job joins once, so the cell is still empty.
         drop(self.fleet.set(fleet.clone()));

@@ -2,11 +2,12 @@
 --
 -- KEYS[1]  the hash of the fleet
 -- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
---          ARGV[5] the run that answered its last question, while its share lasts; ARGV[6] its host and process
+--          ARGV[5] the run that answered its last question, while its share lasts; ARGV[6] its host and process;
+--          ARGV[7] the origin of its service, which earlier versions do not name
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
 --          memory, silence, pause, leaves, share (requests, places, sockets), stepped
 --
--- The hash is decimal text: run (of the server), began (since when it has data), quotas, silent, paused, anew
+-- The hash is decimal text: run (of the server), began (since when it has data), quotas, service, silent, paused, anew
 -- (the last step of the clock), and a field for
 -- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since, and the host and process
 -- in quotes. Later versions only append to it.
@@ -86,6 +87,10 @@ for _, other in ipairs(others) do
 end
 if live > 1 and hash.quotas ~= ARGV[4] then
   return redis.error_reply('QUOTAS the other members have ' .. hash.quotas)
+end
+local service = ARGV[7] or ''
+if live > 1 and service ~= '' and (hash.service or service) ~= service then
+  return redis.error_reply('SERVICE the other members call ' .. hash.service)
 end
 -- The first new member waits two seconds, so that members of an earlier time who are still there can send their questions.
 if not before and live == 1 and #others > 0 then began = math.max(began, now + 2000 - ENDS - memory) end
@@ -192,6 +197,7 @@ for name, lasts in pairs({silent = silence, paused = pause}) do
   hash[name] = math.max(tonumber(hash[name] or 0), lasts > 0 and now + lasts or 0)
   write[#write + 1], write[#write + 2] = name, hash[name]
 end
+if service ~= '' then write[#write + 1], write[#write + 2] = 'service', service end
 if leaves then me.seen = now - ENDS end
 if leaves and math.max(record[1], record[2], record[3]) == 0 then
   forgotten[#forgotten + 1] = 'member:' .. me.id

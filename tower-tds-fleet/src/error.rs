@@ -35,6 +35,8 @@ pub enum StoreFault {
     WrongNode,
     /// The other members have quotas with other intervals.
     OtherQuotas,
+    /// Other live members of the fleet call another service: give this one a fleet of its own.
+    OtherService,
     /// The settings of this member cannot be used.
     Settings,
     /// Any other error of the server.
@@ -54,6 +56,7 @@ impl StoreFault {
             Self::OutOfMemory => "the store is out of memory",
             Self::WrongNode => "this node does not have the fleet's slot: use a cluster client",
             Self::OtherQuotas => "other members have quotas with other intervals",
+            Self::OtherService => "other members call another service: choose another name",
             Self::Settings => "the fleet's settings cannot be used",
             Self::Other => "the store failed",
         }
@@ -146,7 +149,8 @@ pub(crate) const fn is_lasting(fault: StoreFault) -> bool {
 const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
 
 /// Parts of error messages, in lower case. The first that is found decides.
-const KINDS: [(&str, StoreFault); 17] = [
+const KINDS: [(&str, StoreFault); 18] = [
+    ("the other members call", StoreFault::OtherService),
     ("quotas", StoreFault::OtherQuotas),
     ("wrongpass", StoreFault::Credentials),
     ("noauth", StoreFault::Credentials),

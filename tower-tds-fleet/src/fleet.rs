@@ -16,10 +16,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use tower_tds_limits::{
-    Limiter, WaitCause,
-    share::{Share, Shares},
-};
+use tower_tds_limits::{Limiter, Share, WaitCause};
 
 use crate::{
     error::{FleetError, StoreFault, is_lasting},
@@ -50,7 +47,7 @@ use crate::{
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::new(Limits::default()); // of all members together
 /// let redis = redis::Client::open("redis://127.0.0.1/")?;
-/// let fleet = Fleet::join(redis, "buses", &limiter)?;
+/// let fleet = Fleet::join(redis, "buses", "https://data.example.org", &limiter)?;
 /// fleet.ready().await?;
 /// // Layers and clients with this limiter keep within its share.
 /// fleet.leave().await;
@@ -68,14 +65,17 @@ pub struct Fleet {
 impl Fleet {
     /// Joins the fleet of this name, and keeps the limiter within its share from now on.
     ///
-    /// The name is 1 to 100 letters, digits, `-`, `_` and `.`; the fleet's key is `{name}:shares`.
+    /// The name is 1 to 100 letters, digits, `-`, `_` and `.`; the fleet's key is `{name}:shares`. A
+    /// fleet has one `service`, which its URL names by scheme, host and port: if live members call
+    /// another one, [`ready`](Self::ready) returns an error.
     ///
     /// # Errors
-    /// If the name or the limits cannot be used, or if there is no tokio runtime. An unreachable
+    /// If the name, the address or the limits cannot be used, or if there is no tokio runtime. An unreachable
     /// store is reported by [`ready`](Self::ready) instead.
     pub fn join(
         store: impl Into<Store>,
         name: &str,
+        service: &str,
         limiter: &Limiter,
     ) -> Result<Self, FleetError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -84,7 +84,7 @@ impl Fleet {
                 "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
             ));
         }
-        let terms = Terms::new(limiter)?;
+        let terms = Terms::new(service, limiter)?;
         let id = <[u8; 8]>::try_generate();
         let id = id.map_err(|_| FleetError::settings("the system has no random numbers"))?;
         let id = format!("{:016x}", u64::from_be_bytes(id));
@@ -102,12 +102,10 @@ impl Fleet {
         let (sender, status) = watch::channel(FleetStatus::default());
         let leaving = Arc::new(AtomicBool::new(false));
         let now = Instant::now();
-        let shares = Shares::of(limiter);
-        shares.set(Share::default(), now);
+        limiter.set_share(Share::default(), now, None);
         let driver = Driver {
             member: Member::new(now),
             limiter: limiter.clone(),
-            shares,
             unit,
             leaving: Arc::clone(&leaving),
             status: sender,
@@ -173,7 +171,6 @@ impl fmt::Debug for Fleet {
 struct Driver {
     member: Member,
     limiter: Limiter,
-    shares: Shares,
     unit: u32,
     leaving: Arc<AtomicBool>,
     status: watch::Sender<FleetStatus>,
@@ -199,7 +196,7 @@ impl Driver {
                 break;
             }
             match self.member.on(Event::Seen(load), now) {
-                Action::Apply(share, until) => self.shares.set(share, until),
+                Action::Apply(share, until) => self.apply(share, until, self.fault()),
                 Action::CloseIdle(share, until) => self.close_idle(share, until, now),
                 Action::Ask(question) => {
                     if let Some(link) = link.take() {
@@ -227,7 +224,8 @@ impl Driver {
         if let Some((_, asked)) = asking {
             link = Some(asked.await.0);
         }
-        self.shares.set(Share::default(), Instant::now());
+        self.limiter
+            .set_share(Share::default(), Instant::now(), None);
         self.status
             .send_modify(|status| status.share = Share::default());
         if let Some(link) = link {
@@ -241,16 +239,19 @@ impl Driver {
     fn answered(&mut self, number: u64, answer: Result<Reply, FleetError>) {
         let now = Instant::now();
         let event = match &answer {
-            Ok(reply) if !self.shares.load().was_suspended => Event::Answered(number, reply.answer),
+            Ok(reply) if !self.limiter.load().was_suspended => {
+                Event::Answered(number, reply.answer)
+            }
             Ok(_) | Err(_) => Event::Failed(number),
         };
-        if let Action::Apply(share, until) = self.member.on(event, now) {
-            self.shares.set(share, until);
-        }
         let fault = answer.as_ref().err().filter(|error| !error.is_late());
         let kind = fault.map(FleetError::kind);
-        self.shares.set_fault(kind.map(StoreFault::as_str));
-        let before = self.status.borrow().fault.as_ref().map(FleetError::kind);
+        let before = self.fault();
+        if let Action::Apply(share, until) = self.member.on(event, now) {
+            self.apply(share, until, kind);
+        } else if self.member.is_over(now) {
+            self.apply(Share::default(), now, kind);
+        }
         match fault {
             Some(error) if kind != before => {
                 tracing::warn!(error = %error, "fleet share not renewed")
@@ -277,6 +278,16 @@ impl Driver {
         });
     }
 
+    fn apply(&self, share: Share, until: Instant, fault: Option<StoreFault>) {
+        let why = fault.map(StoreFault::as_str);
+        self.limiter.set_share(share, until, why);
+    }
+
+    /// Why the last question has failed, if it has.
+    fn fault(&self) -> Option<StoreFault> {
+        self.status.borrow().fault.as_ref().map(FleetError::kind)
+    }
+
     /// Records the state of the member.
     fn look(&mut self, load: Load, now: Instant) {
         let share = self.member.share(now);
@@ -288,11 +299,15 @@ impl Driver {
     /// Closes idle sockets beyond the share, while no request is in flight.
     fn close_idle(&self, share: Share, until: Instant, now: Instant) {
         // A share without permits keeps requests from beginning between the look and the close.
-        self.shares.set(share.requests(0), until);
+        let closed = Share {
+            requests: 0,
+            ..share
+        };
+        self.limiter.set_share(closed, until, None);
         if self.limiter.snapshot().in_flight == 0 {
-            self.shares.set(Share::default(), now);
+            self.limiter.set_share(Share::default(), now, None);
         }
-        self.shares.set(share, until);
+        self.limiter.set_share(share, until, None);
     }
 
     /// Reads the state of the limiter.
@@ -304,7 +319,7 @@ impl Driver {
             snapshot.waits_for,
             Some(WaitCause::InFlight | WaitCause::Connection)
         );
-        let load = self.shares.load();
+        let load = self.limiter.load();
         let (mut held, whole) = (load.held, load.whole);
         if whole.places >= whole.requests {
             // If there is no bucket, there are as many places as requests.

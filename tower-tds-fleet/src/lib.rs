@@ -19,7 +19,7 @@
 //!
 //! # Guarantees
 //! - What all members together use, or may still have in use, is within the limits of requests and
-//!   of sockets, and within the [places](tower_tds_limits::share::Share::places) of a leaky bucket.
+//!   of sockets, and within the [places](tower_tds_limits::Share::places) of a leaky bucket.
 //! - Busy members never wait for the store. If it is unreachable, a member sends until its share
 //!   ends, five seconds after its last answered question.
 //! - If the token store is unreachable, that costs each process a token request, and no call fails.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_tds_limits::share::Share;
+use tower_tds_limits::Share;
 
 /// Share of a member, and its questions to the store.
 #[derive(Debug)]
@@ -139,6 +139,11 @@ impl Member {
         }
     }
 
+    /// Whether the share has ended.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.until <= now
+    }
+
     pub(crate) fn on(&mut self, event: Event, now: Instant) -> Action {
         match event {
             Event::Seen(load) => self.look(load, now),
@@ -201,8 +206,14 @@ impl Member {
     /// no sockets, so that no call is sent, but keeps its requests until they are over.
     fn usable(&self) -> Share {
         match (self.earlier.silenced, self.leaves_at) {
-            (true, _) => self.share.requests(0),
-            (false, Some(_)) => self.share.connections(0),
+            (true, _) => Share {
+                requests: 0,
+                ..self.share
+            },
+            (false, Some(_)) => Share {
+                connections: 0,
+                ..self.share
+            },
             (false, None) => self.share,
         }
     }
@@ -278,10 +289,16 @@ impl Member {
         let grows = without_socket.min(held.connections.div_ceil(2));
         let sockets = more(held.connections, grows + 1, whole.connections);
         let wanted = if is_active {
-            let sends = Share::default().requests(requests.max(unit));
-            sends.places(places.max(1)).connections(sockets.max(2))
+            Share {
+                requests: requests.max(unit),
+                places: places.max(1),
+                connections: sockets.max(2),
+            }
         } else {
-            Share::default().connections(held.connections)
+            Share {
+                connections: held.connections,
+                ..Share::default()
+            }
         };
         Question {
             number: self.number,
@@ -300,10 +317,11 @@ impl Member {
 
 /// Returns, for each number, the larger of the two.
 pub(crate) fn larger(one: Share, other: Share) -> Share {
-    Share::default()
-        .requests(one.requests.max(other.requests))
-        .places(one.places.max(other.places))
-        .connections(one.connections.max(other.connections))
+    Share {
+        requests: one.requests.max(other.requests),
+        places: one.places.max(other.places),
+        connections: one.connections.max(other.connections),
+    }
 }
 
 /// Life of a share, from when its question is sent. The store counts from its answer, so the share
@@ -321,7 +339,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(25);
 /// peak, and are shorter than the time between two questions, so a single question may miss them.
 const PEAKS: Duration = Duration::from_secs(2);
 
-/// Shortest step of the store's clock that matters. Shorter ones do not, because `Shares::memory`
+/// Shortest step of the store's clock that matters. Shorter ones do not, because `Load::counts_for`
 /// has two intervals in reserve; two clocks take half an hour to differ by this much.
 const STEP: Duration = Duration::from_secs(1);
 

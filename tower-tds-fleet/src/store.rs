@@ -2,15 +2,13 @@
 
 use std::{env, fmt, fs, process, time::Duration};
 
+use http::Uri;
 use redis::{
     AsyncConnectionConfig, Client, RedisError, RedisResult, Script, aio::MultiplexedConnection,
     cluster::ClusterClient, cluster_async::ClusterConnection, sentinel::SentinelClient,
 };
 use tokio::time::{Instant, timeout};
-use tower_tds_limits::{
-    Limiter, Quota,
-    share::{Share, Shares},
-};
+use tower_tds_limits::{Limiter, Quota, Share};
 
 use crate::{
     error::{FleetError, StoreFault},
@@ -110,6 +108,8 @@ enum Open {
 pub(crate) struct Terms {
     /// Intervals of the quotas, and the numbers of all but the first.
     pub(crate) quotas: String,
+    /// Scheme, host and port.
+    pub(crate) service: String,
     pub(crate) hold: u64,
     pub(crate) memory: u64,
     pub(crate) unit: u32,
@@ -172,7 +172,7 @@ impl FleetStatus {
 impl Terms {
     /// # Errors
     /// If an interval is longer than a minute.
-    pub(crate) fn new(limiter: &Limiter) -> Result<Self, FleetError> {
+    pub(crate) fn new(service: &str, limiter: &Limiter) -> Result<Self, FleetError> {
         let quotas = limiter.limits().quotas();
         if quotas.iter().any(|quota| quota.per() > LONGEST) {
             return Err(FleetError::settings(
@@ -187,8 +187,9 @@ impl Terms {
         let all: Vec<_> = quotas.first().map(per).into_iter().chain(others).collect();
         Ok(Self {
             quotas: all.join(" "),
+            service: origin(service).ok_or_else(|| FleetError::settings(NO_SERVICE))?,
             hold: millis(quotas.first().map(Quota::hold).unwrap_or_default()),
-            memory: millis(Shares::of(limiter).memory()),
+            memory: millis(limiter.load().counts_for),
             unit: unit.max().unwrap_or(1),
         })
     }
@@ -232,6 +233,7 @@ impl Link {
             .arg(&self.terms.quotas);
         let run = self.run.as_ref().filter(|(_, at)| at.elapsed() < ENDS);
         asks.arg(run.map_or("", |(run, _)| run)).arg(&self.process);
+        asks.arg(&self.terms.service);
         let (values, run): (Vec<u64>, String) = match open {
             Open::One(connection) => asks.invoke_async(connection).await?,
             Open::Cluster(connection) => asks.invoke_async(connection).await?,
@@ -319,8 +321,11 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
     let count = |at: usize| u32::try_from(*values.get(at)?).ok();
     let time = |at: usize| values.get(at).copied().map(Duration::from_millis);
     let three = |at| {
-        let share = Share::default().requests(count(at)?);
-        Some(share.places(count(at + 1)?).connections(count(at + 2)?))
+        Some(Share {
+            requests: count(at)?,
+            places: count(at + 1)?,
+            connections: count(at + 2)?,
+        })
     };
     let (taken, record) = (three(12)?, three(15)?);
     let answer = Answer {
@@ -333,10 +338,11 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
         members: count(4)?,
         active: count(5)?,
         total: three(9)?,
-        recorded: Share::default()
-            .requests(taken.requests.checked_add(record.requests)?)
-            .places(taken.places.checked_add(record.places)?)
-            .connections(taken.connections.checked_add(record.connections)?),
+        recorded: Share {
+            requests: taken.requests.checked_add(record.requests)?,
+            places: taken.places.checked_add(record.places)?,
+            connections: taken.connections.checked_add(record.connections)?,
+        },
         withheld: three(20)?,
         requests_free_in: time(18)?,
         sockets_free_in: time(19)?,
@@ -363,7 +369,19 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
+/// Scheme, host and port of a service (RFC 6454, section 4).
+fn origin(service: &str) -> Option<String> {
+    let service: Uri = service.parse().ok()?;
+    let scheme = service.scheme_str()?.to_ascii_lowercase();
+    let usual = if scheme == "http" { 80 } else { 443 };
+    let port = service.port_u16().unwrap_or(usual);
+    let host = service.host()?.to_ascii_lowercase();
+    Some(format!("{scheme}://{host}:{port}"))
+}
+
 pub(crate) const DIVISION: &str = include_str!("division.lua");
+
+const NO_SERVICE: &str = "the service's address is not a URL: write https://host";
 
 /// Longest time of a connect, whose handshakes take several round trips.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -19,8 +19,9 @@ use self::{
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
-    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
+    limits::{Limits, Proof, Quota, TIMED_OUT},
     rule::{QuotaRules, later},
+    share::Share,
     wait::{Deadline, Limit, Line, Opens, Terms},
 };
 
@@ -163,7 +164,7 @@ impl Account {
         let took = now.since(grant.at);
         // Gateways refuse sooner than the service behind them answers.
         if is_evidence && (whole || !grant.has_body) {
-            self.learn(now, grant, took);
+            self.learn_at(now, grant, took, false);
         }
         let ends = whole || self.limits.proof == Proof::Head;
         // The service behind the gateway may still begin the request, and end it at any time.
@@ -197,35 +198,30 @@ impl Account {
         self.end();
     }
 
-    /// Records the time that a call took, until its deadline at most.
+    /// Records the time that a whole call took, or at most the time that it had if its deadline has cut
+    /// it. One that its reader has left for another reason shows nothing.
+    pub(crate) fn learn(&mut self, now: Instant, grant: Grant, took: u64, is_cut: bool) {
+        let now = self.advance(now);
+        self.learn_at(now, grant, took, is_cut);
+    }
+
     #[inline]
-    fn learn(&mut self, now: Tick, grant: Grant, took: u64) {
-        // After the deadline, the cut has been recorded.
-        if !grant.is_front && now <= grant.until {
+    fn learn_at(&mut self, now: Tick, grant: Grant, took: u64, is_cut: bool) {
+        let counts = if is_cut {
+            grant.until <= now
+        } else {
+            now <= grant.until
+        };
+        if counts && !grant.is_front {
+            let took = took.min(grant.until.since(grant.at));
             self.times.learn(grant.octave, took, now);
         }
     }
 
-    /// Records how long the service took for a whole body, when that has ended.
-    pub(crate) fn learn_body(&mut self, now: Instant, grant: Grant, took: u64) {
+    /// Records the end of a sent request without a response, which may still be counted for a time.
+    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, after: Duration) {
         let now = self.advance(now);
-        self.learn(now, grant, took);
-    }
-
-    /// Records that a deadline has cut a call, which counts as the time that the call had.
-    pub(crate) fn learn_cut(&mut self, now: Instant, grant: Grant, took: Option<u64>) {
-        let now = self.advance(now);
-        let had = grant.until.since(grant.at);
-        if !grant.is_front && grant.until <= now {
-            self.times
-                .learn(grant.octave, took.map_or(had, |took| took.min(had)), now);
-        }
-    }
-
-    /// Records the end of a sent request without a response, which may be counted until `lost_after`.
-    pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
-        let now = self.advance(now);
-        let until = now.plus(nanos(self.limits.lost_after));
+        let until = now.plus(nanos(after));
         self.pending.push(Reverse((until, grant)));
         self.end();
     }
@@ -299,7 +295,7 @@ impl Account {
                 data_sockets(most).min(most)
             }
         };
-        self.in_flight < self.limits.in_flight.get().min(most)
+        self.in_flight < self.limits.most_in_flight().get().min(most)
     }
 
     /// Returns the first time at which one more may be granted, and the cause of the wait. The time is
@@ -329,7 +325,14 @@ impl Account {
 
     /// Applies a share of the limits, and grants nothing after `until`. While more sockets are open
     /// than the share allows, each request closes its own.
-    pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant, open: u32) {
+    pub(crate) fn set_share(
+        &mut self,
+        share: Share,
+        until: Instant,
+        why: Option<&'static str>,
+        now: Instant,
+        open: u32,
+    ) {
         let now = self.advance(now);
         let until = if share.is_empty(&self.limits) {
             now
@@ -337,7 +340,7 @@ impl Account {
             self.epoch.tick(until)
         };
         let too_many = open > share.connections;
-        self.reactions.share_until(until, too_many, now);
+        self.reactions.share_until(until, why, too_many, now);
         self.share = Some(share);
         self.suspended = clock::suspended();
         self.keep(now);

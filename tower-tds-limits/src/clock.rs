@@ -44,7 +44,7 @@ pub(crate) fn poll_timer(
 }
 
 /// Returns for how long the machine has been suspended so far, on systems that count it. A
-/// suspension ends the [share](crate::share::Share).
+/// suspension ends the [share](crate::Share).
 #[cfg(target_os = "linux")]
 pub(crate) fn suspended() -> Duration {
     use rustix::time::{ClockId, Timespec, clock_gettime};

@@ -65,10 +65,10 @@ pub enum WaitCause {
     Connection,
     /// Response head, after the request was sent.
     Response,
-    /// [`Share`](crate::share::Share) of the limits, because the last one is empty or has ended.
+    /// [`Share`](crate::Share) of the limits, because the last one is empty or has ended.
     Share,
-    /// [`Share`](crate::share::Share) of the limits, which was not renewed because of this
-    /// [fault](crate::share::Shares::set_fault).
+    /// [`Share`](crate::Share) of the limits, which was not renewed because of this
+    /// [fault](crate::Limiter::set_share).
     Store(&'static str),
 }
 

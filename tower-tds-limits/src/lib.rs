@@ -74,7 +74,7 @@
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; errors of hyper and IO are read |
+//! | `connect` | yes | [`ConnectionLimit`] around the connector of a hyper client; a failed connect of hyper-util counts as unsent |
 //! | `metrics` | no | a histogram of waits, `tds_wait_seconds`, by cause |
 //!
 //! Without `connect` there is no hyper among the dependencies, and the crate compiles for wasm32.
@@ -124,7 +124,7 @@ mod limits;
 mod pause;
 mod request;
 mod rule;
-pub mod share;
+mod share;
 mod sockets;
 mod wait;
 
@@ -135,6 +135,7 @@ pub use self::{
     limiter::{Limiter, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules},
     request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
+    share::{Load, Share},
 };
 
 pub use tower_tds_outcome::{DeadlineAt, Outcome};

@@ -1,4 +1,4 @@
-//! The limits of a service: connections, requests in flight, quotas, ways of counting, shares.
+//! The limits of a service: connections, requests in flight, quotas, ways of counting.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -24,10 +24,8 @@ pub struct Limits {
     quotas: Vec<Quota>,
     /// First quota, in whose requests a share is counted.
     pub(crate) first: Quota,
-    /// Limit of requests in flight.
-    pub(crate) in_flight: NonZeroU32,
-    /// Whether `in_flight` was set, and so does not follow `connections`.
-    gives_in_flight: bool,
+    /// Limit of requests in flight, unless it follows `connections`.
+    in_flight: Option<NonZeroU32>,
     /// Limit of sockets.
     pub(crate) connections: NonZeroU32,
     /// Ways of counting that the limiter is safe against.
@@ -124,24 +122,6 @@ pub enum Burst {
     Auto,
 }
 
-/// Part of the limits that one of several processes may use.
-///
-/// For each process take the larger of its share and what it [holds](crate::share::Load::held). If
-/// the sum of these never exceeds the [whole](crate::share::Load::whole), all processes together
-/// keep within the limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Share {
-    /// Requests of the first quota. Each other quota is divided in proportion.
-    pub requests: u32,
-    /// Requests that a leaky bucket takes at once: its burst and one more. Under
-    /// [`Burst::Auto`](crate::Burst::Auto) they bound the requests without evidence that they were
-    /// counted. This includes probes: the extra requests that are sent while no response comes.
-    pub places: u32,
-    /// Open sockets.
-    pub connections: u32,
-}
-
 // === impl Limits ===
 
 impl Limits {
@@ -150,8 +130,7 @@ impl Limits {
         Self {
             quotas: vec![quota],
             first: quota,
-            in_flight: data_of(CONNECTIONS),
-            gives_in_flight: false,
+            in_flight: None,
             connections: CONNECTIONS,
             rules: Rules::default(),
             proof: Proof::default(),
@@ -180,8 +159,7 @@ impl Limits {
     /// after it has its permit. Give more only to a client that multiplexes (HTTP/2). You may call
     /// this before or after `connections`.
     pub fn in_flight(mut self, most: NonZeroU32) -> Self {
-        self.in_flight = most;
-        self.gives_in_flight = true;
+        self.in_flight = Some(most);
         self
     }
 
@@ -189,9 +167,6 @@ impl Limits {
     /// [`in_flight`](Self::in_flight), this also caps the requests in flight.
     pub fn connections(mut self, most: NonZeroU32) -> Self {
         self.connections = most;
-        if !self.gives_in_flight {
-            self.in_flight = data_of(most);
-        }
         self
     }
 
@@ -241,7 +216,9 @@ impl Limits {
     /// Returns the limit of requests in flight: see [`in_flight`](Self::in_flight).
     #[must_use]
     pub fn most_in_flight(&self) -> NonZeroU32 {
-        self.in_flight
+        // The last socket is for a token request.
+        let data = || NonZeroU32::new(self.connections.get() - 1);
+        self.in_flight.or_else(data).unwrap_or(NonZeroU32::MIN)
     }
 
     /// Returns the limit of sockets: see [`connections`](Self::connections).
@@ -392,55 +369,6 @@ impl Default for Rules {
     fn default() -> Self {
         Self::window().counter().bucket(Burst::Auto)
     }
-}
-
-// === impl Share ===
-
-impl Share {
-    /// Sets the requests of the first quota.
-    #[must_use]
-    pub const fn requests(mut self, requests: u32) -> Self {
-        self.requests = requests;
-        self
-    }
-
-    /// Sets how many requests a leaky bucket takes at once.
-    #[must_use]
-    pub const fn places(mut self, places: u32) -> Self {
-        self.places = places;
-        self
-    }
-
-    /// Sets how many sockets may be open.
-    #[must_use]
-    pub const fn connections(mut self, connections: u32) -> Self {
-        self.connections = connections;
-        self
-    }
-
-    /// Whether some rule grants nothing.
-    pub(crate) fn is_empty(self, limits: &Limits) -> bool {
-        let part = |quota: &Quota| self.requests_of(*quota, limits.first);
-        self.places == 0 || limits.quotas.iter().any(|quota| part(quota) == 0)
-    }
-
-    /// Returns the part of `quota`; `first` is the whole first quota. It is at least one request,
-    /// because a bucket of rate zero never drains.
-    pub(crate) fn part(self, quota: Quota, first: Quota) -> Quota {
-        let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
-        let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
-        Quota { requests, ..quota }
-    }
-
-    fn requests_of(self, quota: Quota, first: Quota) -> u64 {
-        let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests().get()));
-        whole * u64::from(self.requests) / first
-    }
-}
-
-/// Returns how many sockets data may use, because the last one is for a token request.
-fn data_of(connections: NonZeroU32) -> NonZeroU32 {
-    NonZeroU32::new(connections.get() - 1).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Contract of the transport data service, "Limits": 50 parallel requests per second, beyond which

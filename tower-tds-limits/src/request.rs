@@ -205,13 +205,13 @@ impl<S> Layer<S> for RequestLimitLayer {
 
 impl<S, R, B> Service<Request<R>> for RequestLimit<S>
 where
-    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError>> + Clone,
+    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + 'static> + Clone,
     S::Future: Send + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error;
-    type Future = ResponseFuture<S, R, B>;
+    type Future = ResponseFuture<S, R>;
 
     #[inline]
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {

@@ -1,41 +1,41 @@
 //! Shares: the parts of one set of limits that several processes use.
-//!
-//! You rarely need this: tower-tds-fleet divides the limits among processes, and uses it. Set a
-//! share yourself if your processes agree on their shares in some other way:
-//!
-//! ```
-//! use std::time::Duration;
-//! use tokio::time::Instant;
-//! use tower_tds_limits::{Limiter, Limits, share::{Share, Shares}};
-//!
-//! let limiter = Limiter::new(Limits::default()); // of all processes together
-//! let shares = Shares::of(&limiter);
-//! let whole = shares.load().whole;
-//! let half = Share::default()
-//!     .requests(whole.requests / 2)
-//!     .places(whole.places / 2)
-//!     .connections(whole.connections / 2);
-//! shares.set(half, Instant::now() + Duration::from_secs(5));
-//! assert_eq!(shares.load().held, Share::default());
-//! ```
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use tokio::time::Instant;
 
-pub use crate::limits::Share;
 use crate::{
+    account::Account,
     clock,
     limiter::Limiter,
-    limits::{Proof, Quota, TIMED_OUT},
+    limits::{Limits, Proof, Quota, TIMED_OUT},
 };
 
-/// Share that one process holds, and the whole to divide.
+/// Part of the limits that one of several processes may use.
+///
+/// For each process take the larger of its share and what it [holds](Load::held). If the sum of
+/// these never exceeds the [whole](Load::whole), all processes together keep within the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Share {
+    /// Requests of the first quota. Each other quota is divided in proportion.
+    pub requests: u32,
+    /// Requests that a leaky bucket takes at once: its burst and one more. Under
+    /// [`Burst::Auto`](crate::Burst::Auto) they bound the requests without evidence that they were
+    /// counted. This includes probes: the extra requests that are sent while no response comes.
+    pub places: u32,
+    /// Open sockets.
+    pub connections: u32,
+}
+
+/// What one process holds, and the whole to divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {
     /// Smallest share that covers all open sockets and all requests that still count.
     pub held: Share,
+    /// How long a share may still be in use after its end: the longest time until an abandoned
+    /// request is counted, plus two intervals. After that the request has no effect on any rule.
+    pub counts_for: Duration,
     /// All of the limits as one share, as refusals have lowered them.
     pub whole: Share,
     /// Whether the machine has been suspended since the share was set, which is detected on Linux
@@ -43,24 +43,12 @@ pub struct Load {
     pub was_suspended: bool,
 }
 
-/// Sets the share of one limiter, and reads what the process holds.
-#[derive(Debug, Clone)]
-pub struct Shares {
-    limiter: Limiter,
-}
+// === impl Limiter ===
 
-// === impl Shares ===
-
-impl Shares {
-    /// Returns a handle to the share of this limiter.
-    #[must_use]
-    pub fn of(limiter: &Limiter) -> Self {
-        Self {
-            limiter: limiter.clone(),
-        }
-    }
-
-    /// Applies a share of the limits from now on, and grants nothing after `until`.
+/// Shares, which you rarely need: tower-tds-fleet divides the limits among processes, and sets them.
+impl Limiter {
+    /// Uses only a share of the limits from now on, and grants nothing after `until`. Calls that
+    /// wait beyond that report the reason in `why`, if there is one.
     ///
     /// A larger share applies at once. A smaller one applies to new requests at once, while those
     /// that were sent keep what they [hold](Load::held). As long as more sockets are open than the
@@ -69,55 +57,82 @@ impl Shares {
     ///
     /// No socket is written to after `until`. If that has passed already, this call closes all
     /// sockets. Suspending the machine also ends the share.
-    pub fn set(&self, share: Share, until: Instant) {
-        let stack = &self.limiter.stack;
-        let (open, over) = stack.connections.update_now(|connections, now| {
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// use tower_tds_limits::{Limiter, Limits, Share};
+    ///
+    /// let limiter = Limiter::new(Limits::default()); // of all processes together
+    /// let whole = limiter.load().whole;
+    /// let half = Share {
+    ///     requests: whole.requests / 2,
+    ///     places: whole.places / 2,
+    ///     connections: whole.connections / 2,
+    /// };
+    /// limiter.set_share(half, Instant::now() + Duration::from_secs(5), None);
+    /// assert_eq!(limiter.load().held, Share::default());
+    /// ```
+    pub fn set_share(&self, share: Share, until: Instant, why: Option<&'static str>) {
+        let (open, over) = self.stack.connections.update_now(|connections, now| {
             let over = connections.set_share(share.connections, until, now);
             (connections.open(now), over)
         });
-        if let Some(over) = over {
-            over.notify_waiters();
-        }
-        let account = &stack.account;
-        account.update_now(|account, now| account.set_share(share, until, now, open));
-    }
-
-    /// Sets the fault that keeps the share from being renewed, such as a store that is unreachable.
-    /// Calls that wait for a share report it in their errors.
-    pub fn set_fault(&self, fault: Option<&'static str>) {
-        let account = &self.limiter.stack.account;
-        account.read(|account, _| account.reactions.store_fault = fault);
+        drop(over);
+        let set = |account: &mut Account, now| account.set_share(share, until, why, now, open);
+        self.stack.account.update_now(set);
     }
 
     /// Reads what this process holds, and the whole to divide.
     #[must_use]
     pub fn load(&self) -> Load {
-        let stack = &self.limiter.stack;
-        let connections = &stack.connections;
-        let connections = connections.read(|connections, _| connections.open(clock::now()));
-        stack.account.read(|account, _| Load {
+        let now = clock::now();
+        let connections = self.stack.connections.read(|sockets, _| sockets.open(now));
+        let counts_for = counts_for(self.limits());
+        self.stack.account.read(|account, _| Load {
             held: Share {
                 connections,
-                ..account.held(clock::now())
+                ..account.held(now)
             },
+            counts_for,
             whole: account.whole(),
             was_suspended: account.was_suspended(clock::suspended()),
         })
     }
+}
 
-    /// Returns how long a share may still be in use after its end: the longest time until an
-    /// abandoned request is counted, plus two intervals. After that the request has no effect on
-    /// any rule.
-    #[must_use]
-    pub fn memory(&self) -> Duration {
-        let limits = self.limiter.limits();
-        let longest = limits.quotas().iter().map(Quota::hold).max();
-        let counted = match limits.proof {
-            Proof::Head => limits.lost_after.max(TIMED_OUT),
-            // Behind a gateway that timed out, a request may begin late, and its end is not seen.
-            Proof::End => limits.lost_after.saturating_add(TIMED_OUT),
-        };
-        counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
+/// How long a request may count after its process has ended.
+fn counts_for(limits: &Limits) -> Duration {
+    let longest = limits.quotas().iter().map(Quota::hold).max();
+    let counted = match limits.proof {
+        Proof::Head => limits.lost_after.max(TIMED_OUT),
+        // Behind a gateway that timed out, a request may begin late, and its end is not seen.
+        Proof::End => limits.lost_after.saturating_add(TIMED_OUT),
+    };
+    counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Whether some rule grants nothing.
+    pub(crate) fn is_empty(self, limits: &Limits) -> bool {
+        let part = |quota: &Quota| self.requests_of(*quota, limits.first);
+        self.places == 0 || limits.quotas().iter().any(|quota| part(quota) == 0)
+    }
+
+    /// Returns the part of `quota`; `first` is the whole first quota. It is at least one request,
+    /// because a bucket of rate zero never drains.
+    pub(crate) fn part(self, quota: Quota, first: Quota) -> Quota {
+        let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
+        let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
+        Quota::new(requests, quota.per()).unwrap_or(quota)
+    }
+
+    fn requests_of(self, quota: Quota, first: Quota) -> u64 {
+        let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests().get()));
+        whole * u64::from(self.requests) / first
     }
 }
 

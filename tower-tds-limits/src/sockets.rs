@@ -2,21 +2,16 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     future::Future,
-    io,
+    io, mem,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, futures::OwnedNotified},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     account::reactions::Sockets,
@@ -37,29 +32,22 @@ pub(crate) struct Connections {
     lingering: VecDeque<(Instant, Line)>,
     /// Limits after a 416, as the account has set them.
     closed: Sockets,
-    /// When the [share](crate::share::Share) ends, if there is one.
-    closes_at: Option<Instant>,
-    /// Whether there is a share. If there is none, sockets take no lock to check its end.
-    is_shared: Arc<AtomicBool>,
-    /// Number of shares whose end has closed all sockets.
-    ended: u64,
-    /// Notified after each such end.
-    over: Arc<Notify>,
+    /// When the [share](crate::Share) ends, if there is one. Dropped at its end, which closes all sockets.
+    ends: watch::Sender<Option<Instant>>,
 }
 
 /// Permit of one socket.
 ///
 /// If it is dropped, it is kept for one more second, because the server may still accept or count
 /// the connection. [`release`](Self::release) gives it back at once.
-#[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// `None` once it was given back.
     line: Option<Line>,
-    /// How many shares had ended when the permit was taken.
-    ended: u64,
-    is_shared: Arc<AtomicBool>,
-    over: Pin<Box<OwnedNotified>>,
+    /// When the share ends in which the socket was opened.
+    ends: watch::Receiver<Option<Instant>>,
+    /// Ends when that share has been ended.
+    over: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     /// Waker that is registered for the end of the share.
     waker: Option<Waker>,
 }
@@ -74,29 +62,37 @@ impl Connections {
             tokens: 0,
             lingering: VecDeque::new(),
             closed: Sockets::default(),
-            closes_at: None,
-            is_shared: Arc::default(),
-            ended: 0,
-            over: Arc::default(),
+            ends: watch::Sender::new(None),
         }
     }
 
     /// Changes the limit, and opens nothing from `until` on. Open sockets stay, even if they are
-    /// more than the limit. If `until` has passed, all sockets are closed, and the caller notifies
-    /// their readers.
-    #[must_use = "readers are notified after the lock is released"]
+    /// more than the limit. If `until` has passed, the drop of what this returns closes them.
+    #[must_use = "it is dropped after the lock is released"]
     pub(crate) fn set_share(
         &mut self,
         most: u32,
         until: Instant,
         now: Instant,
-    ) -> Option<Arc<Notify>> {
+    ) -> Option<impl Sized + use<>> {
         self.most = most;
-        self.closes_at = Some(until);
-        // Relaxed: the notification comes later, and a notified reader checks again.
-        self.is_shared.store(true, Ordering::Relaxed);
-        self.ended += u64::from(until <= now);
-        (until <= now).then(|| Arc::clone(&self.over))
+        if until <= now {
+            return Some(mem::replace(
+                &mut self.ends,
+                watch::Sender::new(Some(until)),
+            ));
+        }
+        // No reader has to know a later end.
+        self.ends.send_if_modified(|ends| {
+            *ends = Some(until);
+            false
+        });
+        None
+    }
+
+    /// Whether the share has ended.
+    fn is_over(&self, now: Instant) -> bool {
+        self.ends.borrow().is_some_and(|ends| ends <= now)
     }
 
     /// Returns the number of permits at `now`, including dropped ones that are still kept.
@@ -146,7 +142,7 @@ impl Limit for Connections {
     type Grant = Line;
 
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
-        if self.closes_at.is_some_and(|closes_at| closes_at <= now) {
+        if self.is_over(now) {
             return Opens::OnReturn;
         }
         if let Some(until) = self.silent_until(now) {
@@ -174,7 +170,7 @@ impl Limit for Connections {
 
     fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
         match self.silent_until(now) {
-            _ if self.closes_at.is_some_and(|at| at <= now) => WaitCause::Share,
+            _ if self.is_over(now) => WaitCause::Share,
             Some(_) => WaitCause::Silence,
             None => WaitCause::Connection,
         }
@@ -185,16 +181,13 @@ impl Limit for Connections {
 
 impl ConnectionPermit {
     pub(crate) fn new(shared: &Arc<Shared<Connections>>, line: Line) -> Self {
-        let (ended, is_shared, over) = shared.read(|connections, _| {
-            let over = Arc::clone(&connections.over).notified_owned();
-            (connections.ended, Arc::clone(&connections.is_shared), over)
-        });
+        let ends = shared.read(|connections, _| connections.ends.subscribe());
+        let mut over = ends.clone();
         Self {
             shared: Arc::clone(shared),
             line: Some(line),
-            ended,
-            is_shared,
-            over: Box::pin(over),
+            ends,
+            over: Box::pin(async move { while over.changed().await.is_ok() {} }),
             waker: None,
         }
     }
@@ -204,13 +197,8 @@ impl ConnectionPermit {
     /// # Errors
     /// If that share has ended.
     pub(crate) fn check(&self) -> io::Result<()> {
-        if !self.is_shared.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let is_over = self.shared.read(|connections, _| {
-            let ends = connections.closes_at;
-            self.ended < connections.ended || ends.is_some_and(|at| at <= clock::now())
-        });
+        let is_over = self.ends.has_changed().is_err()
+            || self.ends.borrow().is_some_and(|ends| ends <= clock::now());
         if is_over {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, OVER));
         }
@@ -234,6 +222,12 @@ impl ConnectionPermit {
         if let Some(line) = self.line.take() {
             self.shared.update(|connections| connections.release(line));
         }
+    }
+}
+
+impl fmt::Debug for ConnectionPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConnectionPermit").field(&self.line).finish()
     }
 }
 

@@ -9,11 +9,13 @@ use std::time::Instant;
 
 use http::Extensions;
 
+use crate::hand_over::HandOver;
+
 /// The deadline of a call, as an extension of its request.
 ///
 /// Set it to bound a call in all layers at once. Nothing is sent after it, and a layer that is still waiting then
 /// returns an error that names the cause of its wait, or passes on the response that it holds. Retry layers compare it
-/// with their own deadline, and set the earlier one on each attempt.
+/// with their own deadline, and set the earlier one on each attempt. It also carries the [`HandOver`] of the request.
 ///
 /// # Examples
 ///
@@ -25,10 +27,11 @@ use http::Extensions;
 /// request.extensions_mut().insert(DeadlineAt::new(Instant::now() + Duration::from_secs(5)));
 /// assert!(DeadlineAt::of(request.extensions()).is_some());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub struct DeadlineAt {
     at: Instant,
     covers_body: bool,
+    pub(crate) hand_over: Option<HandOver>,
 }
 
 // === impl DeadlineAt ===
@@ -41,6 +44,7 @@ impl DeadlineAt {
         Self {
             at,
             covers_body: false,
+            hand_over: None,
         }
     }
 
@@ -48,7 +52,7 @@ impl DeadlineAt {
     /// body yourself. A limiter then expects calls to take as long as their bodies.
     #[inline]
     #[must_use]
-    pub const fn with_body(mut self) -> Self {
+    pub fn with_body(mut self) -> Self {
         self.covers_body = true;
         self
     }

@@ -7,12 +7,14 @@ use std::sync::{
 
 use http::Extensions;
 
-/// Decides whether a request was sent, as an extension of that request.
+use crate::deadline::DeadlineAt;
+
+/// Decides whether a request was sent, as a part of its [`DeadlineAt`].
 ///
 /// A layer that may give a call up [inserts](Self::insert) it. A client that knows when it sends a request marks two
 /// points: [`hold`](Self::hold) when it gets the request, and [`take`](Self::take) right before it writes. Then a call
-/// that was given up in between is known to be unsent, and stays unsent: one compare-and-swap decides. Over a client
-/// that marks nothing, each call may have been sent.
+/// that was given up in between is known to be unsent, and stays unsent: one compare-and-swap decides. Without a
+/// deadline, and over a client that marks nothing, each call may have been sent.
 ///
 /// A request that is copied may have been sent from then on, because nothing shows how many copies are.
 ///
@@ -48,18 +50,40 @@ pub enum Handed {
     Held,
     /// A client has begun to send it.
     Taken,
+    /// The peer has ended the connection that it was sent on.
+    Ended,
 }
 
 // === impl HandOver ===
 
 impl HandOver {
-    /// Puts a new one into the extensions of a request, and returns the layer's handle to it.
+    /// Puts a new one into the deadline of a request, if it has one, and returns the layer's handle to it.
     #[inline]
     #[must_use]
-    pub fn insert(extensions: &mut Extensions) -> Self {
+    pub fn insert(extensions: &mut Extensions) -> Option<Self> {
+        let deadline = extensions.get_mut::<DeadlineAt>()?;
         let state = Arc::new(AtomicU8::new(UNKNOWN));
-        extensions.insert(Self(Arc::clone(&state)));
-        Self(state)
+        deadline.hand_over = Some(Self(Arc::clone(&state)));
+        Some(Self(state))
+    }
+
+    /// Returns the client's handle to that of a request, if a layer has inserted one.
+    #[inline]
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Option<Self> {
+        let hand_over = extensions.get::<DeadlineAt>()?.hand_over.as_ref()?;
+        Some(Self(Arc::clone(&hand_over.0)))
+    }
+
+    /// Marks, for a client, that the peer has ended or reset the connection instead of answering the request. So it has
+    /// been counted, or will be soon.
+    ///
+    /// Don't mark the end of a tunnel, which shows nothing about the service, nor one that your side began.
+    pub fn end(&self) {
+        update(&self.0, |state| match state {
+            TAKEN | LEFT => ENDED,
+            other => other,
+        });
     }
 
     /// Marks, for a client, that it has the request and has not written any of it. If a connection turns out to be
@@ -109,7 +133,8 @@ impl HandOver {
 
     /// Changes the state of a request. Returns whether it was not given up.
     fn change(extensions: &Extensions, change: impl Fn(u8) -> u8) -> bool {
-        let Some(Self(state)) = extensions.get() else {
+        let deadline = extensions.get::<DeadlineAt>();
+        let Some(Self(state)) = deadline.and_then(|deadline| deadline.hand_over.as_ref()) else {
             return true;
         };
         change(update(state, &change)) != GIVEN_UP
@@ -142,11 +167,12 @@ const fn handed(state: u8) -> Handed {
     match state {
         HELD | GIVEN_UP => Handed::Held,
         TAKEN | LEFT => Handed::Taken,
+        ENDED => Handed::Ended,
         _ => Handed::Unknown,
     }
 }
 
-// ## UNKNOWN => HELD <=> TAKEN => LEFT => GIVEN_UP, HELD => GIVEN_UP, and any but the last => COPIED
+// ## UNKNOWN => HELD <=> TAKEN => LEFT => GIVEN_UP, HELD => GIVEN_UP, TAKEN or LEFT => ENDED, and any but GIVEN_UP => COPIED
 const UNKNOWN: u8 = 0;
 const HELD: u8 = 1;
 const TAKEN: u8 = 2;
@@ -156,6 +182,8 @@ const LEFT: u8 = 3;
 const GIVEN_UP: u8 = 4;
 /// Copied, so it is unknown which copies were sent.
 const COPIED: u8 = 5;
+/// Its peer has ended the connection.
+const ENDED: u8 = 6;
 
 #[cfg(test)]
 mod tests;

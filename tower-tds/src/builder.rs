@@ -8,16 +8,17 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Uri, header::USER_AGENT, uri::Scheme};
+use http::{Request, Uri, header, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
+use tokio::time::Instant;
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
-use tower_tds_limits::{Limits, RequestLimitLayer};
+use tower_tds_limits::{DeadlineAt, Limits, RequestLimitLayer};
 
 #[cfg(feature = "compression")]
 use crate::http::compression;
@@ -26,11 +27,11 @@ use crate::{
         base::Base,
         body::READ_TIMEOUT,
         request::{Deadline, ReplayBytes, RequestBody},
-        sender::{CallTracker, DEFAULT_USER_AGENT, Sender, stack},
+        sender::{CallTracker, Sender, stack},
     },
     error::BuildError,
     http::{
-        pool::Http,
+        pool::{Host, Http, USER_AGENT},
         proxy::Proxies,
         tls::Tls,
         transport::{MakeClients, Schemes, clients, connector, make_clients},
@@ -404,26 +405,30 @@ impl Builder {
         let data = self.limits.limiter();
         let first = data.first_in_line();
         let longest_turn = longest_turn(data.limits());
+        let host = Host::of(&base_url)
+            .map_err(|error| BuildError::because("the base URL is not usable", error))?;
         let clients = match self.connector {
-            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data),
+            Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {
                 return Err(BuildError::new(
                     "Builder::connector excludes settings of TLS and proxies: make them in the connector",
                 ));
             }
             None => {
-                let targets = [&base_url, endpoint.uri()];
+                let targets = [endpoint.uri(), &base_url];
                 let is_secure = |uri: &&Uri| uri.scheme() != Some(&Scheme::HTTP);
                 let tls = self.tls.config(targets.iter().any(is_secure))?;
-                for target in targets {
+                let mut are_direct = [true; 2];
+                for (target, is_direct) in targets.into_iter().zip(&mut are_direct) {
                     let proxy = self.proxies.of(target);
                     let proxy = proxy
                         .map_err(|error| BuildError::because("the proxy is not usable", error))?;
+                    *is_direct = proxy.is_none();
                     if let Some(password) = proxy.as_ref().and_then(Intercept::basic_auth) {
                         secrets.add_authorization(password);
                     }
                 }
-                clients(data, |limiter| {
+                clients(data, host, are_direct, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
@@ -431,17 +436,21 @@ impl Builder {
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
         let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
+        let longest = longest_turn.saturating_add(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
-            // Some firewalls refuse requests without one.
-            .map_request(|mut request: Request<_>| {
-                let agent = HeaderValue::from_static(DEFAULT_USER_AGENT);
-                request.headers_mut().insert(USER_AGENT, agent);
+            .map_request(move |mut request: Request<_>| {
+                // With its hand-over, a request that its source has given up is not sent later.
+                if let Some(ends) = Instant::now().checked_add(longest) {
+                    let deadline = DeadlineAt::new(ends.into_std());
+                    request.extensions_mut().insert(deadline);
+                }
                 request
             })
             .layer(limit)
             .service(clients.tokens);
         let tokens = TokenSource::builder(endpoint, self.credentials)
-            .timeout(longest_turn.saturating_add(TOKEN_ANSWER));
+            .header(header::USER_AGENT, USER_AGENT)
+            .timeout(longest);
         let tokens = (self.renewal)(tokens).build(token_http);
         let mut retry = self.retry;
         if let Some(name) = &self.name {

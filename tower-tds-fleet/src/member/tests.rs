@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::time::{Instant, sleep};
-use tower_tds_limits::{Limits, Rules, share::Share};
+use tower_tds_limits::{Limits, Rules, Share};
 
 use self::world::{Network, Process, World};
 use super::{Action, Answer, Event, Load, Member};
@@ -409,7 +409,11 @@ async fn a_fleet_reaches_most_of_the_rate_of_one_process() {
 #[test]
 fn suspended_member_drops_its_share_and_its_question() {
     let now = Instant::now();
-    let share = Share::default().requests(10).places(2).connections(3);
+    let share = Share {
+        requests: 10,
+        places: 2,
+        connections: 3,
+    };
     let answer = Answer {
         share,
         silence: Duration::ZERO,
@@ -453,7 +457,11 @@ fn suspended_member_drops_its_share_and_its_question() {
 fn member_accepts_only_a_timely_answer_to_its_last_question() {
     let now = Instant::now();
     let answer = |requests| Answer {
-        share: Share::default().requests(requests).places(2).connections(3),
+        share: Share {
+            requests,
+            places: 2,
+            connections: 3,
+        },
         silence: Duration::ZERO,
         clock: Duration::ZERO,
     };

@@ -19,7 +19,9 @@ use tower_tds::Limits;
 use tower_tds_fleet::Fleet;
 use tower_tds_limits::Limiter;
 
-use crate::shares::{RedisServer, faults::through, on_a_port, operators::make_member, remember};
+use crate::shares::{
+    ANYWHERE, RedisServer, faults::through, on_a_port, operators::make_member, remember,
+};
 
 struct Node {
     server: RedisServer,
@@ -165,7 +167,7 @@ async fn documented_rights_are_sufficient_in_a_cluster() {
     let url = format!("redis://member:password@127.0.0.1:{}", node.port);
     let client = ClusterClient::new(vec![url]).unwrap();
     let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client, "test", &limiter).unwrap();
+    let fleet = Fleet::join(client, "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     fleet.leave().await;
     assert_eq!(fleet.status().fault, None);
@@ -230,7 +232,7 @@ async fn sentinel_failover_moves_members_to_the_new_master() {
         SentinelClient::build(urls, "fleet", None, SentinelServerType::Master).unwrap()
     };
     let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client(), "test", &limiter).unwrap();
+    let fleet = Fleet::join(client(), "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     let mut admin = admin.get_connection().unwrap();
     cmd("SENTINEL")
@@ -267,7 +269,7 @@ async fn documented_rights_are_sufficient_under_sentinel() {
         SentinelClient::build(urls, "fleet", Some(node.clone()), master).unwrap()
     };
     let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client(), "test", &limiter).unwrap();
+    let fleet = Fleet::join(client(), "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     fleet.leave().await;
     assert_eq!(fleet.status().fault, None);

@@ -52,7 +52,7 @@ impl Member {
         limits: Limits,
     ) -> Self {
         let client = client(server, limits);
-        let fleet = Fleet::join(store, name, client.limiter()).unwrap();
+        let fleet = Fleet::join(store, name, server.base_url(), client.limiter()).unwrap();
         let url = format!("{}/v1/live/bus", server.base_url());
         Self { client, fleet, url }
     }
@@ -96,6 +96,9 @@ pub(crate) async fn slow_service(rule: Rule, takes: Duration) -> Server {
     config.faults.before_head = Delay::Constant(takes);
     Server::start(config).await.unwrap()
 }
+
+/// Address of a service that nobody calls.
+pub(crate) const ANYWHERE: &str = "https://data.example.org";
 
 /// Writes a record of the fleet without members, so that shares grow at once.
 pub(crate) fn remember(store: &RedisServer) {

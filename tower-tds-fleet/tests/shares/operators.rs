@@ -13,12 +13,12 @@ use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
 
 use crate::shares::{
-    HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service,
+    ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service,
 };
 
 pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
     let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(store, "test", &limiter).unwrap();
+    let fleet = Fleet::join(store, "test", ANYWHERE, &limiter).unwrap();
     let ready = timeout(HANGS, fleet.ready()).await;
     let error = ready.unwrap().unwrap_err();
     println!("{error}");
@@ -75,40 +75,84 @@ async fn member_with_other_quotas_is_refused_and_the_first_continues() {
     };
     remember(&store);
     let one = Limiter::new(Limits::default());
-    let first = Fleet::join(store.client(), "test", &one).unwrap();
+    let first = Fleet::join(store.client(), "test", ANYWHERE, &one).unwrap();
     first.ready().await.unwrap();
     let quota = Quota::per_minute(NonZeroU32::MIN);
     let other = Limiter::new(Limits::default().also(quota));
-    let second = Fleet::join(store.client(), "test", &other).unwrap();
+    let second = Fleet::join(store.client(), "test", ANYWHERE, &other).unwrap();
     let error = second.ready().await.unwrap_err();
     assert_eq!(error.kind(), StoreFault::OtherQuotas, "{error}");
     first.ready().await.unwrap();
     let long = Quota::new(NonZeroU32::MIN, Duration::from_secs(61)).unwrap();
     for (name, limits) in [("a fleet", Limits::default()), ("test", Limits::new(long))] {
-        let error = Fleet::join(store.client(), name, &Limiter::new(limits)).unwrap_err();
+        let error = Fleet::join(store.client(), name, ANYWHERE, &Limiter::new(limits)).unwrap_err();
         assert_eq!(error.kind(), StoreFault::Settings, "{error}");
     }
 }
 
-/// Reproducer for F1: the error of a call names the store's fault.
+/// Two services with the same limits, whose operators chose the same name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadline_error_names_the_fault_of_the_store() {
+async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    remember(&store);
+    let limiter = || Limiter::new(Limits::default());
+    let join = |service: &str| Fleet::join(store.client(), "test", service, &limiter()).unwrap();
+    let first = join("https://data.example.org/v1");
+    first.ready().await.unwrap();
+    let share = first.status().share;
+    let others = [
+        "http://data.example.org",
+        "https://other.example.org",
+        "https://data.example.org:8443",
+    ];
+    for other in others {
+        let error = join(other).ready().await.unwrap_err();
+        assert_eq!(error.kind(), StoreFault::OtherService, "{other}: {error}");
+        assert!(
+            error.to_string().contains("https://data.example.org:443"),
+            "{error}"
+        );
+    }
+    assert_eq!(first.status().members, 1);
+    assert_eq!(first.status().share, share);
+    // The same one, written otherwise.
+    let second = join("HTTPS://Data.Example.Org:443");
+    second.ready().await.unwrap();
+    first.leave().await;
+    second.leave().await;
+    // Nobody is left who calls the first one.
+    join("https://other.example.org").ready().await.unwrap();
+    let error = Fleet::join(store.client(), "test", "data.example.org", &limiter()).unwrap_err();
+    assert_eq!(error.kind(), StoreFault::Settings, "{error}");
+}
+
+/// Reproducer for F1: the error of a call names the store's fault, whatever ends its wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_of_calls_name_the_fault_of_the_store() {
     let Some(mut store) = RedisServer::start() else {
         return;
     };
     remember(&store);
     let server = service(Rule::SlidingLog).await;
-    let member = Member::join(store.client(), &server, Limits::default());
+    let limits = Limits::default().max_wait(Duration::from_secs(5));
+    let member = Member::join(store.client(), &server, limits);
     let url = format!("{}/v1/live/bus", server.base_url());
     member.client.get(&url).await.unwrap();
     store.kill();
     sleep(Duration::from_secs(6)).await;
-    let call = member.client.get(&url).deadline(Duration::from_secs(4));
-    let error = call.await.unwrap_err();
-    let error: &dyn std::error::Error = &error;
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    let text: Vec<_> = chain.map(ToString::to_string).collect();
-    assert!(text.join(": ").contains("unreachable"), "{text:?}");
+    let by_deadline = member.client.get(&url).deadline(Duration::from_secs(4));
+    let by_longest_wait = member.client.get(&url);
+    let (one, other) = tokio::join!(by_deadline, by_longest_wait);
+    for error in [one.unwrap_err(), other.unwrap_err()] {
+        let error: &dyn std::error::Error = &error;
+        let chain = std::iter::successors(Some(error), |error| error.source());
+        let text: Vec<_> = chain.map(ToString::to_string).collect();
+        let text = text.join(": ");
+        println!("{text}");
+        assert!(text.contains("the store is unreachable"), "{text}");
+    }
 }
 
 /// A server behind a TLS address that speaks something else, says no, or says nothing.
@@ -164,7 +208,7 @@ async fn record_of_a_member_ends_with_its_host_and_process() {
     };
     remember(&store);
     let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(store.client(), "test", &limiter).unwrap();
+    let fleet = Fleet::join(store.client(), "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     let mut all = cmd("HGETALL");
     all.arg("{test}:shares");

@@ -97,7 +97,7 @@ async fn member_process() {
         .build()
         .unwrap();
     let store = Client::open(store).unwrap();
-    let fleet = Fleet::join(store, "test", client.limiter()).unwrap();
+    let fleet = Fleet::join(store, "test", &var("FLEET_DATA"), client.limiter()).unwrap();
     let mut running = JoinSet::new();
     let or = |name: &str, usual: &str| env::var(name).unwrap_or_else(|_| usual.to_owned());
     call(

@@ -7,7 +7,7 @@ use tower_tds::Limits;
 use tower_tds_fleet::{Fleet, StoreFault};
 use tower_tds_limits::Limiter;
 
-use crate::shares::{RedisServer, operators::kind, remember};
+use crate::shares::{ANYWHERE, RedisServer, operators::kind, remember};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_can_require_a_client_certificate() {
@@ -53,7 +53,7 @@ async fn a_store_can_require_a_client_certificate() {
         Client::build_with_tls(format!("rediss://localhost:{port}/"), certificates).unwrap()
     };
     let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client(Some(&certificate), true), "test", &limiter).unwrap();
+    let fleet = Fleet::join(client(Some(&certificate), true), "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     // A server that is not trusted, and one that does not trust this side.
     assert_eq!(kind(client(None, true)).await, StoreFault::Tls);

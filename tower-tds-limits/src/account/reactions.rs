@@ -52,8 +52,8 @@ pub(crate) struct Reactions {
     closing_until: Tick,
     /// End of the share, if there is one.
     pub(super) share_ends: Option<Tick>,
-    /// Fault because of which the share is not renewed.
-    pub(crate) store_fault: Option<&'static str>,
+    /// Why there is no share after that, if it is known.
+    store_fault: Option<&'static str>,
 }
 
 /// How often refusals have lowered something.
@@ -181,8 +181,14 @@ impl Reactions {
     }
 
     /// Ends the share at `ends`. Until then requests close their sockets if too many are open.
-    pub(crate) fn share_until(&mut self, ends: Tick, too_many: bool, now: Tick) {
-        self.share_ends = Some(ends);
+    pub(crate) fn share_until(
+        &mut self,
+        ends: Tick,
+        why: Option<&'static str>,
+        too_many: bool,
+        now: Tick,
+    ) {
+        (self.share_ends, self.store_fault) = (Some(ends), why);
         if too_many {
             self.closing_until = ends;
         } else if self.sockets.times == 0 || self.sockets.ends_at() <= now {

@@ -93,12 +93,12 @@ fn default_rules_match_the_window_with_thirty_percent_slow_calls() {
 #[test]
 fn lost_request_does_not_prove_other_requests() {
     let start = Instant::now();
-    let limits = Limits::default().lost_after(ms(0));
+    let limits = Limits::default();
     let mut account = Account::new(&limits);
     let grants: Vec<Grant> = (0..10).map(|_| granted(&mut account, start)).collect();
     let now = start + ms(500);
     for grant in &grants[..5] {
-        account.lose(now, *grant);
+        account.lose(now, *grant, ms(0));
     }
     // Five places are back, except for the level of the lost requests.
     account.opens(Line::Back, now);

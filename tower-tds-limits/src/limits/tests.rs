@@ -26,13 +26,16 @@ fn zero_or_too_long_interval_gives_no_quota() {
 #[test]
 fn requests_in_flight_follow_the_connections_unless_they_are_given() {
     let count = |n| NonZeroU32::new(n).expect("it is not zero");
-    assert_eq!(Limits::default().in_flight, count(59));
+    assert_eq!(Limits::default().most_in_flight(), count(59));
     for (connections, in_flight) in [(1, 1), (2, 1), (3, 2), (60, 59), (61, 60)] {
         let limits = Limits::default().connections(count(connections));
-        assert_eq!(limits.in_flight, count(in_flight), "{connections}");
+        assert_eq!(limits.most_in_flight(), count(in_flight), "{connections}");
     }
     let given = Limits::default().in_flight(count(100));
-    assert_eq!(given.clone().connections(count(7)).in_flight, count(100));
+    assert_eq!(
+        given.clone().connections(count(7)).most_in_flight(),
+        count(100)
+    );
     let then = Limits::default().connections(count(7));
-    assert_eq!(then.in_flight(count(100)).in_flight, count(100));
+    assert_eq!(then.in_flight(count(100)).most_in_flight(), count(100));
 }

@@ -42,18 +42,18 @@ pub(super) struct Settings {
 ///
 /// # Cancel safety
 /// See [`RequestLimit`](crate::RequestLimit).
-pub struct ResponseFuture<S, R, B> {
-    state: State<S, R, B>,
+pub struct ResponseFuture<S: Service<Request<R>>, R> {
+    state: State<S, R>,
     settings: Arc<Settings>,
     /// Timer of the next bound, created when the call first waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-enum State<S, R, B> {
+enum State<S: Service<Request<R>>, R> {
     // ## Waiting => (Sent | Done)
     Waiting(Waiting<S, R>),
     // ## Sent => Done
-    Sent(SentCall<B>),
+    Sent(SentCall<S::Future>),
     Done,
 }
 
@@ -89,7 +89,7 @@ enum Obstacle {
 
 // === impl ResponseFuture ===
 
-impl<S, R, B> ResponseFuture<S, R, B> {
+impl<S: Service<Request<R>>, R> ResponseFuture<S, R> {
     #[inline]
     pub(super) fn new(inner: S, request: Request<R>, settings: &Arc<Settings>) -> Self {
         let stack = &settings.limiter.stack;
@@ -107,11 +107,11 @@ impl<S, R, B> ResponseFuture<S, R, B> {
 }
 
 /// Nothing in it is pinned: the inner future is boxed, so that a task can take it over.
-impl<S, R, B> Unpin for ResponseFuture<S, R, B> {}
+impl<S: Service<Request<R>>, R> Unpin for ResponseFuture<S, R> {}
 
-impl<S, R, B> Future for ResponseFuture<S, R, B>
+impl<S, R, B> Future for ResponseFuture<S, R>
 where
-    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError>>,
+    S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + 'static>,
     S::Future: Send + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
 {
@@ -151,7 +151,7 @@ where
     }
 }
 
-impl<S, R, B> fmt::Debug for ResponseFuture<S, R, B> {
+impl<S: Service<Request<R>>, R> fmt::Debug for ResponseFuture<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
@@ -253,9 +253,9 @@ impl<S, R> Waiting<S, R> {
         permit: RequestPermit,
         now: Instant,
         deadline: Option<Instant>,
-    ) -> Option<SentCall<B>>
+    ) -> Option<SentCall<S::Future>>
     where
-        S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError>>,
+        S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + 'static>,
         S::Future: Send + 'static,
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
     {

@@ -116,7 +116,7 @@ impl RequestPermit {
         let grant = self.grant;
         let account = &self.stack.account;
         if grant.has_body {
-            account.update_now(|account, now| account.learn_body(now, grant, self.took));
+            account.update_now(|account, now| account.learn(now, grant, self.took, false));
         }
         if self.stage == Stage::Sent {
             account.update_now(|account, now| account.prove_by_end(now, grant));
@@ -127,8 +127,16 @@ impl RequestPermit {
     /// Records that its deadline has ended the call, before the response.
     #[cold]
     pub(super) fn cut(&self) {
-        let cut = |account: &mut Account, now| account.learn_cut(now, self.grant, None);
+        let cut = |account: &mut Account, now| account.learn(now, self.grant, u64::MAX, true);
         self.stack.account.update_now(cut);
+    }
+
+    /// Records that the peer has ended the connection instead of answering.
+    pub(super) fn end(&mut self) {
+        let after = ENDED.min(self.lost_after());
+        let lose = |account: &mut Account, now| account.lose(now, self.grant, after);
+        self.stack.account.update_now(lose);
+        self.stage = Stage::Over;
     }
 
     /// Takes back the grant of a request that was never sent.
@@ -193,11 +201,13 @@ impl Drop for RequestPermit {
         }
         let (account, grant) = (&self.stack.account, self.grant);
         if has_head && grant.has_body {
-            // A body that its reader has left for another reason shows nothing.
-            account.update_now(|account, now| account.learn_cut(now, grant, Some(self.took)));
+            account.update_now(|account, now| account.learn(now, grant, self.took, true));
         }
         match self.stage {
-            Stage::Sent => account.update_now(|account, now| account.lose(now, grant)),
+            Stage::Sent => {
+                let after = self.lost_after();
+                account.update_now(|account, now| account.lose(now, grant, after));
+            }
             Stage::Proven => account.update(Account::end),
             Stage::Over => {}
         }
@@ -248,3 +258,7 @@ impl<B: Body> Body for PermitBody<B> {
         self.inner.size_hint()
     }
 }
+
+/// How long after the peer has ended a connection its request may still be counted by what is behind
+/// it, which is an assumption like that about a 504.
+const ENDED: Duration = Duration::from_millis(500);

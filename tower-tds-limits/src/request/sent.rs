@@ -1,8 +1,6 @@
 //! A call that was passed on, until its response head: whether it was sent, and its completion in
 //! the background.
 
-#[cfg(feature = "connect")]
-use std::io;
 use std::{
     error,
     future::{Future, poll_fn},
@@ -31,22 +29,24 @@ use crate::{
 };
 
 /// Call that was passed on, until its response head. Dropping it gives it up.
-pub(super) struct SentCall<B> {
+pub(super) struct SentCall<F> {
     /// `None` once the call has ended.
-    rest: Option<Rest<B>>,
-    hand_over: HandOver,
+    rest: Option<Rest<F>>,
     called_at: Instant,
     /// When the call was first seen to be sent.
     sent_at: Option<Instant>,
     deadline: Option<Instant>,
     /// Completes the call in the background. A function pointer, so that `Drop` needs no bounds.
-    complete: fn(Rest<B>, Instant),
+    complete: fn(Rest<F>, Instant),
 }
 
-/// Response to come, and the permit of its request.
-struct Rest<B> {
-    response: Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>,
+/// Response to come, and the permit of its request. The future is boxed, so that a task can take it
+/// over.
+struct Rest<F> {
+    response: Pin<Box<F>>,
     permit: RequestPermit,
+    /// `None` without a deadline.
+    hand_over: Option<HandOver>,
 }
 
 /// Why a call ends before its response.
@@ -60,22 +60,27 @@ enum Reason {
 
 // === impl SentCall ===
 
-impl<B> SentCall<B> {
+impl<F> SentCall<F> {
     #[inline]
-    pub(super) fn new<E: Into<BoxError>>(
-        response: impl Future<Output = Result<Response<B>, E>> + Send + 'static,
+    pub(super) fn new<B, E>(
+        response: F,
         permit: RequestPermit,
-        hand_over: HandOver,
+        hand_over: Option<HandOver>,
         called_at: Instant,
         deadline: Option<Instant>,
     ) -> Self
     where
+        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
+        E: Into<BoxError> + 'static,
     {
-        let response = Box::pin(async { response.await.map_err(Into::into) });
+        let response = Box::pin(response);
         Self {
-            rest: Some(Rest { response, permit }),
-            hand_over,
+            rest: Some(Rest {
+                response,
+                permit,
+                hand_over,
+            }),
             called_at,
             sent_at: None,
             deadline,
@@ -85,26 +90,29 @@ impl<B> SentCall<B> {
 
     /// Waits for the response head, until the deadline or the end of the time for the `answer`.
     #[inline]
-    pub(super) fn poll(
+    pub(super) fn poll<B, E>(
         &mut self,
         cx: &mut Context<'_>,
         answer: Option<Duration>,
         timer: &mut Option<Pin<Box<Sleep>>>,
     ) -> Poll<Result<Response<PermitBody<B>>, Error>>
     where
+        F: Future<Output = Result<Response<B>, E>>,
         B: Body,
+        E: Into<BoxError>,
     {
-        let Some(rest) = &mut self.rest else {
-            return Poll::Pending;
-        };
         // Nothing may be sent after the deadline, so a request that may not have been sent yet is not
         // polled any more.
         let is_late = timer.is_some() && self.deadline.is_some_and(|ends| ends <= clock::now());
-        if (!is_late || self.hand_over.place() == Handed::Taken)
+        let may_send = !is_late || self.place() == Handed::Taken;
+        let Some(rest) = &mut self.rest else {
+            return Poll::Pending;
+        };
+        if may_send
             && let Poll::Ready(response) = rest.response.as_mut().poll(cx)
             && let Some(rest) = self.rest.take()
         {
-            return Poll::Ready(received(response, rest.permit));
+            return Poll::Ready(rest.received(response));
         }
         let answer = answer.and_then(|answer| self.sent_at().checked_add(answer));
         ready!(poll_timer(timer, earlier(answer, self.deadline), cx));
@@ -117,12 +125,18 @@ impl<B> SentCall<B> {
         }))
     }
 
+    /// Where the request is, as far as its client has marked it.
+    fn place(&self) -> Handed {
+        let rest = self.rest.as_ref();
+        rest.map_or(Handed::Unknown, |rest| place(&rest.hand_over))
+    }
+
     /// When the request was sent, as far as that is known.
     ///
     /// A request that is not sent yet is checked again one timeout from now. Even if it is sent now,
     /// it has not waited longer than the timeout then.
     fn sent_at(&mut self) -> Instant {
-        match self.hand_over.place() {
+        match self.place() {
             Handed::Held => clock::now(),
             Handed::Taken => *self.sent_at.get_or_insert_with(clock::now),
             _ => self.called_at,
@@ -136,7 +150,8 @@ impl<B> SentCall<B> {
             return WaitCause::Response;
         };
         let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
-        let place = self.hand_over.give_up();
+        let hand_over = rest.hand_over.as_ref();
+        let place = hand_over.map_or(Handed::Unknown, HandOver::give_up);
         match (place, reason) {
             (Handed::Held, _) => {
                 drop(rest.response);
@@ -147,7 +162,7 @@ impl<B> SentCall<B> {
             _ => {}
         }
         let until = match (place, reason) {
-            (Handed::Taken, Reason::Dropped | Reason::Deadline) => longest,
+            (Handed::Taken | Handed::Ended, Reason::Dropped | Reason::Deadline) => longest,
             // The request may not have been sent yet, and is not sent after the deadline.
             (_, Reason::Dropped) => self.deadline.map_or(longest, |ends| ends.min(longest)),
             // The socket of a call whose answer is late has to end now, so that its permit is free
@@ -159,36 +174,52 @@ impl<B> SentCall<B> {
     }
 }
 
-impl<B> Drop for SentCall<B> {
+impl<F> Drop for SentCall<F> {
     fn drop(&mut self) {
         self.end(Reason::Dropped);
     }
 }
 
-/// Records a response or an error. The body holds the permit, unless the call has ended.
-#[inline]
-fn received<B: Body>(
-    response: Result<Response<B>, BoxError>,
-    mut permit: RequestPermit,
-) -> Result<Response<PermitBody<B>>, Error> {
-    let (outcome, is_whole) = match &response {
-        Ok(response) => (
-            Outcome::of_response(response),
-            response.body().is_end_stream(),
-        ),
-        Err(error) => (of_error(&**error), true),
-    };
-    let permit = permit.record(outcome, is_whole).then_some(permit);
-    match response {
-        Ok(response) => Ok(response.map(|body| PermitBody::new(body, permit))),
-        Err(error) => Err(Error::below(error)),
+// === impl Rest ===
+
+impl<F> Rest<F> {
+    /// Records a response or an error. The body holds the permit, unless the call has ended.
+    #[inline]
+    fn received<B: Body, E: Into<BoxError>>(
+        self,
+        response: Result<Response<B>, E>,
+    ) -> Result<Response<PermitBody<B>>, Error> {
+        let mut permit = self.permit;
+        match response {
+            Ok(response) => {
+                let outcome = Outcome::of_response(&response);
+                let is_whole = response.body().is_end_stream();
+                let permit = permit.record(outcome, is_whole).then_some(permit);
+                Ok(response.map(|body| PermitBody::new(body, permit)))
+            }
+            Err(error) => {
+                let error = error.into();
+                match of_error(&*error) {
+                    Outcome::Lost if place(&self.hand_over) == Handed::Ended => permit.end(),
+                    outcome => drop(permit.record(outcome, true)),
+                }
+                Err(Error::below(error))
+            }
+        }
     }
 }
 
+fn place(hand_over: &Option<HandOver>) -> Handed {
+    let hand_over = hand_over.as_ref();
+    hand_over.map_or(Handed::Unknown, HandOver::place)
+}
+
 /// Completes a call in the background, if there is a runtime.
-fn complete<B>(rest: Rest<B>, until: Instant)
+fn complete<F, B, E>(rest: Rest<F>, until: Instant)
 where
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
+    E: Into<BoxError> + 'static,
 {
     if let Ok(runtime) = Handle::try_current() {
         drop(runtime.spawn(timeout_at(until, read_to_end(rest))));
@@ -196,8 +227,14 @@ where
 }
 
 /// Reads a response to its end, within [`MOST`].
-async fn read_to_end<B: Body<Data: Buf>>(rest: Rest<B>) {
-    let Ok(response) = received(rest.response.await, rest.permit) else {
+async fn read_to_end<F, B, E>(mut rest: Rest<F>)
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    B: Body<Data: Buf>,
+    E: Into<BoxError>,
+{
+    let response = rest.response.as_mut().await;
+    let Ok(response) = rest.received(response) else {
         return;
     };
     let mut body = pin!(response.into_body());
@@ -211,42 +248,24 @@ async fn read_to_end<B: Body<Data: Buf>>(rest: Rest<B>) {
     }
 }
 
-/// Reads an error: the outcome that it carries, or that of an error of hyper, hyper-util or IO.
+/// Reads an error: the outcome that it carries, or that of an error of hyper-util.
 #[cfg(feature = "connect")]
 #[cold]
 fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {
-    for link in chain(error) {
-        if link.is::<Cause>() {
-            return Outcome::of_error(link).unwrap_or(Outcome::Lost);
-        }
-        if let Some(error) = link.downcast_ref::<legacy::Error>() {
-            // Once there was a connection, no source can show that nothing was sent on it.
-            return if error.is_connect() {
-                Outcome::Unsent
-            } else {
-                Outcome::Lost
-            };
-        }
-        if link.is::<hyper::Error>() {
-            return Outcome::Lost;
-        }
-        let kind = link.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(
-            kind,
-            Some(
-                io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::AddrNotAvailable
-            )
-        ) {
-            return Outcome::Unsent;
-        }
-    }
-    Outcome::Lost
+    let known = chain(error).find_map(|link| match link.downcast_ref::<Cause>() {
+        Some(_) => Outcome::of_error(link),
+        // Once there was a connection, no source can show that nothing was sent on it.
+        None => link
+            .downcast_ref::<legacy::Error>()
+            .map(|error| match error.is_connect() {
+                true => Outcome::Unsent,
+                false => Outcome::Lost,
+            }),
+    });
+    known.unwrap_or(Outcome::Lost)
 }
 
-/// Reads an error: an error of IO below an unknown client may be that of an open connection.
+/// Reads an error: the outcome that it carries.
 #[cfg(not(feature = "connect"))]
 #[cold]
 fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {

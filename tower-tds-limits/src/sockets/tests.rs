@@ -182,10 +182,7 @@ fn moved_reader_is_woken_at_the_end_of_its_share() {
     }
     second.enter(|cx, _| assert_pending!(permit.poll_over(cx)));
     let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
-    shared
-        .update_now(set)
-        .expect("it has ended")
-        .notify_waiters();
+    drop(shared.update_now(set).expect("it has ended"));
     assert!(second.is_woken());
     let error = second.enter(|cx, _| assert_ready!(permit.poll_over(cx)));
     assert!(error.to_string().contains("end of its share"), "{error}");

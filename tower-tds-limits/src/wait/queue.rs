@@ -26,7 +26,7 @@ pub(super) struct Queue {
 /// calls by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    line: Line,
+    pub(super) line: Line,
     /// When the call must start.
     start: Instant,
     number: u64,

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Denial, Limit, Line, Opens, Terms, clock,
+    Deadline, Denial, Limit, Line, Opens, Terms, clock,
     queue::{Place, Queue},
     sync::{Mutex, MutexGuard},
 };
@@ -195,10 +195,18 @@ impl<L: Limit> State<L> {
     pub(super) fn place(&mut self, line: Line, terms: &Terms, now: Instant) -> Place {
         let minute = now + MINUTE;
         let start = terms.deadline.map_or(minute, |deadline| {
-            let usual = self.limit.usual(&deadline, now).unwrap_or_default();
+            let usual = self.usual(line, &deadline, now);
             deadline.at.checked_sub(usual).unwrap_or(now).min(minute)
         });
         self.queue.place(line, start)
+    }
+
+    /// Returns the usual time of a call. Token requests are not measured, and are never late.
+    fn usual(&mut self, line: Line, deadline: &Deadline, now: Instant) -> Duration {
+        match line {
+            Line::Front => Duration::ZERO,
+            Line::Back => self.limit.usual(deadline, now).unwrap_or_default(),
+        }
     }
 
     /// Takes a place in the queue.
@@ -217,7 +225,7 @@ impl<L: Limit> State<L> {
         let Some(deadline) = terms.deadline else {
             return false;
         };
-        let usual = self.limit.usual(&deadline, now).unwrap_or_default();
+        let usual = self.usual(place.line, &deadline, now);
         let left = deadline.at.saturating_duration_since(now);
         left < usual && (left < deadline.whole / 20 * 19 || self.queue.is_wanted(place, now))
     }

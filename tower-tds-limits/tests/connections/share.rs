@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tower_tds_limits::share::{Share, Shares};
+use tower_tds_limits::Share;
 
 use crate::connections::{
     get, limiter,
@@ -11,7 +11,11 @@ use crate::connections::{
 };
 
 fn share() -> Share {
-    Share::default().requests(1_000).places(10).connections(5)
+    Share {
+        requests: 1_000,
+        places: 10,
+        connections: 5,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -19,14 +23,13 @@ async fn sockets_close_at_the_end_of_a_share() {
     let net = Net::of(["a"]);
     let server = net.server("a");
     let limiter = limiter(10);
-    let shares = Shares::of(&limiter);
     let client = net_client(&net, &limiter);
-    shares.set(share(), Instant::now() + Duration::from_secs(60));
+    limiter.set_share(share(), Instant::now() + Duration::from_secs(60), None);
     get(client.clone(), server.uri()).await.expect("a response");
     let busy = tokio::spawn(get(client.clone(), server.at("/slow")));
     sleep(Duration::from_millis(10)).await;
     assert_eq!(server.open_sockets(), 1);
-    shares.set(Share::default(), Instant::now());
+    limiter.set_share(Share::default(), Instant::now(), None);
     let error = busy
         .await
         .expect("no panic")
@@ -35,7 +38,7 @@ async fn sockets_close_at_the_end_of_a_share() {
     // The server reads on when it has sent its response.
     sleep(Duration::from_millis(200)).await;
     assert_eq!(server.open_sockets(), 0);
-    shares.set(share(), Instant::now() + Duration::from_secs(60));
+    limiter.set_share(share(), Instant::now() + Duration::from_secs(60), None);
     get(client, server.uri()).await.expect("a response");
     assert_eq!(server.opened_sockets(), 2);
 }
@@ -45,9 +48,8 @@ async fn nothing_is_written_after_the_end_of_a_share() {
     let net = Net::of(["a"]);
     let server = net.server("a");
     let limiter = limiter(10);
-    let shares = Shares::of(&limiter);
     let client = net_client(&net, &limiter);
-    shares.set(share(), Instant::now() + Duration::from_secs(1));
+    limiter.set_share(share(), Instant::now() + Duration::from_secs(1), None);
     get(client.clone(), server.uri()).await.expect("a response");
     let before = server.requests();
     // No call applies the end of the share: the check before the write finds it.

@@ -31,7 +31,7 @@ fn public_types_have_the_required_auto_traits() {
     assert_send_sync::<PermitBody<String>>();
     assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
     type Legacy = Client<HttpConnector, String>;
-    type Response = future::ResponseFuture<Legacy, String, hyper::body::Incoming>;
+    type Response = future::ResponseFuture<Legacy, String>;
     assert_send::<Response>();
     assert_unpin::<Response>();
     type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;

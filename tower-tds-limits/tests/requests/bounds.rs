@@ -166,7 +166,8 @@ async fn answer_timeout_starts_when_the_request_is_sent() {
         let layer = RequestLimitLayer::new(limiter).answer_timeout(secs(1));
         let service = layer.layer(service_fn(move |request| connects(request, connects_for)));
         let begin = Instant::now();
-        let error = unsent(service.oneshot(request()).await).expect("no response");
+        let error =
+            unsent(service.oneshot(request_until(begin + secs(60))).await).expect("no response");
         assert_eq!(begin.elapsed(), connects_for + secs(1));
         assert!(error.is_timeout() && error.was_sent());
         assert_eq!(error.cause(), Some(WaitCause::Response));

@@ -27,7 +27,8 @@ use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 use tower_tds_outcome::{Cause, HandOver, Outcome};
 
 use crate::requests::{
-    ms,
+    bounds::request_until,
+    ms, secs,
     service::{Answer, Scripted, request},
 };
 
@@ -266,7 +267,13 @@ async fn unsent_call_returns_its_permit_when_dropped() {
         Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
     });
     let service = RequestLimitLayer::new(limiter.clone()).layer(connects);
-    drop(timeout(ms(10), service.oneshot(request())).await);
+    drop(
+        timeout(
+            ms(10),
+            service.oneshot(request_until(Instant::now() + secs(60))),
+        )
+        .await,
+    );
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
 }
@@ -283,7 +290,13 @@ async fn dropped_call_that_comes_back_unwritten_is_not_sent_again() {
         Err::<Response<Empty<Bytes>>, BoxError>(Cause::new(Outcome::Unsent).into())
     });
     let service = RequestLimitLayer::new(limiter.clone()).layer(client);
-    drop(timeout(ms(10), service.oneshot(request())).await);
+    drop(
+        timeout(
+            ms(10),
+            service.oneshot(request_until(Instant::now() + secs(60))),
+        )
+        .await,
+    );
     assert_eq!(limiter.snapshot().in_flight, 1);
     sleep(ms(50)).await;
     let snapshot = limiter.snapshot();

@@ -63,7 +63,8 @@ async fn call_that_returns_its_permit_was_never_sent() {
                     }
                 });
                 let service = RequestLimitLayer::new(limiter.clone()).layer(client);
-                let request = Request::get(&path).body(Empty::new()).expect("a request");
+                let mut request = request_until(Instant::now() + secs(60));
+                *request.uri_mut() = path.parse().expect("a path");
                 let response = service.oneshot(request);
                 if timeout(Duration::from_micros(patience), response)
                     .await
@@ -199,4 +200,58 @@ async fn call_over_a_client_that_marks_nothing_counts_as_sent_and_is_not_sent_af
         let snapshot = limiter.snapshot();
         assert_eq!((snapshot.in_flight, snapshot.live), (0, 1), "{ends:?}");
     }
+}
+
+/// Sixty callers make calls for twenty seconds. Every `n`-th one is reset before its head, which its client marks. Returns
+/// how many requests a second the service saw in the last ten.
+async fn rate_beside_resets(n: usize) -> usize {
+    let begin = Instant::now();
+    let arrivals = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&arrivals);
+    let client = service_fn(move |request: Request<Empty<Bytes>>| {
+        let extensions = request.extensions();
+        assert!(HandOver::hold(extensions) && HandOver::take(extensions));
+        let mut seen = seen.lock().expect("no panic");
+        seen.push(begin.elapsed());
+        let is_reset = seen.len().is_multiple_of(n);
+        async move {
+            sleep(ms(50)).await;
+            if !is_reset {
+                return Ok(Response::new(Empty::<Bytes>::new()));
+            }
+            HandOver::of(request.extensions())
+                .expect("a deadline")
+                .end();
+            Err(Cause::new(Outcome::Lost, None))
+        }
+    });
+    let service = RequestLimitLayer::new(Limiter::new(Limits::default())).layer(client);
+    let mut callers = JoinSet::new();
+    for _ in 0..60 {
+        let service = service.clone();
+        callers.spawn(async move {
+            loop {
+                drop(
+                    service
+                        .clone()
+                        .oneshot(request_until(Instant::now() + secs(60)))
+                        .await,
+                );
+            }
+        });
+    }
+    sleep(secs(20)).await;
+    callers.abort_all();
+    let arrivals = arrivals.lock().expect("no panic");
+    let late = arrivals.iter().filter(|at| **at >= secs(10));
+    late.count() / 10
+}
+
+#[tokio::test(start_paused = true)]
+async fn resets_of_half_of_the_calls_leave_seven_tenths_of_the_rate() {
+    let (without, beside) = (
+        rate_beside_resets(usize::MAX).await,
+        rate_beside_resets(2).await,
+    );
+    assert!(beside * 10 >= without * 7, "{beside} of {without}");
 }

@@ -1,4 +1,4 @@
-use std::thread;
+use std::{thread, time::Instant};
 
 use http::Request;
 
@@ -7,8 +7,10 @@ use super::*;
 /// A request, and the layer's handle to it.
 fn request() -> (Request<()>, HandOver) {
     let mut request = Request::new(());
+    let deadline = DeadlineAt::new(Instant::now());
+    request.extensions_mut().insert(deadline);
     let hand_over = HandOver::insert(request.extensions_mut());
-    (request, hand_over)
+    (request, hand_over.expect("it has a deadline"))
 }
 
 #[test]
@@ -53,6 +55,22 @@ fn request_may_have_been_sent_if_no_client_marks_it_or_it_was_copied() {
         HandOver::hold(Request::new(()).extensions()),
         "no layer asks"
     );
+}
+
+#[test]
+fn end_of_a_connection_counts_after_its_request_was_taken_and_not_of_a_copy() {
+    let (request, layer) = request();
+    let client = HandOver::of(request.extensions()).unwrap();
+    client.end();
+    assert_eq!(layer.place(), Handed::Unknown);
+    assert!(HandOver::hold(request.extensions()) && HandOver::take(request.extensions()));
+    client.end();
+    assert_eq!(layer.give_up(), Handed::Ended);
+    let copy = request.clone();
+    client.end();
+    assert_eq!(layer.place(), Handed::Unknown);
+    drop(copy);
+    assert!(HandOver::of(Request::new(()).extensions()).is_none());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Uri,
+    Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -15,7 +15,6 @@ use crate::error::BuildError;
 pub(crate) struct Base {
     scheme: Scheme,
     authority: Authority,
-    host: HeaderValue,
     /// Path of the base URL, without a trailing slash.
     prefix: Bytes,
 }
@@ -39,26 +38,11 @@ impl Base {
             ));
         }
         let prefix = path.map_or("", PathAndQuery::path).trim_end_matches('/');
-        let usual = if scheme == Scheme::HTTP { 80 } else { 443 };
-        let host = match authority.port_u16().filter(|port| *port != usual) {
-            Some(port) => {
-                HeaderValue::from_maybe_shared(Bytes::from(format!("{}:{port}", authority.host())))
-            }
-            None => HeaderValue::from_str(authority.host()),
-        };
-        let host =
-            host.map_err(|error| BuildError::because("the base URL is not usable", error))?;
         Ok(Self {
             scheme,
             authority,
-            host,
             prefix: Bytes::copy_from_slice(prefix.as_bytes()),
         })
-    }
-
-    /// Returns the `Host` header of its paths (RFC 9110, section 7.2).
-    pub(crate) const fn host(&self) -> &HeaderValue {
-        &self.host
     }
 
     /// Resolves a target to an absolute URI: a path, byte for byte, or an absolute URI unchanged.

@@ -14,10 +14,7 @@ use std::{
     time::Duration,
 };
 
-use http::{
-    HeaderValue, Method, Request, Response, Uri, Version,
-    header::{HOST, USER_AGENT},
-};
+use http::{Method, Request, Response, Uri, Version};
 use tokio::{sync::Notify, time::Instant};
 use tower::{BoxError, Layer as _};
 use tower_oidc_cc::{Origin, TokenSource};
@@ -120,10 +117,9 @@ impl Sender {
         }
     }
 
-    /// Completes a request: its URI, its version and its default headers.
+    /// Completes a request: its URI and its version.
     fn complete(&self, request: &mut Request<RequestBody>, is_open: bool) -> Result<(), Error> {
         let target = mem::take(request.uri_mut());
-        let is_path = target.scheme().is_none();
         *request.uri_mut() = self.base.resolve(target)?;
         if !is_open {
             let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
@@ -132,16 +128,7 @@ impl Sender {
         }
         // Reverse proxies over this client may pass on a request of another version.
         *request.version_mut() = Version::default();
-        let headers = request.headers_mut();
-        remove_connection_headers(headers);
-        headers
-            .entry(USER_AGENT)
-            .or_insert(HeaderValue::from_static(DEFAULT_USER_AGENT));
-        // hyper would format the same value for each request, which takes a twentieth of a call.
-        if is_path {
-            let host = || self.base.host().clone();
-            headers.entry(HOST).or_insert_with(host);
-        }
+        remove_connection_headers(request.headers_mut());
         Ok(())
     }
 
@@ -299,10 +286,6 @@ where
     let stack = layer.layer(http);
     Box::new(move |request| (&stack).call(request))
 }
-
-/// Default `User-Agent` (RFC 9110, section 10.1.5).
-pub(crate) const DEFAULT_USER_AGENT: &str =
-    concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// A century: within the range of the clock, so that it still replaces the retry layer's default.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);

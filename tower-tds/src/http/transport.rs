@@ -15,7 +15,7 @@ use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::http::{
     addresses::{Addresses, Target},
-    pool::{Connector, Http, Pool},
+    pool::{Connector, Host, Http, Pool},
     proxy::{Proxied, Proxies},
 };
 
@@ -35,36 +35,40 @@ pub(crate) struct Clients<B> {
 }
 
 /// Clients of the user's connector, not yet built.
-pub(crate) type MakeClients<B> = Box<dyn FnOnce(&Limiter) -> Clients<B> + Send>;
+pub(crate) type MakeClients<B> = Box<dyn FnOnce(&Limiter, Host) -> Clients<B> + Send>;
 
 /// Defers the build of the clients until the limits are known.
 pub(crate) fn make_clients<B>(connector: impl Connector) -> MakeClients<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    Box::new(move |limiter| {
-        clients(limiter, |limiter| {
+    Box::new(move |limiter, host| {
+        clients(limiter, host, [false; 2], |limiter| {
             ConnectionLimitLayer::new(limiter).layer(connector.clone())
         })
     })
 }
 
-/// Builds the clients over limited connectors.
+/// Builds the clients of tokens and data over limited connectors, which connect directly or not.
 ///
 /// Because there is about one token request a day, the token client keeps no idle socket. With a single connection the
 /// data client keeps none either, because a token call would wait for the idle timeout.
 pub(crate) fn clients<B, C: Connector>(
     limiter: &Limiter,
+    host: Host,
+    are_direct: [bool; 2],
     connector: impl Fn(Limiter) -> C,
 ) -> Clients<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    let pool = Pool::new(limiter.limits().most_connections().get() > 1);
+    let [tokens_direct, data_direct] = are_direct;
+    let pool = Pool::new(limiter.limits().most_connections().get() > 1, data_direct);
     let tokens = bounded(connector(limiter.first_in_line()));
+    let data = bounded(connector(limiter.clone()));
     Clients {
-        tokens: Http::new(Pool::new(false), tokens),
-        data: Http::new(Arc::clone(&pool), bounded(connector(limiter.clone()))),
+        tokens: Http::new(Pool::new(false, tokens_direct), None, tokens),
+        data: Http::new(Arc::clone(&pool), Some(host), data),
         pool,
     }
 }

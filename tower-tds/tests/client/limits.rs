@@ -3,7 +3,12 @@
 use std::{future::pending, num::NonZeroU32, time::Duration};
 
 use http::Request;
-use tokio::{io::AsyncWriteExt, net::TcpListener, time::pause};
+use hyper_util::client::legacy::connect::HttpConnector;
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpListener,
+    time::{pause, resume, sleep},
+};
 use tower::ServiceExt;
 use tower_tds::{
     Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
@@ -79,4 +84,54 @@ async fn call_without_a_socket_in_time_is_a_limit_timeout() {
     let chain: Vec<_> = outcome::chain(&error).map(ToString::to_string).collect();
     let limit = "waiting for a connection; request not sent";
     assert!(chain.iter().any(|link| link.contains(limit)), "{chain:?}");
+}
+
+/// How a server ends the connection of a request.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Reset,
+    Closed,
+}
+
+/// Ends each connection when it has a request, whose bytes it leaves unread for a reset.
+async fn end(data: TcpListener, ends: Ends) {
+    while let Ok((mut socket, _)) = data.accept().await {
+        match ends {
+            Ends::Reset => drop(socket.peek(&mut [0]).await),
+            Ends::Closed => drop(server::read(&mut socket).await),
+        }
+    }
+}
+
+/// What the peer has ended is counted by then, or half a second later. Behind a connector of the user's it may be a
+/// proxy that has ended, and the service may get the request later.
+#[tokio::test]
+async fn calls_whose_server_ends_the_connection_count_for_half_a_second_if_it_is_direct() {
+    for (ends, is_direct) in [
+        (Ends::Reset, true),
+        (Ends::Closed, true),
+        (Ends::Reset, false),
+    ] {
+        let server = Server::start(b"").await;
+        let data = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", data.local_addr().expect("an address"));
+        tokio::spawn(end(data, ends));
+        let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+        let mut builder = Client::builder(&server.url(), &url, credentials)
+            .loopback_http()
+            .retry(RetryLayer::new().attempts(NonZeroU32::MIN));
+        if !is_direct {
+            builder = builder.connector(HttpConnector::new());
+        }
+        let client = builder.build().expect("loopback is let through");
+        for _ in 0..5 {
+            let error = get(&client, &url).await.map(drop).expect_err("no head");
+            assert_eq!(error.sent(), Sent::Unknown, "{error}");
+        }
+        pause();
+        sleep(Duration::from_millis(1_510)).await;
+        let left = if is_direct { 0 } else { 5 };
+        assert_eq!(client.limiter().snapshot().live, left, "{ends:?}");
+        resume();
+    }
 }

@@ -63,8 +63,10 @@ async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
 ///
 /// How many may it cost? At most `b + 1` requests are unproven at once. When they arrive together,
 /// nginx accepts one and refuses `b`, and the silence keeps back all others. The default has `b = 9`
-/// while responses are quick. Afterwards at most five are without evidence, so a stall costs four.
-/// The bars are 18, and 45 of 600.
+/// while responses are quick. Then it sends less at each of six more refusals, so that a calm run has
+/// at most fifteen. At most five are without evidence by then, so a stall, one in five seconds, costs
+/// four; a slow machine makes more of them, because the run takes longer. Of 600 calls at most 45 are
+/// refused.
 async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     let scenario = Scenario {
         gateway: Kind::Nginx { burst: 0 },
@@ -74,8 +76,12 @@ async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     };
     let seen = scenario.run().await?;
     assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
-    let most = (calls * 45 / 600).max(18);
-    assert!(seen.log.count(423) <= most as usize, "{seen}");
+    let stalls = match way {
+        Way::Stalls(_) => f64::from(calls) / seen.log.rate() / 5.0,
+        Way::Calm | Way::Lognormal => 0.0,
+    };
+    let most = 4.0f64.mul_add(stalls.ceil(), 15.0).min(45.0);
+    assert!(seen.log.count(423) as f64 <= most, "{most}: {seen}");
     Some(seen)
 }
 
@@ -202,8 +208,14 @@ async fn a_stranger_costs_a_few() {
         assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
         assert!(seen.log.count(416) <= FEW, "{seen}");
         assert_eq!(seen.after.count(416), 0, "{seen}");
-        // For ten minutes the limit stays about where the stranger's sockets put it.
-        assert!((45..60).contains(&seen.after.most_sockets()), "{seen}");
+        // For ten minutes the limit stays about where the stranger's sockets put it, if they were met.
+        let is_met = seen.log.count(416) > 0;
+        assert!(
+            !is_met || (45..60).contains(&seen.after.most_sockets()),
+            "{seen}"
+        );
+        // The stranger's requests count in HAProxy's rate for two seconds, beside our full one.
+        assert!(seen.log.count(423) <= 2, "{seen}");
     }
 }
 

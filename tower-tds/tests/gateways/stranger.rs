@@ -124,6 +124,11 @@ impl Visit {
                     let again = Instant::now() + pause;
                     if !status.ends_with(b"200") {
                         sleep_until(again.min(until)).await;
+                        // Until the gateway has ended it, too, the next socket would be one more.
+                        socket.shutdown().await.ok();
+                        tokio::io::copy(&mut socket, &mut tokio::io::sink())
+                            .await
+                            .ok();
                         continue;
                     }
                     // Reads, because the gateway would close a connection that does not.

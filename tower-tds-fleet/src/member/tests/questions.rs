@@ -4,10 +4,11 @@ use super::*;
 use crate::member::Question;
 
 fn share(requests: u32, places: u32, connections: u32) -> Share {
-    Share::default()
-        .requests(requests)
-        .places(places)
-        .connections(connections)
+    Share {
+        requests,
+        places,
+        connections,
+    }
 }
 
 fn idle() -> Load {

@@ -20,7 +20,7 @@ use tokio::{
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, RequestLimitLayer, Rules,
-    share::{Share, Shares},
+    Share,
 };
 
 use crate::{
@@ -162,7 +162,7 @@ impl World {
 
     pub(crate) fn join(&self) {
         let limiter = Limiter::new(self.shared.limits.clone());
-        let terms = Terms::new(&limiter).unwrap();
+        let terms = Terms::new("https://data.example.org", &limiter).unwrap();
         let state = Arc::new(State::default());
         let wire = Wire {
             world: self.clone(),
@@ -249,7 +249,7 @@ impl World {
                     let stopped = member.state.stopped.closed.load(SeqCst);
                     (
                         status.share,
-                        Shares::of(&member.limiter).load().held,
+                        member.limiter.load().held,
                         member.state.open.load(SeqCst),
                         age,
                         stopped,
@@ -356,7 +356,7 @@ impl Process {
     /// process has read the responses.
     fn taken(&self) -> Share {
         let status = self.fleet.as_ref().unwrap().status();
-        let held = Shares::of(&self.limiter).load().held;
+        let held = self.limiter.load().held;
         let both = super::super::larger(status.share, held);
         let is_old = |at: Instant| at.elapsed() > SILENT;
         let is_stopped = self.state.stopped.closed.load(SeqCst);
@@ -372,7 +372,10 @@ impl Process {
         };
         // Exactly those that the service has: it may have closed what a stopped process still holds.
         let sockets = status.share.connections.max(self.sockets());
-        taken.connections(sockets)
+        Share {
+            connections: sockets,
+            ..taken
+        }
     }
 
     /// Drops the idle sockets that have ended, as the tasks of a pool do.

@@ -127,10 +127,10 @@ fn a_416_while_more_sockets_are_open_than_the_limit_allows_lowers_nothing() {
 #[test]
 fn end_of_a_share_closes_everything() {
     let mut reactions = Reactions::default();
-    reactions.share_until(at(9), false, at(1));
+    reactions.share_until(at(9), None, false, at(1));
     assert_eq!(until(&reactions, at(8)).0, Tick::ZERO);
     assert_eq!(until(&reactions, at(9)), (Tick::NEVER, WaitCause::Share));
-    reactions.store_fault = Some("unreachable");
+    reactions.share_until(at(9), Some("unreachable"), false, at(9));
     let fault = WaitCause::Store("unreachable");
     assert_eq!(until(&reactions, at(9)), (Tick::NEVER, fault));
 }
@@ -138,12 +138,12 @@ fn end_of_a_share_closes_everything() {
 #[test]
 fn requests_close_their_sockets_while_a_share_has_too_many() {
     let mut reactions = Reactions::default();
-    reactions.share_until(at(9), true, at(1));
+    reactions.share_until(at(9), None, true, at(1));
     assert!(reactions.closes_socket(at(8)));
     refuse(&mut reactions, Outcome::ConnectionsExceeded, 4, 5);
-    reactions.share_until(at(12), false, at(6));
+    reactions.share_until(at(12), None, false, at(6));
     assert!(reactions.closes_socket(at(8).minus(1)), "after the 416");
-    reactions.share_until(at(2_000), false, at(1_000));
+    reactions.share_until(at(2_000), None, false, at(1_000));
     assert!(!reactions.closes_socket(at(1_000)));
 }
 

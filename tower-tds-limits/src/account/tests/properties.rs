@@ -86,7 +86,7 @@ impl Fate {
             Self::Answered(..) => Outcome::Accepted,
             Self::Refused(..) => return refuse(account, now, grant),
             Self::Behind(..) => Outcome::GatewayTimedOut,
-            Self::Lost(..) => return account.lose(now, grant),
+            Self::Lost(..) => return account.lose(now, grant, LOST_AFTER),
             Self::Unsent(_) => return account.withdraw(grant),
         };
         account.prove_by_head(now, grant, outcome, true);

@@ -23,8 +23,11 @@ impl Fleet {
     fn set(&mut self, member: usize, share: Share, now: Instant) {
         self.shares[member] = share;
         // This test does not look at sockets.
-        let share = share.connections(60);
-        self.members[member].set_share(share, now + ms(600_000), now, 0);
+        let share = Share {
+            connections: 60,
+            ..share
+        };
+        self.members[member].set_share(share, now + ms(600_000), None, now, 0);
     }
 }
 
@@ -136,10 +139,10 @@ fn empty_or_ended_share_grants_nothing() {
         connections: 5,
     };
     for share in [empty(0, 5), empty(5, 0)] {
-        account.set_share(share, until, now, 0);
+        account.set_share(share, until, None, now, 0);
         assert_eq!(account.opens(Line::Front, now), Opens::OnReturn);
     }
-    account.set_share(empty(2, 2), until, now, 0);
+    account.set_share(empty(2, 2), until, None, now, 0);
     for _ in 0..2 {
         assert_eq!(account.opens(Line::Back, now), Opens::Now);
         let grant = granted(&mut account, now);
@@ -155,7 +158,7 @@ fn empty_or_ended_share_grants_nothing() {
     );
     // The next permit would be back after the share's end.
     assert_eq!(account.opens(Line::Back, now), Opens::OnReturn);
-    account.set_share(empty(3, 11), until, now, 0);
+    account.set_share(empty(3, 11), until, None, now, 0);
     assert_eq!(account.opens(Line::Back, now), Opens::Now);
     assert_eq!(account.opens(Line::Back, until), Opens::OnReturn);
     let later = now + ms(2_100);
@@ -177,7 +180,7 @@ fn suspended_machine_is_detected_while_a_share_is_held() {
         !account.was_suspended(before + ms(60_000)),
         "it has no share"
     );
-    account.set_share(share, now + ms(5_000), now, 0);
+    account.set_share(share, now + ms(5_000), None, now, 0);
     assert!(!account.was_suspended(before));
     assert!(account.was_suspended(before + ms(1_000)));
 }
@@ -195,7 +198,7 @@ fn automatic_burst_stays_automatic_within_a_share() {
                     connections: 500,
                     ..account.whole()
                 };
-                account.set_share(whole, now + ms(3_600_000), now, 0);
+                account.set_share(whole, now + ms(3_600_000), None, now, 0);
             }
             let (_, last) = counted_of(account, &limits, 1_000, 1, |_, _| (ms(10), ms(took - 10)));
             1_000.0 / last.as_secs_f64()

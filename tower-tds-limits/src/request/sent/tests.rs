@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use http::{HeaderValue, StatusCode, header};
 use proptest::prelude::*;
@@ -10,20 +10,6 @@ use crate::pause::Pause;
 
 fn read(error: &(dyn error::Error + 'static)) -> Outcome {
     of_error(error)
-}
-
-#[test]
-fn refused_connect_is_unsent_and_broken_connection_is_lost() {
-    let read = |kind: io::ErrorKind| {
-        let bare = read(&io::Error::from(kind));
-        assert_eq!(read(&Nested(kind.into())), bare);
-        assert_eq!(read(&io::Error::other(Nested(kind.into()))), bare);
-        assert_eq!(read(&Error::below(Nested(kind.into()))), bare);
-        bare
-    };
-    assert_eq!(read(io::ErrorKind::ConnectionRefused), Outcome::Unsent);
-    assert_eq!(read(io::ErrorKind::ConnectionReset), Outcome::Lost);
-    assert_eq!(read(io::ErrorKind::TimedOut), Outcome::Lost);
 }
 
 #[derive(Debug)]

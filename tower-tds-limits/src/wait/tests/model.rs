@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::{RemainingWait, WaitCause},
-    wait::{Denial, Limit, Line, Opens, Terms, queue},
+    wait::{Deadline, Denial, Limit, Line, Opens, Terms, queue},
 };
 
 mod sync {

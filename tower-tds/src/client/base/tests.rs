@@ -112,19 +112,3 @@ fn a_base_with_a_query_is_refused() {
     let error = Base::new(uri).expect_err("a query");
     assert!(error.to_string().contains("query"), "{error}");
 }
-
-#[test]
-fn host_omits_the_default_port_of_the_scheme() {
-    let cases = [
-        ("https://d", "d"),
-        ("https://d:443/api", "d"),
-        ("https://d:80", "d:80"),
-        ("http://127.0.0.1:80", "127.0.0.1"),
-        ("http://127.0.0.1:8080", "127.0.0.1:8080"),
-        ("https://[::1]:8443", "[::1]:8443"),
-        ("https://user:secret@d", "d"),
-    ];
-    for (url, host) in cases {
-        assert_eq!(base(url).host(), host, "{url}");
-    }
-}
