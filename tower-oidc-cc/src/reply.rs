@@ -12,11 +12,12 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tower_tds_outcome::{Secrets, retry_after, said, unmarked};
+use tower_tds_outcome::{Held, Secrets, retry_after, said, unmarked};
 
 use crate::{
     clock::Timestamp,
     error::{Kind, TokenError},
+    store::TOKEN,
 };
 
 #[cfg(test)]
@@ -29,6 +30,8 @@ mod tests;
 pub struct AccessToken {
     /// Marked as sensitive, so that `Debug` hides it.
     header: HeaderValue,
+    /// Held, so that texts about this token stay clean while it is in use, however many sources share the secrets.
+    held: Option<Held>,
 }
 
 /// A token that was just fetched.
@@ -85,7 +88,12 @@ impl AccessToken {
         let header = HeaderValue::try_from(format!("{SCHEME}{token}"));
         let mut header = header.map_err(|_| "it is not a header value")?;
         header.set_sensitive(true);
-        Ok(Self { header })
+        Ok(Self { header, held: None })
+    }
+
+    /// Adds the token to the secrets that no text may show.
+    pub(crate) fn hold(&mut self, secrets: &Secrets) {
+        self.held = Some(secrets.add(TOKEN, self.secret()));
     }
 
     /// Returns the value of an `Authorization` header, `Bearer` and the token, marked as sensitive.

@@ -24,7 +24,7 @@ use crate::{
     error::{Kind, TokenError},
     reply::{self, Issued},
     state::Bearer,
-    store::{Store, TOKEN, Turn, key},
+    store::{Store, Turn, key},
 };
 
 #[cfg(test)]
@@ -96,6 +96,9 @@ impl Grant {
         let asked = self.ask(&credentials);
         let fetched = match store {
             Some(store) => {
+                // With a stored token there is no request from which they would be known.
+                let request = request_at(clock.now().wall, endpoint, &credentials, fields);
+                drop(request.map(|request| know(provider.secrets(), &request)));
                 let turn = Turn {
                     key: key(endpoint, fields, credentials.client_id()),
                     digest,
@@ -108,7 +111,10 @@ impl Grant {
             None => asked.await,
         };
         match fetched {
-            Ok(issued) => Ok(Some(issued)),
+            Ok(mut issued) => {
+                issued.token.hold(provider.secrets());
+                Ok(Some(issued))
+            }
             Err(error) if error.endpoint().is_none() => {
                 Err(error.for_credentials(digest).at(endpoint.uri()))
             }
@@ -141,7 +147,7 @@ impl Grant {
             Err(error) => Err(error),
         };
         match &read {
-            Ok(issued) => secrets.add(TOKEN, issued.token.secret()),
+            Ok(_) => {}
             Err(error) if error.is_refusal() => {}
             // The endpoint may have moved, so the next flight reads the document again.
             Err(_) => *self.discovered() = None,

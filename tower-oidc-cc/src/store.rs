@@ -380,7 +380,6 @@ impl Turn<'_> {
             })
         };
         if let Some(issued) = entry.token_at(now).filter(is_newer) {
-            self.secrets.add(TOKEN, issued.token.secret());
             return Some(Ok(issued));
         }
         entry.said?.error_at(now.wall, self.digest).map(Err)

@@ -24,7 +24,8 @@ mod tests;
 /// knows the client secret, the tokens and the assertions. Add the password of a proxy yourself. An empty `Secrets`
 /// still finds what the syntax of a text shows to be secret: see [`redact`](Self::redact).
 ///
-/// The last four values of each name are kept, so that a late text about a token that was just replaced is also clean.
+/// The last four values of each name are kept, so that a late text about a token that was just replaced is also clean, and
+/// those that are [held](Held).
 /// Don't add your client id: it is public, and helps to find a fault.
 ///
 /// # Clone
@@ -44,6 +45,13 @@ mod tests;
 #[derive(Clone, Default)]
 pub struct Secrets(Arc<Mutex<Arc<Vec<Known>>>>);
 
+/// Keeps a value known for as long as it is held, however many others of its name are added.
+#[derive(Clone)]
+pub struct Held(
+    #[expect(dead_code, reason = "its count shows that the value is in use")]
+    Arc<Zeroizing<String>>,
+);
+
 /// Value with its name, and the texts to search for. Their memory is overwritten when the last reader drops them.
 #[derive(Clone)]
 struct Known {
@@ -62,26 +70,29 @@ struct Form {
 // === impl Secrets ===
 
 impl Secrets {
-    /// Adds a value. If there are four of this name already, it replaces the oldest one.
+    /// Adds a value. If there are four of this name already, it replaces the oldest one that nothing [holds](Held).
     ///
     /// A value of fewer than eight characters is replaced only as a whole word, and not in base64, because it may also
     /// be a part of ordinary words.
-    pub fn add(&self, name: &'static str, value: &str) {
+    pub fn add(&self, name: &'static str, value: &str) -> Held {
         let value = value.trim();
-        if value.is_empty() {
-            return;
-        }
-        let known = Known::new(name, value);
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let values = Arc::make_mut(&mut values);
         // A value that is added again becomes the newest one. The newest are in front.
-        values.retain(|known| **known.value != value);
+        let known = values.iter().position(|known| **known.value == value);
+        let known = known.map_or_else(|| Known::new(name, value), |at| values.remove(at));
+        let held = Held(Arc::clone(&known.value));
+        if value.is_empty() {
+            return held;
+        }
         values.insert(0, known);
         let mut of_name = 0;
         values.retain(|known| {
+            let is_held = Arc::strong_count(&known.value) > 1;
             of_name += usize::from(known.name == name);
-            known.name != name || of_name <= KEPT
+            known.name != name || of_name <= KEPT || is_held
         });
+        held
     }
 
     /// Adds the credential of an `Authorization` header, and if its scheme is Basic, the password inside as well.
@@ -143,6 +154,12 @@ impl Secrets {
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secrets").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
     }
 }
 

@@ -232,3 +232,79 @@ fn documented_reply_forms_are_accepted_or_refused() {
         assert!(reads(body).unwrap_err().is_transient(), "{body}");
     }
 }
+
+/// What 12 providers and the gateways before them answer to a wrong, expired or unknown client.
+#[test]
+fn the_words_of_every_refusal_are_in_its_text() {
+    for (status, body, words) in [
+        (
+            401,
+            r#"{"error":"invalid_client","error_description":"Invalid client secret"}"#,
+            "invalid_client: Invalid client secret",
+        ),
+        (
+            401,
+            r#"{"error":"unauthorized_client","error_description":"AADSTS7000222: The provided client secret keys are expired."}"#,
+            "AADSTS7000222: The provided client secret keys are expired.",
+        ),
+        (
+            401,
+            r#"{"error":"access_denied","error_description":"Unauthorized"}"#,
+            "access_denied: Unauthorized",
+        ),
+        (400, r#"{"error":"invalid_grant"}"#, "invalid_grant"),
+        (
+            401,
+            r#"{"errorCode":"invalid_client","message":"The client is disabled"}"#,
+            "The client is disabled",
+        ),
+        (
+            401,
+            r#"{"message":"No API key found in request"}"#,
+            "No API key found in request",
+        ),
+        (
+            403,
+            r#"{"error":"insufficient_scope","error_description":"needs openid"}"#,
+            "needs openid",
+        ),
+        (
+            401,
+            r#"{"type":"about:blank","title":"Unauthorized","detail":"Client 'x' has been locked"}"#,
+            "Client 'x' has been locked",
+        ),
+        (401, r#"{"title":"Unauthorized"}"#, "Unauthorized"),
+        (
+            401,
+            "client not allowed from this network\nid 7",
+            "client not allowed from this network",
+        ),
+        (
+            503,
+            "<html><head><title>Maintenance until noon</title></head></html>",
+            "Maintenance until noon",
+        ),
+        (
+            404,
+            r#"{"error":"Realm does not exist"}"#,
+            "Realm does not exist",
+        ),
+    ] {
+        let error = reply(status, body.as_bytes()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(words), "{body}: {text}");
+        assert!(!text.contains('\n') && text.chars().count() < 400, "{text}");
+    }
+    // Only a code is a code.
+    let code = |body: &str| {
+        reply(401, body.as_bytes())
+            .unwrap_err()
+            .oauth_error()
+            .map(str::to_owned)
+    };
+    assert_eq!(
+        code(r#"{"error":"invalid_client"}"#).as_deref(),
+        Some("invalid_client")
+    );
+    assert_eq!(code("Unauthorized"), None);
+}

@@ -63,6 +63,28 @@ fn a_401_refuses_the_token_unless_it_names_a_role_or_a_header() {
         (r#"Bearer realm="a, error=invalid_token""#, TokenRefused),
         (r#"Bearer realm="a\", error=\"invalid_token""#, TokenRefused),
         (r#"Bearer realm="error="invalid"#, TokenRefused),
+        // A realm is a name, and the error of a challenge explains its description.
+        (r#"Bearer realm="Missing required claims""#, TokenRefused),
+        (
+            r#"Bearer realm="no Authorization header found""#,
+            TokenRefused,
+        ),
+        (
+            r#"Bearer error_description="Missing required realm role", error="invalid_token""#,
+            TokenRefused,
+        ),
+        (
+            r#"Bearer error="invalid_token", error_description="Missing required claim: exp""#,
+            TokenRefused,
+        ),
+        (
+            r#"Bearer error_description="Missing required claim: exp""#,
+            TokenRefused,
+        ),
+        (
+            r#"Bearer error_description="Missing required azp claim""#,
+            RoleMissing,
+        ),
         ("Bearer", TokenRefused),
         ("", TokenRefused),
         ("=", TokenRefused),

@@ -228,3 +228,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_value_that_is_held_stays_known() {
+    let secrets = Secrets::default();
+    let tokens: Vec<_> = (0..9).map(|n| format!("token-of-source-{n}")).collect();
+    let held: Vec<_> = tokens.iter().map(|it| secrets.add("token", it)).collect();
+    let known = || {
+        tokens
+            .iter()
+            .filter(|it| secrets.redact(it) == REDACTED)
+            .count()
+    };
+    assert_eq!(known(), 9);
+    drop(held);
+    drop(secrets.add("token", "token-of-another-source"));
+    assert_eq!(known(), KEPT - 1);
+    drop(secrets.add("token", " "));
+    assert_eq!(secrets.redact("a b"), "a b");
+}
