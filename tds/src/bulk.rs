@@ -115,7 +115,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     } else {
         Manifest::open
     };
-    let manifest = open(&job.out, &service.base_url, settings.accept.as_str());
+    let manifest = open(&job.out, &service.base_url, service.accept.as_str());
     let manifest = manifest.map_err(|error| {
         Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
     })?;
@@ -127,7 +127,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     let total = items.len() as u64;
     let downloads = Downloads {
         client: client.clone(),
-        accept: settings.accept.clone(),
+        accept: service.accept,
         out: job.out,
         manifest,
         resume: !job.compress,

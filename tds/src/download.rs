@@ -290,6 +290,8 @@ impl Downloads {
     /// Requests the missing rest, and returns it with the length of the whole. If the service does
     /// not send the rest of the same bytes, requests the whole file.
     async fn ask(&self, asked: Asked<'_>) -> Result<(Data, Option<u64>), Trouble> {
+        let turn = async || self.accept.turn(&self.client, asked.target, LONGEST).await;
+        turn().await?;
         if let Some((length, known)) = asked.range
             && let Some(etag) = &known.etag
         {
@@ -307,6 +309,7 @@ impl Downloads {
             }
             // Begins anew: the range is of other bytes, ends before the file does, or is refused,
             // by the service or by a firewall in front of it.
+            turn().await?;
         }
         let call = self.client.get(asked.target);
         let call = match self.resume {

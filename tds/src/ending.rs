@@ -5,11 +5,15 @@ use std::{io, path::Path, time::Duration};
 use tokio::time::Instant;
 use tower_tds::{
     Error, Kind,
-    layers::{errors::GiveUp, token::Health},
+    layers::{
+        errors::GiveUp,
+        token::{Health, TokenError},
+    },
 };
+use tower_tds_outcome::chain;
 
 use crate::{
-    exit::{Exit, Failure, causes},
+    exit::{Exit, Failure, causes, plain},
     save::{self, TOO_MANY_FILES},
 };
 
@@ -202,7 +206,18 @@ impl Trouble {
     pub(crate) fn line(&self, name: &Path) -> String {
         let name = name.display();
         match self {
-            Self::Service(error) => error.to_string(),
+            Self::Service(error) => {
+                // Its own line has all words of the server.
+                let refused = refusal(error).map(ToString::to_string);
+                let line = plain(&refused.unwrap_or_else(|| error.to_string()));
+                // By text: the error itself is of rustls, which this program does not depend on.
+                let texts = chain(error).map(ToString::to_string);
+                let names = |text: String| Some(text.split_once(NAMES)?.1.to_owned());
+                match texts.filter_map(names).last() {
+                    Some(names) => format!("{line}{NAMES}{names}"),
+                    None => line,
+                }
+            }
             Self::Disk(error) if save::is_too_many_files(error) => format!(
                 "{name}: too few file descriptors (ulimit -n); raise their limit, or lower --jobs \
                  and --connections"
@@ -255,12 +270,15 @@ pub(crate) fn advised(error: Error) -> Error {
         }
         Kind::LimitTimeout => "send fewer requests at once, or allow a longer --deadline",
         Kind::Unrecognized => "see each step with --verbose",
-        _ if error.to_string().contains('`') && error.status().is_none() => {
-            "check the client's settings at the token server"
-        }
         _ => return error,
     };
     error.with_advice(advice)
+}
+
+/// Returns the error of the token endpoint, if that refused the key.
+fn refusal(error: &Error) -> Option<&TokenError> {
+    let mut tokens = chain(error).filter_map(|cause| cause.downcast_ref::<TokenError>());
+    tokens.find(|error| error.oauth_error().is_some())
 }
 
 /// Whether the error concerns the token, so that another token may be accepted.
@@ -271,6 +289,9 @@ pub(crate) fn is_of_the_token(error: &Error) -> bool {
 /// Printed when [`Ending::paused`] ends the job.
 pub(crate) const QUOTA_GONE: &str = "the quota is used up, and a wait did not help; \
                                      try again later, or wait with --wait-quota";
+
+/// How rustls begins the names of a certificate that is not the host's.
+const NAMES: &str = "; certificate is only valid for ";
 
 /// Refusals in a row, of tokens that never worked, after which no further token is tried.
 const REFUSED: u32 = 3;

@@ -11,7 +11,7 @@ use tower_tds_fleet::{
 };
 
 use crate::{
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, plain},
     output,
     settings::{FLEET_NAME, FLEET_STORE, Settings},
 };
@@ -46,9 +46,8 @@ impl Settings {
         // Leaves the address out of the message, because it may contain a password.
         let client = Client::open(&*store.value).map_err(|_| {
             let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";
-            Failure::usage(format!(
-                "{FLEET_STORE} is not the address of a store: write {forms}"
-            ))
+            let why = format!("it is not the address of a store: write {forms}");
+            self.unusable(FLEET_STORE, &why)
         })?;
         Ok(Some((client, self.value(FLEET_NAME).unwrap_or_default())))
     }
@@ -102,7 +101,7 @@ fn failure(error: &FleetError) -> Failure {
         // All other faults are errors of the configuration.
         _ => Exit::Usage,
     };
-    Failure::new(exit, error.to_string())
+    Failure::new(exit, plain(&error.to_string()))
 }
 
 /// Formats one line for each member, with its record and the age of its last question.

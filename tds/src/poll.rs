@@ -96,7 +96,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             path: job.out.as_ref().map(|out| out.join(&item.name)),
             item,
             client: client.clone(),
-            accept: settings.accept.clone(),
+            accept: service.accept.clone(),
             deadline: job.every.clamp(SHORTEST, LONGEST),
             turns: Arc::clone(&turns),
             known: Known::default(),

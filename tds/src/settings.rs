@@ -217,6 +217,14 @@ impl Settings {
         Some(&*self.find(name)?.value)
     }
 
+    /// Returns the failure for a setting, which is called as the user gave it: by its flag or its name.
+    pub(crate) fn unusable(&self, name: &str, why: &dyn fmt::Display) -> Failure {
+        let source = self.find(name).map(|setting| setting.source);
+        let flag = FLAGS.iter().find(|(of, _)| *of == name);
+        let flag = flag.filter(|_| source == Some(Source::Flag));
+        Failure::usage(format!("{}: {why}", flag.map_or(name, |(_, flag)| flag)))
+    }
+
     /// Returns the name, the value and the source of each setting, without a secret.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, String, &str)> {
         self.all.iter().map(|setting| {
@@ -240,10 +248,10 @@ impl Settings {
 
 /// Returns the known setting nearest to an unknown name, and how many letters differ.
 pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
-    if !name.starts_with("TDS_") || NAMES.contains(&name) {
+    if !name.starts_with("TDS_") || FLAGS.iter().any(|(known, _)| *known == name) {
         return None;
     }
-    let distances = NAMES.map(|known| (known, levenshtein(name, known)));
+    let distances = FLAGS.map(|(known, _)| (known, levenshtein(name, known)));
     distances.into_iter().min_by_key(|(_, distance)| *distance)
 }
 
@@ -399,23 +407,24 @@ const NOT_SHOWN: &str = "(not shown)";
 
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
-const NAMES: [&str; 16] = [
-    AUTH_URL,
-    TOKEN_URL,
-    DISCOVER,
-    BASE_URL,
-    CLIENT_ID,
-    SECRET,
-    SECRET_FILE,
-    CA_FILE,
-    PROXY,
-    RATE,
-    CONNECTIONS,
-    SHARE,
-    FLEET_STORE,
-    FLEET_NAME,
-    STATE_DIR,
-    LOG,
+/// Each setting, and its flag.
+const FLAGS: [(&str, &str); 16] = [
+    (AUTH_URL, "--auth-url"),
+    (TOKEN_URL, "--token-url"),
+    (DISCOVER, "--discover"),
+    (BASE_URL, "--base-url"),
+    (CLIENT_ID, "--client-id"),
+    (SECRET, ""),
+    (SECRET_FILE, "--secret-file"),
+    (CA_FILE, "--ca"),
+    (PROXY, "--proxy"),
+    (RATE, "--rate"),
+    (CONNECTIONS, "--connections"),
+    (SHARE, "--share"),
+    (FLEET_STORE, "--fleet"),
+    (FLEET_NAME, "--fleet-name"),
+    (STATE_DIR, "--state"),
+    (LOG, "--log"),
 ];
 
 pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";

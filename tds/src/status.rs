@@ -27,6 +27,7 @@ use tower_tds::{Client, Status};
 
 use crate::{
     cache::{Cache, Shown},
+    exit::plain,
     output::{counted, rough},
     proxy::is_this_machine,
     refusal::Refusal,
@@ -69,7 +70,7 @@ impl Condition {
         }
         match &token.last_error {
             _ if token.is_ready() => {}
-            Some(error) => troubles.push(format!("no token: {error}")),
+            Some(error) => troubles.push(format!("no token: {}", plain(&error.to_string()))),
             None => troubles.push("no token yet".to_owned()),
         }
         if let Some(pause) = status.limits.paused_for {
@@ -93,7 +94,7 @@ impl Condition {
         }
         let error = status.token.last_error.as_ref();
         if let Some(error) = error.filter(|_| status.token.is_ready()) {
-            warnings.push(format!("no new token: {error}"));
+            warnings.push(format!("no new token: {}", plain(&error.to_string())));
         }
         if let Some(wait) = status.limits.silent_for {
             let wait = rough(wait);
@@ -126,7 +127,8 @@ impl Condition {
         });
         let rate = rate.collect::<Vec<_>>().join(" and ");
         let quota = quotas.first().map_or(0, |quota| quota.requests().get());
-        let error = token.last_error.as_ref().map(ToString::to_string);
+        let error = token.last_error.as_ref();
+        let error = error.map(|error| plain(&error.to_string()));
         let (state, ready) = match (&*troubles, &*warnings) {
             ([], []) => ("good", "ready"),
             ([], _) => ("warn", "ready"),

@@ -172,7 +172,7 @@ async fn health_shows_the_causes_and_no_secret() {
     let health = backend.get("/healthz").await;
     assert_eq!(health.status, 503);
     assert!(
-        health.text().contains("refused the credentials"),
+        health.text().contains("refused the request"),
         "{}",
         health.text()
     );

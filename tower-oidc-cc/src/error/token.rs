@@ -257,9 +257,7 @@ impl Kind {
         match self {
             Self::Transport => format!("{subject} cannot be reached").into(),
             Self::Unavailable(status) => format!("{subject} answered {status}").into(),
-            Self::Rejected(status) => {
-                format!("{subject} refused the credentials or the grant: {status}").into()
-            }
+            Self::Rejected(status) => format!("{subject} refused the request: {status}").into(),
             Self::Redirected(status) => {
                 format!("{subject} answered with a redirect, which is not followed: {status}")
                     .into()

@@ -53,7 +53,7 @@ async fn bulk_ends_at_a_wrong_secret() {
     ended(&run, 4);
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
-    let told = err(&run).matches("refused the credentials").count();
+    let told = err(&run).matches("refused the request").count();
     assert_eq!(told, 1, "one cause is told once: {}", err(&run));
 }
 
