@@ -288,7 +288,9 @@ impl Answer {
     pub(crate) fn data(self) -> Result<Data, Trouble> {
         match self {
             Self::New(data, _) => Ok(data),
-            Self::Same(_) => Err(Trouble::Answer("304 to a request without a condition")),
+            Self::Same(_) => {
+                Err(Error::new(Kind::UnexpectedAnswer, "304 without a condition").into())
+            }
         }
     }
 }

@@ -162,7 +162,7 @@ fn report(
             return Ok(ending.failed(&trouble, token));
         }
     };
-    ending.succeeded(token);
+    ending.succeeded();
     for line in outages.succeeded(round.feed, round.sent_at, name) {
         warn(&line);
     }

@@ -300,23 +300,15 @@ fn has_password(name: &str, value: &str) -> bool {
 
 /// Returns an address without its user and its query, which may hold a password or a key.
 pub(crate) fn address_of(url: &str) -> String {
-    let hidden = || NOT_SHOWN.to_owned();
-    let Some((scheme, rest)) = url.split_once("://") else {
-        let has_secret = url.contains(['@', '?', '#']);
-        return if has_secret { hidden() } else { url.to_owned() };
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at(end);
-    let (path, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let (address, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    let (scheme, rest) = address.split_at(address.find("://").map_or(0, |at| at + 3));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     // A password may contain any of the characters that end the authority.
-    let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
-    let is_host = host.ends_with(']') || port.chars().all(|digit| digit.is_ascii_digit());
-    let is_cut = path.contains('@') || path.is_empty() && query.contains('@');
-    if !is_host || name.is_empty() != authority.is_empty() || user.is_empty() && is_cut {
-        return hidden();
+    if path.contains('@') || query.contains('@') {
+        return NOT_SHOWN.to_owned();
     }
-    format!("{scheme}://{host}{path}")
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}{host}{path}")
 }
 
 /// Parses lines of `NAME=VALUE`. Removes quotes around a value, as shells and systemd do.

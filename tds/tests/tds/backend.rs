@@ -345,24 +345,16 @@ async fn health_shows_an_outage_and_its_end() {
     let mut faults = Faults::default();
     faults.before_head = "3600s".parse().expect("a delay");
     bench.server.sim().set_faults(faults);
-    // While a user still waits, nothing has been late.
     for target in ["/v1/live/metro", "/v1/live/bus?$top=5"] {
         assert_eq!(backend.get(target).await.status, 504);
     }
-    let health = backend.get("/readyz").await;
-    let troubles = json(&health)["troubles"].to_string();
-    assert_eq!(health.status, 503, "{}", health.text());
-    let late =
-        troubles.contains("2 calls unanswered for ") || troubles.contains("1 call unanswered for ");
-    assert!(late, "{troubles}");
-    // The same holds once the calls have ended, without any further user.
+    // It shows once the calls have ended, without any further user.
     let failed = async {
         loop {
             let health = backend.get("/healthz").await;
-            assert_eq!(health.status, 503, "{}", health.text());
             if json(&health)["troubles"]
                 .to_string()
-                .contains("the last call failed")
+                .contains("outage for ")
             {
                 return;
             }

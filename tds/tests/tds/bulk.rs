@@ -161,18 +161,18 @@ async fn range_makes_one_file_for_each_value() {
     let seen = bench.server.ledger().summary();
     assert_eq!(seen.by_status, [(200, 13)].into());
     for (list, told) in [
-        ("/v1/{2..1}\n", "is not a range: 2 is more than 1;"),
-        ("/v1/{10..9}\n", "is not a range: 10 is more than 9;"),
+        ("/v1/{2..1}\n", "is not a range of"),
+        ("/v1/{10..9}\n", "is not a range of"),
         ("/v1/h/{1..3\n", "is not closed"),
         ("/v1/{1..3}/{a,b\n", "is not closed"),
-        ("/v1/{a..b}\n", "is not a range: its ends"),
+        ("/v1/{a..b}\n", "is not a range of"),
         (
             "/v1/{2023-02-29..2023-03-01}\n",
-            "is not a range: there is no 2023-02-29;",
+            "that exist, the earliest first",
         ),
         (
             "/v1/{2023-02-01..2023-02-31}\n",
-            "is not a range: there is no 2023-02-31;",
+            "that exist, the earliest first",
         ),
         ("/v1/{1..2000}/{1..2000}\n", "more than 1000000 files"),
         ("/v1/{1..2}\tx\n", "has the same file name, x:"),
@@ -180,14 +180,8 @@ async fn range_makes_one_file_for_each_value() {
         ("/v1/{1..2}-{a,b}\t{}\n", "has the same file name, 1:"),
         ("/v1/{1..2}\t{}-{}\n", "no range of the path fills"),
         ("/v1/live\t{}\n", "no range of the path fills"),
-        (
-            "/v1/{2024-13..2025-01}\n",
-            "is not a range: there is no 2024-13;",
-        ),
-        (
-            "/v1/{2025-02..2025-01}\n",
-            "is not a range: 2025-02 is later than 2025-01;",
-        ),
+        ("/v1/{2024-13..2025-01}\n", "that exist, the earliest first"),
+        ("/v1/{2025-02..2025-01}\n", "that exist, the earliest first"),
         ("/v1/{2025-02..2025-03-01}\n", "is not a range"),
     ] {
         let run = output(bench.bulk(list, &[])).await;
