@@ -154,25 +154,6 @@ async fn small_quota_is_kept_by_its_rate() {
 }
 
 #[tokio::test]
-async fn connections_follow_their_setting() {
-    let mut config = Config::default();
-    config.connections = 4;
-    let bench = Bench::new("settings-connections", config).await;
-    let list = bench.path("list");
-    let lines = (0..24).map(|n| format!("/v1/history/{n}?bytes=20000&rate=40000\n"));
-    fs::write(&list, lines.collect::<String>()).expect("a file");
-    let files = bench.path("files");
-    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
-    let run = bench
-        .run(&[&bulk[..], &["--connections", "4"]].concat())
-        .await;
-    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
-    let seen = bench.server.ledger().summary();
-    assert_eq!(seen.by_status, [(200, 24)].into());
-    assert!(seen.peak_sockets <= 4, "{seen:?}");
-}
-
-#[tokio::test]
 async fn the_log_is_text_or_json_with_a_level() {
     let bench = Bench::new("settings-log", Config::default()).await;
     let run = bench.run(&["get", "/nothing", "--log", "json:debug"]).await;
