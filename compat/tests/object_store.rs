@@ -1,5 +1,7 @@
 //! object_store: its connector is a trait of its own, whose method calls a service.
 
+use std::io;
+
 use http::Response;
 use http_body_util::BodyExt;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind as Kind};
@@ -25,7 +27,9 @@ impl HttpConnector for Ours {
 #[tokio::test]
 async fn object_store_reads_and_writes_through_the_layers() -> Result<(), Failure> {
     let server = Server::start(&[("/stops", "[1,2]")]).await?;
-    let body = |body| HttpResponseBody::new(BodyExt::map_err(body, |error| HttpError::new(Kind::Decode, error)));
+    let body = |body| {
+        HttpResponseBody::new(BodyExt::map_err(body, |error| HttpError::new(Kind::Decode, io::Error::other(error))))
+    };
     let stack = ServiceBuilder::new().map_err(|error| HttpError::new(Kind::Unknown, error));
     let stack = stack.map_response(move |response: Response<_>| response.map(body));
     let stack = stack.map_result(answered).layer(server.client()?.layer()).service(http());
