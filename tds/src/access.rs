@@ -10,7 +10,7 @@ use std::{
 };
 
 use axum::response::Response;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use http::{HeaderValue, Request, header::X_CONTENT_TYPE_OPTIONS};
 use http_body::Body as _;
 use metrics::{Counter, Gauge, Histogram};
@@ -27,18 +27,12 @@ use tower::{Service, ServiceExt as _};
 /// Form of the access log.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Access {
-    /// Print a line for each request of a user
-    #[arg(long, value_name = "FORMAT")]
-    access_log: Option<Format>,
+    /// Print a line of JSON for each request of a user
+    #[arg(long)]
+    access_log: bool,
     /// Include queries in the access log
     #[arg(long, requires = "access_log")]
     log_queries: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
-    Common,
-    Json,
 }
 
 /// Where a response came from.
@@ -133,8 +127,8 @@ where
     // Health checks and Prometheus are no users.
     let is_user = !OWN.contains(&request.uri().path());
     let begun = Instant::now();
-    let format = log.access.access_log;
-    let line = format.map(|format| (format, request.method().clone(), request.uri().clone()));
+    let is_logged = log.access.access_log;
+    let line = is_logged.then(|| (request.method().clone(), request.uri().clone()));
     // Dropped with this future if the user disconnects.
     let waits = is_user.then(|| {
         log.waiting.increment(1.0);
@@ -160,7 +154,7 @@ where
         drop(requests);
         log.seconds.record(took);
     }
-    let Some((format, method, uri)) = line else {
+    let Some((method, uri)) = line else {
         return response;
     };
     let query = uri.query().filter(|_| log.access.log_queries);
@@ -173,26 +167,11 @@ where
         reason = "a time for people and other programs"
     )]
     let now = OffsetDateTime::from(std::time::SystemTime::now());
-    let line = match format {
-        Format::Json => json!({
-            "time": now.unix_timestamp(), "user": user.ip(), "method": method.as_str(), "target": target,
-            "status": status, "cache": cache, "bytes": bytes, "ms": ms, "upstream_ms": upstream,
-        })
-        .to_string(),
-        Format::Common => {
-            let month = now.month().to_string();
-            let month = month.get(..3).unwrap_or_default();
-            let (day, year, (hour, minute, second)) = (now.day(), now.year(), now.to_hms());
-            let text = |number: Option<u128>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
-            let (bytes, upstream) = (text(bytes.map(u128::from)), text(upstream));
-            format!(
-                "{} - - [{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000] \"{method} {target} \
-                 HTTP/1.1\" {status} {bytes} {cache} {ms} {upstream}",
-                user.ip()
-            )
-        }
-    };
-    drop(log.lines.try_send(line + "\n"));
+    let line = json!({
+        "time": now.unix_timestamp(), "user": user.ip(), "method": method.as_str(), "target": target,
+        "status": status, "cache": cache, "bytes": bytes, "ms": ms, "upstream_ms": upstream,
+    });
+    drop(log.lines.try_send(format!("{line}\n")));
     response
 }
 

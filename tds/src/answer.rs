@@ -1,6 +1,6 @@
 //! Answers of the service: whether a response is data, and whether it is new.
 
-use std::{ffi::OsStr, io, path::Path, pin::Pin, time::Duration};
+use std::{ffi::OsStr, io, path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 use bytes::{Bytes, BytesMut};
@@ -14,20 +14,24 @@ use http::{
 };
 use tokio::{
     io::{AsyncBufRead, AsyncReadExt as _, BufReader},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::io::StreamReader;
 use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
 use tower_tds_outcome::retry_after;
 
-use crate::{ending::Trouble, manifest::Version};
+use crate::{ending::Trouble, manifest::Version, output::rough, state::State};
 
-/// What a job accepts as data. HTML pages are accepted only if they are named.
+/// What a job accepts as data, and when it may request some. HTML pages are accepted only if they are
+/// named.
 #[derive(Debug, Clone)]
 pub(crate) struct Accept {
     pub(crate) types: HeaderValue,
     /// Whether empty data may replace other data.
     pub(crate) empty: bool,
+    /// State that processes with the same key share on this machine. `None` in a fleet, if there is
+    /// no folder for it, and with the simulated service, which ends with this process.
+    pub(crate) state: Option<Arc<State>>,
 }
 
 /// What a request asks for, which decides what answers it.
@@ -78,16 +82,16 @@ impl Accept {
         let value = value.filter(|value| value.to_str().is_ok_and(|text| text.contains('/')));
         let value = value.map(|types| Self {
             types,
-            empty: false,
+            ..Self::any()
         });
         value.ok_or_else(|| "write media types, as in application/json".to_owned())
     }
 
     pub(crate) const fn any() -> Self {
-        let types = HeaderValue::from_static("*/*");
         Self {
-            types,
+            types: HeaderValue::from_static("*/*"),
             empty: false,
+            state: None,
         }
     }
 
@@ -112,9 +116,10 @@ impl Accept {
     ) -> Result<Answer, Trouble> {
         let begun = Instant::now();
         let (mut pauses, mut tries) = (pauses.iter().copied(), 0);
+        let left = || deadline.saturating_sub(begun.elapsed());
         loop {
-            let left = deadline.saturating_sub(begun.elapsed());
-            let mut call = self.on(client.get(asked.target), IDENTITY).deadline(left);
+            self.turn(client, asked.target, left()).await?;
+            let mut call = self.on(client.get(asked.target), IDENTITY).deadline(left());
             if let Some((name, value)) = asked.condition {
                 call = call.header(name.clone(), value.clone());
             }
@@ -127,11 +132,40 @@ impl Accept {
                 _ => pauses.next().map(Duration::from_secs),
             };
             tries += 1;
-            match pause.filter(|pause| *pause < deadline.saturating_sub(begun.elapsed())) {
+            match pause.filter(|pause| *pause < left()) {
                 Some(pause) => sleep(pause).await,
                 None => return Err(trouble),
             }
         }
+    }
+
+    /// Waits for the turn to send a request, among all processes that share the key on this machine.
+    /// Fails if that takes longer than this, because nothing may be sent before.
+    pub(crate) async fn turn(
+        &self,
+        client: &Client,
+        target: &str,
+        longest: Duration,
+    ) -> Result<(), Error> {
+        let Some(state) = &self.state else {
+            return Ok(());
+        };
+        let granted = client.status().limits.granted;
+        let error = match timeout(longest, state.turn(granted, longest)).await {
+            Ok(turn) if turn <= longest => {
+                sleep(turn).await;
+                return Ok(());
+            }
+            Ok(turn) => {
+                let next = rough(turn);
+                let why = format!(
+                    "earlier requests of this machine have used up that of --rate, and the next one may be sent in {next}"
+                );
+                Error::new(Kind::QuotaExhausted, why).with_retry_after(turn)
+            }
+            Err(_) => Error::new(Kind::LimitTimeout, state.held()),
+        };
+        Err(named(error.with_sent(Sent::Never), target))
     }
 
     /// Decides whether a response answers a request. This is the only place that does.
@@ -254,7 +288,9 @@ impl Answer {
     pub(crate) fn data(self) -> Result<Data, Trouble> {
         match self {
             Self::New(data, _) => Ok(data),
-            Self::Same(_) => Err(Trouble::Answer("304 to a request without a condition")),
+            Self::Same(_) => {
+                Err(Error::new(Kind::UnexpectedAnswer, "304 without a condition").into())
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     accept,
     access::{self, Access, Log, OWN},
     cache::{Cache, Terms},
-    exit::{Exit, Failure, causes},
+    exit::{Exit, Failure, causes, plain},
     list,
     output::{note, warn},
     refusal::Refusal,
@@ -113,12 +113,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let service = settings.service().await?;
     let client = settings.client(service.builder).await?;
     let metrics = access::recorder().map_err(|error| Failure::usage(causes(&error)))?;
-    let cache = Cache::new(
-        client.clone(),
-        settings.accept.clone(),
-        service.secrets,
-        job.terms,
-    );
+    let cache = Cache::new(client.clone(), service.accept, service.secrets, job.terms);
     let shared = Arc::new(Shared {
         condition: Condition {
             client: client.clone(),
@@ -196,10 +191,9 @@ async fn started(client: Client) {
         sleep(LOOK).await;
         status = client.tokens().health();
     }
-    let error = status.last_error.as_ref().map(ToString::to_string);
-    let why = match (status.is_ready(), error) {
+    let why = match (status.is_ready(), &status.last_error) {
         (true, _) => "there is a token".to_owned(),
-        (false, Some(error)) => format!("no token: {error}"),
+        (false, Some(error)) => format!("no token: {}", plain(&error.to_string())),
         (false, None) => format!("no token yet from {}", status.endpoint),
     };
     system::notify(&["READY=1", &format!("STATUS={why}")]);

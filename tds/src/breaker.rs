@@ -93,7 +93,7 @@ impl Breaker {
     }
 
     /// Records a failed attempt of a file. Returns whether the breaker is open, and a line if it
-    /// has just opened.
+    /// has just opened, or a minute has passed.
     pub(crate) fn failed(
         &self,
         file: &str,
@@ -105,22 +105,20 @@ impl Breaker {
             return (false, None);
         }
         let mut state = self.state();
-        let opened = state.failed(file, pass.0.is_some(), line, now);
+        let due = state.failed(file, pass.0.is_some(), line, now);
         let at_most = rough(self.patience);
-        let opened = opened.map(|line| {
+        let due = due.map(|line| {
             format!("{line}; one file is retried and the others wait, for up to {at_most}")
         });
-        (state.open.is_some(), opened)
+        (state.open.is_some(), due)
     }
 
-    /// Returns a line for the user if one is due, and whether the outage has lasted too long.
-    pub(crate) fn look(&self, now: Instant) -> Option<(String, bool)> {
-        let mut state = self.state();
-        let outage = &mut state.open.as_mut()?.outage;
-        match outage.lasted(now) >= self.patience {
-            true => Some((format!("{}; the job ends", outage.line(now)), true)),
-            false => outage.due(now).map(|line| (line, false)),
-        }
+    /// Returns the last line of an outage that has lasted too long.
+    pub(crate) fn look(&self, now: Instant) -> Option<String> {
+        let state = self.state();
+        let outage = &state.open.as_ref()?.outage;
+        let is_over = outage.lasted(now) >= self.patience;
+        is_over.then(|| format!("{}; the job ends", outage.line(now)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -150,12 +148,11 @@ impl State {
         now: Instant,
     ) -> Option<String> {
         if let Some(open) = &mut self.open {
-            open.outage.failed(line);
             if is_probe {
                 open.pause = (open.pause * 2).min(LONGEST);
                 open.probe_at = now + open.pause;
             }
-            return None;
+            return open.outage.failed(line, now);
         }
         self.attempts += 1;
         self.files.insert(file.to_owned());
@@ -169,8 +166,7 @@ impl State {
             return None;
         }
         let mut outage = Outage::begin(now);
-        outage.failed(line);
-        let begun = outage.due(now);
+        let begun = outage.failed(line, now);
         self.open = Some(Open {
             outage,
             probe_at: now + FIRST,

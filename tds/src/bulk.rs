@@ -7,7 +7,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,7 +16,7 @@ use clap::{Args, builder::ArgPredicate};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::json;
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::Semaphore,
     time::{Instant, MissedTickBehavior, interval},
 };
 use tower_tds::Kind;
@@ -115,7 +115,7 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     } else {
         Manifest::open
     };
-    let manifest = open(&job.out, &service.base_url, settings.accept.as_str());
+    let manifest = open(&job.out, &service.base_url, service.accept.as_str());
     let manifest = manifest.map_err(|error| {
         Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
     })?;
@@ -127,15 +127,13 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     let total = items.len() as u64;
     let downloads = Downloads {
         client: client.clone(),
-        accept: settings.accept.clone(),
+        accept: service.accept,
         out: job.out,
         manifest,
         resume: !job.compress,
         verify: job.verify,
         wait_quota: job.wait_quota,
         breaker: Breaker::new(job.wait_outage),
-        success: Notify::new(),
-        asleep: AtomicU64::default(),
         preparing: AtomicUsize::default(),
         wait_outage: job.wait_outage,
         turns: Semaphore::new(usize::try_from(job.jobs.get()).unwrap_or(Semaphore::MAX_PERMITS)),
@@ -231,18 +229,16 @@ impl Run {
         }
     }
 
-    /// Prints a line about the outage when one is due. Returns the exit if the job ends.
+    /// Returns the exit if an outage has lasted too long.
     fn outage(&mut self, now: Instant) -> Option<Exit> {
         if self.downloads.breaker.is_open() {
             self.queue
                 .extend(self.held.drain(..).map(|(number, _)| number));
         }
-        let (line, is_over) = self.downloads.breaker.look(now)?;
+        let line = self.downloads.breaker.look(now)?;
         self.downloads.progress.warn(&line);
-        is_over.then(|| {
-            self.report.ended_by = Some(line);
-            Exit::Unreachable
-        })
+        self.report.ended_by = Some(line);
+        Some(Exit::Unreachable)
     }
 
     /// Records a result, or holds a failure until the next success shows that it is no outage.
@@ -291,7 +287,7 @@ impl Run {
                     let line = format!("{name}: {why}; downloaded again");
                     self.downloads.progress.warn_once(why, &line);
                 }
-                self.ending.succeeded(&token);
+                self.ending.succeeded();
             }
             Err(trouble) => {
                 let (kind, line) = (trouble.kind(), trouble.line(&item.name));
@@ -332,12 +328,10 @@ impl Run {
 
     fn show(&self) {
         let downloads = &self.downloads;
-        let asleep = downloads.asleep.load(Ordering::Relaxed);
-        let again = || (asleep > 0).then(|| format!("another try of {}", counted(asleep, "file")));
         let outage = downloads.breaker.is_open();
         let outage = outage.then(|| "the end of an outage".to_owned());
         let waits = outage.or_else(|| downloads.client.status().waits_for());
-        downloads.progress.show(&self.report, waits.or_else(again));
+        downloads.progress.show(&self.report, waits);
     }
 
     /// Prints the causes and the totals. Writes the list of missing files even if the print fails.

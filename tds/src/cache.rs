@@ -66,23 +66,29 @@ pub(crate) struct Terms {
 #[derive(Debug, Default)]
 struct Book {
     resources: HashMap<Arc<str>, Resource>,
-    /// Last call, if it failed for a reason that concerns all resources: its target, time and text.
-    outage: Option<(Arc<str>, Instant, String)>,
-    failing: Option<Outage>,
+    /// Outage of the service, with the target of the last call that failed.
+    failing: Option<(Arc<str>, Outage)>,
 }
 
 #[derive(Debug, Default)]
 struct Resource {
     last: Option<Last>,
-    /// Last failure, and until when it is served. If failures were not kept, each waiting user
-    /// would cause a call.
-    failed: Option<(Instant, Refusal)>,
+    /// Failure of the last call, if it failed.
+    failed: Option<Failed>,
+    /// Outage of this resource alone.
     failing: Option<Outage>,
-    /// Last failure, for the page. A success does not clear it.
-    trouble: Option<(Instant, String)>,
     /// Start of the call in flight, and a channel that closes at its end.
     call: Option<(Instant, watch::Receiver<()>)>,
     used: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Failed {
+    at: Instant,
+    /// Until when it is served. If failures were not kept, each waiting user would cause a call.
+    end: Instant,
+    refusal: Refusal,
+    line: String,
 }
 
 /// Row of a resource on the page.
@@ -91,7 +97,7 @@ pub(crate) struct Shown {
     pub(crate) target: Arc<str>,
     /// Age and size of the last response.
     pub(crate) last: Option<(Duration, u64)>,
-    /// `fails` if the last call failed within the last ten minutes, or else `fresh` or `expired`.
+    /// `fails` if the last call failed, or else `fresh` or `expired`.
     pub(crate) state: &'static str,
     pub(crate) failure: Option<(Instant, String)>,
     used: Option<Instant>,
@@ -163,19 +169,6 @@ impl Cache {
         served(response, cache, upstream)
     }
 
-    /// Returns how many calls have taken longer than a user waits, and the age of the oldest.
-    pub(crate) fn unanswered(&self) -> (u64, Duration) {
-        let book = self.book();
-        let calls = book.resources.values().filter_map(|resource| {
-            let (begun, call) = resource.call.as_ref()?;
-            call.has_changed().is_ok().then(|| begun.elapsed())
-        });
-        let late = calls.filter(|age| *age > self.terms.deadline);
-        late.fold((0, Duration::ZERO), |(count, oldest), age| {
-            (count + 1, oldest.max(age))
-        })
-    }
-
     /// Returns up to `most` resources for the page, those that fail first, and how many others were
     /// used less recently.
     pub(crate) fn shown(&self, most: usize) -> (Vec<Shown>, usize) {
@@ -183,18 +176,15 @@ impl Cache {
         let shown = book.resources.iter().map(|(target, resource)| {
             let last = resource.last.as_ref();
             let size = |last: &Last| u64::try_from(last.stored.len()).unwrap_or(u64::MAX);
-            let fails = |(at, _): &(Instant, String)| {
-                at.elapsed() < 10 * MINUTE && last.is_none_or(|last| last.at < *at)
-            };
             Shown {
                 target: Arc::clone(target),
                 last: last.map(|last| (last.age + last.at.elapsed(), size(last))),
                 state: match last {
-                    _ if resource.trouble.as_ref().is_some_and(fails) => "fails",
+                    _ if resource.failed.is_some() => "fails",
                     Some(last) if last.may_be_served(Duration::ZERO) => "fresh",
                     _ => "expired",
                 },
-                failure: resource.trouble.clone(),
+                failure: resource.failed.as_ref().map(|it| (it.at, it.line.clone())),
                 used: resource.used,
             }
         });
@@ -208,17 +198,18 @@ impl Cache {
         (shown, further)
     }
 
-    /// Returns the age and the text of the last call's failure, if its reason concerns all
-    /// resources.
+    /// Returns a line about an outage of the service.
     ///
-    /// Repeats that call, so that the end of the outage shows even if no user sends a request.
-    pub(crate) fn outage(self: &Arc<Self>) -> Option<(Duration, String)> {
+    /// Repeats the call that failed, so that the end of the outage shows even if no user sends a
+    /// request.
+    pub(crate) fn outage(self: &Arc<Self>) -> Option<String> {
         let mut book = self.book();
-        let (target, at, line) = book.outage.clone()?;
+        let (target, outage) = book.failing.as_ref()?;
+        let (target, line) = (Arc::clone(target), outage.line(Instant::now()));
         if !book.resource(&target).is_settled() {
             drop(self.call(&target, &mut book));
         }
-        Some((at.elapsed(), line))
+        Some(line)
     }
 
     /// Returns the call in flight, or begins one in a task of its own, so that no user can cancel
@@ -326,45 +317,53 @@ impl Book {
         soon: Duration,
     ) -> Vec<String> {
         let now = Instant::now();
-        self.outage = None;
         let resource = self.resource(&target);
         resource.call = None;
+        let mut lines = Vec::new();
         let trouble = match ended {
             Ok(last) => {
                 resource.failed = None;
                 resource.last = Some(last);
                 let back = format!("{target} is back");
-                let of_one = resource.failing.take().map(|it| it.over(now, &back));
-                let of_all = self.failing.take();
-                let of_all = of_all.map(|it| it.over(now, "the service answers"));
+                lines.extend(resource.failing.take().map(|it| it.over(now, &back)));
                 self.shrink();
-                return of_one.into_iter().chain(of_all).collect();
+                None
             }
-            Err(trouble) => trouble,
+            Err(trouble) => Some(trouble),
         };
+        // A missing role concerns only this resource.
+        let is_of_one = |it: &Trouble| it.is_of_one() || it.kind() == Kind::MissingRole.as_str();
+        if trouble.as_ref().is_none_or(is_of_one) {
+            let of_all = self.failing.take();
+            lines.extend(of_all.map(|(_, it)| it.over(now, "the service answers")));
+        }
+        let Some(trouble) = trouble else { return lines };
         let time = match &trouble {
             // If one response was too large, the next one will be as well.
             _ if trouble.kind() == Kind::TooLarge.as_str() => TOO_LARGE,
             Trouble::Pending(Some(hint)) => (*hint).clamp(FAILED, MINUTE),
             _ => FAILED,
         };
-        let refusal = Refusal::of(&trouble, secrets, time.max(soon));
-        resource.failed = Some((now + time, refusal));
         let line = trouble.line(Path::new(&*target));
-        resource.trouble = Some((now, line.clone()));
-        // A missing role concerns only this resource.
-        let is_of_one = trouble.is_of_one() || trouble.kind() == Kind::MissingRole.as_str();
-        let failing = match is_of_one {
-            true => &mut resource.failing,
-            false => &mut self.failing,
+        let resource = self.resource(&target);
+        resource.failed = Some(Failed {
+            at: now,
+            end: now + time,
+            refusal: Refusal::of(&trouble, secrets, time.max(soon)),
+            line: line.clone(),
+        });
+        let begin = || Outage::begin(now);
+        let failing = if is_of_one(&trouble) {
+            resource.failing.get_or_insert_with(begin)
+        } else {
+            let failing = self
+                .failing
+                .get_or_insert_with(|| (Arc::clone(&target), begin()));
+            failing.0 = target;
+            &mut failing.1
         };
-        let failing = failing.get_or_insert_with(|| Outage::begin(now));
-        failing.failed(&line);
-        let due = failing.due(now);
-        if !is_of_one {
-            self.outage = Some((target, now, line));
-        }
-        due.into_iter().collect()
+        lines.extend(failing.failed(&line, now));
+        lines
     }
 
     /// Drops the least recently used resources until the rest take at most [`MOST`] bytes.
@@ -396,7 +395,7 @@ impl Resource {
             || self
                 .failed
                 .as_ref()
-                .is_some_and(|(end, _)| Instant::now() < *end)
+                .is_some_and(|it| Instant::now() < it.end)
     }
 
     /// Returns the call in flight, and its start. The closed channel of an aborted call does not
@@ -409,7 +408,7 @@ impl Resource {
 
     fn serve(&self, asked: &HeaderMap) -> (Response, bool) {
         match (&self.failed, &self.last) {
-            (Some((_, refusal)), _) => self.stale(asked, refusal),
+            (Some(failed), _) => self.stale(asked, &failed.refusal),
             (None, Some(last)) => (last.response(asked), false),
             (None, None) => (LATE.into_response(), false),
         }

@@ -73,7 +73,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         target: &job.path,
         ..Asked::default()
     };
-    let data = settings.accept.get(&client, asked, job.deadline, &PAUSES);
+    let data = service.accept.get(&client, asked, job.deadline, &PAUSES);
     let length = match data.await.and_then(Answer::data) {
         Ok(data) => data.copy(async |_| Ok(())).await,
         Err(trouble) => Err(trouble),

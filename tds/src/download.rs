@@ -3,22 +3,22 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use http::header::{CONTENT_ENCODING, ETAG, IF_RANGE, RANGE};
 use tokio::{
     fs,
-    sync::{Notify, Semaphore},
-    time::{Instant, sleep, timeout},
+    sync::Semaphore,
+    time::{Instant, sleep},
 };
 use tower_tds::{Client, Kind};
 
 use crate::{
     answer::{self, Accept, Answer, Asked, Data, IDENTITY},
     breaker::Breaker,
-    ending::{Trouble, is_of_the_token},
+    ending::Trouble,
     exit::Exit,
     list::Item,
     manifest::{Manifest, Version},
@@ -40,10 +40,6 @@ pub(crate) struct Downloads {
     pub(crate) verify: bool,
     pub(crate) wait_quota: bool,
     pub(crate) breaker: Breaker,
-    /// Wakes files in a backoff early, when another file succeeds.
-    pub(crate) success: Notify,
-    /// Number of files in a backoff.
-    pub(crate) asleep: AtomicU64,
     /// Number of files that the service is preparing, and how long to wait for one.
     pub(crate) preparing: AtomicUsize,
     pub(crate) wait_outage: Duration,
@@ -87,7 +83,7 @@ impl Downloads {
         }
         let there = fs::metadata(path).await;
         let replaces = there.is_ok_and(|there| there.len() > 0);
-        let (mut tries, mut had, mut is_renewed) = (0_u32, 0, false);
+        let (mut tries, mut had) = (0_u32, 0);
         let mut preparing = None;
         loop {
             let pass = self.breaker.pass().await;
@@ -98,7 +94,7 @@ impl Downloads {
             drop(turn);
             let mut trouble = match attempt {
                 Ok(bytes) => {
-                    self.succeeded();
+                    self.answered();
                     return Ok(Downloaded::Whole { bytes, replaced });
                 }
                 Err(trouble) => trouble,
@@ -133,28 +129,12 @@ impl Downloads {
                 self.preparing.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !is_renewed
-            {
-                is_renewed = true;
-                // If no newer token comes, this file fails, and `Ending` decides whether the job
-                // ends.
-                drop(timeout(SUCCESSOR, self.successor(begun)).await);
-                continue;
-            }
             let Some(wait) = wait(&trouble, tries, self.wait_quota) else {
                 return Err(trouble);
             };
             let line = format!("{}; will retry", trouble.retried(&item.name));
             self.progress.warn_once(trouble.kind(), &line);
-            // Relaxed: the count is only shown.
-            self.asleep.fetch_add(1, Ordering::Relaxed);
-            // The length of the wait is a guess, so any success ends it.
-            let success = self.success.notified();
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = success, if wait == LONGEST => {}
-            }
-            self.asleep.fetch_sub(1, Ordering::Relaxed);
+            sleep(wait).await;
         }
     }
 
@@ -176,22 +156,9 @@ impl Downloads {
         Ok(outdated.map_or(Found::Whole, Found::Outdated))
     }
 
-    fn succeeded(&self) {
-        self.success.notify_waiters();
-        self.answered();
-    }
-
     fn answered(&self) {
         if let Some(line) = self.breaker.answered(Instant::now()) {
             self.progress.warn(&line);
-        }
-    }
-
-    /// Waits for a token that is newer than `since`.
-    async fn successor(&self, since: Instant) {
-        let is_older = |came: Option<Duration>| came.is_none_or(|came| came > since.elapsed());
-        while is_older(self.client.tokens().health().last_success) {
-            sleep(LOOK).await;
         }
     }
 
@@ -210,7 +177,6 @@ impl Downloads {
             part.clear().await?;
         }
         let filled = self.fill(item, &mut part, known, replaces).await;
-        self.progress.ended(&item.target);
         *length = part.length();
         match filled {
             Ok(etag) => {
@@ -264,7 +230,6 @@ impl Downloads {
                 part.keep();
             }
         }
-        let expected = whole.or(data.length);
         let mut has_data = false;
         // A body that is longer than announced is an error, so its rest is not read.
         while whole.is_none_or(|whole| part.length() <= whole)
@@ -273,11 +238,10 @@ impl Downloads {
             // Reports the success with the first data, because a long body would keep the other
             // files waiting until its end.
             if !data.is_empty() && !std::mem::replace(&mut has_data, true) {
-                self.succeeded();
+                self.answered();
             }
             part.write(&data).await?;
-            let (bytes, had) = (data.len() as u64, part.length());
-            self.progress.came(&item.target, bytes, had, expected);
+            self.progress.came(data.len() as u64);
         }
         if whole.is_some_and(|whole| part.length() != whole) {
             part.clear().await?;
@@ -290,6 +254,8 @@ impl Downloads {
     /// Requests the missing rest, and returns it with the length of the whole. If the service does
     /// not send the rest of the same bytes, requests the whole file.
     async fn ask(&self, asked: Asked<'_>) -> Result<(Data, Option<u64>), Trouble> {
+        let turn = async || self.accept.turn(&self.client, asked.target, LONGEST).await;
+        turn().await?;
         if let Some((length, known)) = asked.range
             && let Some(etag) = &known.etag
         {
@@ -307,6 +273,7 @@ impl Downloads {
             }
             // Begins anew: the range is of other bytes, ends before the file does, or is refused,
             // by the service or by a firewall in front of it.
+            turn().await?;
         }
         let call = self.client.get(asked.target);
         let call = match self.resume {
@@ -360,11 +327,6 @@ const fn is_of_the_range(kind: Kind) -> bool {
 
 /// Attempts for each file. Each consists of the client's own attempts.
 const TRIES: u32 = 4;
-
-/// Longest wait for a newer token, enough for one request after a short outage of the endpoint.
-const SUCCESSOR: Duration = Duration::from_secs(5);
-
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Codings as the service documents them.
 const CODINGS: &str = "br,gzip";

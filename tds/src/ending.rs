@@ -5,11 +5,15 @@ use std::{io, path::Path, time::Duration};
 use tokio::time::Instant;
 use tower_tds::{
     Error, Kind,
-    layers::{errors::GiveUp, token::Health},
+    layers::{
+        errors::GiveUp,
+        token::{Health, TokenError},
+    },
 };
+use tower_tds_outcome::chain;
 
 use crate::{
-    exit::{Exit, Failure, causes},
+    exit::{Exit, Failure, causes, plain},
     save::{self, TOO_MANY_FILES},
 };
 
@@ -18,8 +22,6 @@ use crate::{
 pub(crate) enum Trouble {
     Service(Error),
     Disk(io::Error),
-    /// Response with a success status but no usable data, with the reason.
-    Answer(&'static str),
     /// HTML page in place of data, with its title if it has one.
     Page(Option<String>),
     /// No data in place of some.
@@ -32,8 +34,6 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct Ending {
     credentials: u32,
-    /// Generation of the token at the last success; zero before the first.
-    worked: u64,
     unreachable: u32,
     /// How many unreachable failures end the job; `None` for jobs that outlast an outage.
     outage: Option<u32>,
@@ -48,7 +48,6 @@ impl Ending {
     pub(crate) const fn new(outage: Option<u32>, wait_quota: bool) -> Self {
         Self {
             credentials: 0,
-            worked: 0,
             unreachable: 0,
             outage,
             wait_quota,
@@ -56,9 +55,8 @@ impl Ending {
         }
     }
 
-    pub(crate) fn succeeded(&mut self, token: &Health) {
+    pub(crate) const fn succeeded(&mut self) {
         self.credentials = 0;
-        self.worked = token.generation;
         self.unreachable = 0;
         self.patience = None;
     }
@@ -91,7 +89,7 @@ impl Ending {
         let error = match trouble {
             Trouble::Service(error) => error,
             Trouble::Disk(error) => return save::is_the_disk(error).then_some(Exit::SomeFailed),
-            Trouble::Answer(_) | Trouble::Empty | Trouble::Pending(_) => return None,
+            Trouble::Empty | Trouble::Pending(_) => return None,
             Trouble::Page(_) => return self.is_an_outage().then_some(Exit::Unreachable),
         };
         let exit = trouble.cause(token);
@@ -100,13 +98,8 @@ impl Ending {
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
             // A role may be missing for this data alone, so that does not end the job.
             Exit::Credentials if error.kind() != Kind::MissingRole => {
-                // Only a call that began after the newest token was fetched shows anything about
-                // that token.
-                let began = error.elapsed().unwrap_or_default();
-                let is_of_the_newest = token.last_success.is_none_or(|came| began < came);
-                self.credentials += u32::from(is_of_the_newest);
-                let is_new = token.generation > self.worked;
-                (self.credentials >= REFUSED && is_new) || error.ends_the_job()
+                self.credentials += 1;
+                self.credentials >= REFUSED || error.ends_the_job()
             }
             Exit::Unreachable => self.is_an_outage() || error.ends_the_job(),
             _ => error.ends_the_job(),
@@ -128,7 +121,6 @@ impl Trouble {
         match self {
             Self::Service(error) => error.kind().as_str(),
             Self::Disk(_) => "disk",
-            Self::Answer(_) => "no_file",
             Self::Page(_) => "page",
             Self::Empty => "empty",
             Self::Pending(_) => "pending",
@@ -139,7 +131,7 @@ impl Trouble {
         match self {
             Self::Service(error) => Exit::of(error),
             Self::Page(_) | Self::Pending(_) => Exit::Unreachable,
-            Self::Disk(_) | Self::Answer(_) | Self::Empty => Exit::SomeFailed,
+            Self::Disk(_) | Self::Empty => Exit::SomeFailed,
         }
     }
 
@@ -150,7 +142,7 @@ impl Trouble {
                 let exit = Exit::of(error);
                 matches!(exit, Exit::Quota | Exit::SomeFailed) || error.kind() == Kind::MissingRole
             }
-            Self::Answer(_) | Self::Empty | Self::Pending(_) => true,
+            Self::Empty | Self::Pending(_) => true,
             Self::Disk(_) | Self::Page(_) => false,
         }
     }
@@ -202,13 +194,23 @@ impl Trouble {
     pub(crate) fn line(&self, name: &Path) -> String {
         let name = name.display();
         match self {
-            Self::Service(error) => error.to_string(),
+            Self::Service(error) => {
+                // Its own line has all words of the server.
+                let refused = refusal(error).map(ToString::to_string);
+                let line = plain(&refused.unwrap_or_else(|| error.to_string()));
+                // By text: the error itself is of rustls, which this program does not depend on.
+                let texts = chain(error).map(ToString::to_string);
+                let names = |text: String| Some(text.split_once(NAMES)?.1.to_owned());
+                match texts.filter_map(names).last() {
+                    Some(names) => format!("{line}{NAMES}{names}"),
+                    None => line,
+                }
+            }
             Self::Disk(error) if save::is_too_many_files(error) => format!(
                 "{name}: too few file descriptors (ulimit -n); raise their limit, or lower --jobs \
                  and --connections"
             ),
             Self::Disk(error) => format!("{name}: {error}"),
-            Self::Answer(why) => format!("{name}: {why}"),
             Self::Empty => format!(
                 "{name}: the response is empty, so the data of before stays; --allow-empty takes it"
             ),
@@ -255,16 +257,19 @@ pub(crate) fn advised(error: Error) -> Error {
         }
         Kind::LimitTimeout => "send fewer requests at once, or allow a longer --deadline",
         Kind::Unrecognized => "see each step with --verbose",
-        _ if error.to_string().contains('`') && error.status().is_none() => {
-            "check the client's settings at the token server"
-        }
         _ => return error,
     };
     error.with_advice(advice)
 }
 
+/// Returns the error of the token endpoint, if that refused the key.
+fn refusal(error: &Error) -> Option<&TokenError> {
+    let mut tokens = chain(error).filter_map(|cause| cause.downcast_ref::<TokenError>());
+    tokens.find(|error| error.oauth_error().is_some())
+}
+
 /// Whether the error concerns the token, so that another token may be accepted.
-pub(crate) fn is_of_the_token(error: &Error) -> bool {
+fn is_of_the_token(error: &Error) -> bool {
     error.kind() == Kind::InvalidToken
 }
 
@@ -272,7 +277,10 @@ pub(crate) fn is_of_the_token(error: &Error) -> bool {
 pub(crate) const QUOTA_GONE: &str = "the quota is used up, and a wait did not help; \
                                      try again later, or wait with --wait-quota";
 
-/// Refusals in a row, of tokens that never worked, after which no further token is tried.
+/// How rustls begins the names of a certificate that is not the host's.
+const NAMES: &str = "; certificate is only valid for ";
+
+/// Refusals in a row, after which no further token is tried. The client has replaced each token itself.
 const REFUSED: u32 = 3;
 
 /// Shortest patience. With the second that a job waits at its start, the job thus ends within ten.

@@ -140,8 +140,43 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
         line.push_str(&cause.to_string());
         next = cause.source();
     }
-    line
+    plain(&line)
 }
+
+/// Puts the options of this program in place of the functions that a text of the library names.
+pub(crate) fn plain(text: &str) -> String {
+    let replaced = |text: String, (theirs, ours): &(&str, &str)| text.replace(theirs, ours);
+    WORDS.iter().fold(text.to_owned(), replaced)
+}
+
+/// What a programmer has to do, and what a user of this program has to.
+pub(crate) const WORDS: [(&str, &str); 7] = [
+    ("Builder::proxy", "--proxy or TDS_PROXY"),
+    (
+        ", or Builder::loopback_http for a server on this machine",
+        "",
+    ),
+    (
+        " (or `Origin::loopback`, for plain http on this machine)",
+        "",
+    ),
+    (
+        "use `new` with the whole address",
+        "give the whole address with --token-url",
+    ),
+    (
+        "use a cluster client",
+        "give the address of the node that has it",
+    ),
+    (
+        "the client id, the secret, the fields of the form, and that this is the token endpoint",
+        "TDS_CLIENT_ID, its secret and the address",
+    ),
+    (
+        "correct the source of the credentials",
+        "correct TDS_CLIENT_SECRET_FILE",
+    ),
+];
 
 /// Shown by `--help`, and compared with the README by a test.
 pub(crate) const TABLE: &str = "Exit codes:

@@ -11,7 +11,7 @@ use tower_tds_fleet::{
 };
 
 use crate::{
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, plain},
     output,
     settings::{BASE_URL, FLEET_NAME, FLEET_STORE, Settings},
 };
@@ -46,9 +46,8 @@ impl Settings {
         // Leaves the address out of the message, because it may contain a password.
         let client = Client::open(&*store.value).map_err(|_| {
             let forms = "redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH";
-            Failure::usage(format!(
-                "{FLEET_STORE} is not the address of a store: write {forms}"
-            ))
+            let why = format!("it is not the address of a store: write {forms}");
+            self.unusable(FLEET_STORE, &why)
         })?;
         Ok(Some((client, self.value(FLEET_NAME).unwrap_or_default())))
     }
@@ -103,64 +102,38 @@ fn failure(error: &FleetError) -> Failure {
         // All other faults are errors of the configuration.
         _ => Exit::Usage,
     };
-    Failure::new(exit, error.to_string())
+    Failure::new(exit, plain(&error.to_string()))
 }
 
-/// Formats one line for each member, with its record and the age of its last question.
+/// Formats one line for each member: what it has, and the age of its last question.
 pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
     let mut table = format!(
-        "{:16} {:24} {:8} {:>8} {:>6} {:>7} {:>6} {:>9}\n",
-        "member", "process", "state", "requests", "places", "sockets", "wants", "seen"
+        "{:16} {:24} {:>8} {:>7} {:>6} {:>9}\n",
+        "member", "process", "requests", "sockets", "wants", "seen"
     );
-    let time = |name: &str| fields.get(name).and_then(|time| time.parse().ok());
-    // The silence of a member begins at the earliest when the store's clock was last set.
-    let anew: u64 = time("anew").unwrap_or_default();
     for (field, value) in fields {
         let Some(id) = field.strip_prefix("member:") else {
             continue;
         };
-        let numbers: Vec<u64> = value.split(',').filter_map(|n| n.parse().ok()).collect();
-        // number, record, wanted, total, unit, hold, seen, memory, state, since, host and process
-        let process = value.split(',').nth(16).unwrap_or_default();
-        let process = process.trim_matches('"');
-        let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
-        let [requests, places, sockets, wants] = [1, 2, 3, 4].map(number);
-        let (seen, state) = (number(12), number(14));
-        let age = now.saturating_sub(seen);
-        let state = match state {
-            _ if age > SILENT => "silent",
-            0 => "idle",
-            1 => "waits",
-            _ => "holds",
+        let values: Vec<_> = value.split(',').collect();
+        let number = |at: usize| {
+            values
+                .get(at)
+                .and_then(|it| it.parse::<u64>().ok())
+                .unwrap_or_default()
         };
-        let mut age = format!("{}.{} s ago", age / 1_000, age % 1_000 / 100);
-        if state == "silent" {
-            // The fleet's script computes these times in the same way.
-            let silent = seen.saturating_add(SILENT).max(anew);
-            let drains = (places / requests.max(1)).saturating_sub(2);
-            let drains = drains.saturating_mul(number(11));
-            let [requests, sockets] = [number(13).saturating_add(drains), SOCKETS].map(|lasts| {
-                let end = silent.saturating_add(lasts);
-                end.saturating_sub(now).div_ceil(1_000)
-            });
-            age += &format!("; requests free in {requests} s, sockets in {sockets} s");
-        }
+        // number, record, wanted, total, unit, hold, seen, memory, state, since, host and process
+        let process = values.get(16).map_or("", |it| it.trim_matches('"'));
+        let [requests, sockets, wants] = [1, 3, 4].map(number);
+        let age = Duration::from_millis(now.saturating_sub(number(12)));
         table += &format!(
-            "{id:16} {process:24} {state:8} {requests:>8} {places:>6} {sockets:>7} {wants:>6} {age:>9}\n"
+            "{id:16} {process:24} {requests:>8} {sockets:>7} {wants:>6} {age:>6.1?} ago\n"
         );
     }
-    let known = now.saturating_sub(time("began").unwrap_or(now));
+    let began = fields.get("began").and_then(|began| began.parse().ok());
+    let known = now.saturating_sub(began.unwrap_or(now));
     table + &format!("the store has known this fleet for {} s\n", known / 1_000)
 }
 
-/// Milliseconds for which a share is valid without being renewed.
-const SILENT: u64 = 5_000;
-
-/// Milliseconds after that for which a server may keep a silent member's sockets open.
-const SOCKETS: u64 = 75_000;
-
 /// A store that has a record of the fleet answers within this time.
 const SOON: Duration = Duration::from_secs(2);
-
-#[cfg(test)]
-mod tests;

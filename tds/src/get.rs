@@ -9,13 +9,13 @@ use std::{
 
 use clap::Args;
 use tempfile::SpooledTempFile;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tower_tds::Client;
 
 use crate::{
     answer::{Answer, Asked, Data, PAUSES},
     ending::Trouble,
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, plain},
     list, output, save,
     service::Service,
     settings::{Settings, duration},
@@ -45,7 +45,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     save::check("--out", job.out.as_deref()).await?;
     let Service {
         builder,
-        state,
+        accept,
         simulated,
         ..
     } = settings.service_for_one().await?;
@@ -57,23 +57,14 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     };
     let client = timeout(left(), settings.client(builder)).await;
     let store = || settings.fleet.get().and_then(|fleet| fleet.status().fault);
-    let fault = || store().map_or_else(String::new, |fault| format!(" ({fault})"));
+    let fault = || store().map(|fault| format!(" ({})", plain(&fault.to_string())));
+    let fault = || fault().unwrap_or_default();
     let client =
         client.map_err(|_| late(format!("a share of the fleet's limits{}", fault())))??;
     // Waits for the token before the turn, because processes that wait for the same token would all
     // send at once when it comes.
     let token = timeout(left(), client.tokens().ready()).await;
-    let token = token.map_err(|_| late(token_of(&client)))?;
-    if let (Some(state), Ok(_)) = (&state, token) {
-        let turn = timeout(left(), state.turn(left())).await;
-        let turn = turn.map_err(|_| late(state.held()))?;
-        if turn > left() {
-            let why = "earlier runs on this machine have used up the quota of --rate";
-            let why = format!("{why}; the next one may begin in {}", output::rough(turn));
-            return Err(Failure::new(Exit::Quota, why));
-        }
-        sleep(turn).await;
-    }
+    drop(token.map_err(|_| late(token_of(&client)))?);
     let there = job.out.as_ref().and_then(|out| fs::metadata(out).ok());
     let asked = Asked {
         target: &job.path,
@@ -81,7 +72,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         file: job.out.as_deref(),
         ..Asked::default()
     };
-    let answer = settings.accept.get(&client, asked, left(), &PAUSES).await;
+    let answer = accept.get(&client, asked, left(), &PAUSES).await;
     // Waits until a new token is saved for the next run. Since it is saved before its use, this
     // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
@@ -113,7 +104,8 @@ async fn write(data: Data, path: Option<&Path>) -> Result<(), Trouble> {
 fn token_of(client: &Client) -> String {
     let health = client.tokens().health();
     let last = health.last_error.as_ref();
-    let last = last.map(|error| format!(" ({error})")).unwrap_or_default();
+    let last = last.map(|error| format!(" ({})", plain(&error.to_string())));
+    let last = last.unwrap_or_default();
     format!("a token from {}{last}", health.endpoint)
 }
 

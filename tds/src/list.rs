@@ -155,40 +155,11 @@ fn values(range: &str) -> Option<Result<Vec<String>, String>> {
     };
     let is_right = (1..=MOST).contains(&values.len());
     Some(is_right.then_some(values).ok_or_else(|| {
-        let why = fault(first, last);
         format!(
-            "{{{range}}} is not a range: {why}; write {{1..12}}, {{2026-01..2026-12}} or \
-             {{2026-01-01..2026-01-31}}, with at most a million values"
+            "{{{range}}} is not a range of at most a million numbers, months or days that exist, the \
+             earliest first; write {{1..12}}, {{2026-01..2026-12}} or {{2026-01-01..2026-01-31}}"
         )
     }))
-}
-
-/// Names what is wrong with the ends of a range.
-fn fault(first: &str, last: &str) -> String {
-    let shape = |text: &str| {
-        let digit = |c: char| if c.is_ascii_digit() { '9' } else { c };
-        text.chars().map(digit).collect::<String>()
-    };
-    let is_date = |text: &str| ["9999-99", "9999-99-99"].contains(&&*shape(text));
-    let is_there = |text: &str| day(text).or_else(|| day(&format!("{text}-01"))).is_some();
-    let wrong = [first, last]
-        .into_iter()
-        .find(|it| is_date(it) && !is_there(it));
-    let number = |text: &str| text.parse::<u64>().ok();
-    match wrong {
-        Some(date) => format!("there is no {date}"),
-        None if number(first)
-            .zip(number(last))
-            .is_some_and(|(first, last)| first > last) =>
-        {
-            format!("{first} is more than {last}")
-        }
-        None if is_date(first) && shape(first) == shape(last) && first > last => {
-            format!("{first} is later than {last}")
-        }
-        None if number(first).is_some() && number(last).is_some() => "it is too long".to_owned(),
-        None => "its ends are no numbers, months or days".to_owned(),
-    }
 }
 
 fn numbers(first: &str, last: &str) -> Option<Vec<String>> {

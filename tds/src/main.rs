@@ -232,7 +232,7 @@ async fn supervised(job: Job, settings: &Settings) -> Result<Exit, Failure> {
 
 async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
     if let Some(log) = settings.value(LOG) {
-        output::start_log(log)?;
+        output::start_log(log).map_err(|why| settings.unusable(LOG, &why))?;
     }
     let strangers = settings::strangers();
     if !strangers.is_empty() {

@@ -53,27 +53,23 @@ impl Outage {
         }
     }
 
-    /// Records a failure.
-    pub(crate) fn failed(&mut self, line: &str) {
+    /// Records a failure. Returns a line at the beginning, and once a minute.
+    pub(crate) fn failed(&mut self, line: &str, now: Instant) -> Option<String> {
         self.failures += 1;
         line.clone_into(&mut self.line);
+        if now < self.line_at {
+            return None;
+        }
+        let line = match self.failures {
+            1 => format!("outage: {line}"),
+            _ => self.line(now),
+        };
+        self.line_at = now + MINUTE;
+        Some(line)
     }
 
     pub(crate) fn lasted(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.begun)
-    }
-
-    /// Returns the line that is due, if one is.
-    pub(crate) fn due(&mut self, now: Instant) -> Option<String> {
-        if now < self.line_at {
-            return None;
-        }
-        let line = match self.line_at == self.begun {
-            true => format!("outage: {}", self.line),
-            false => self.line(now),
-        };
-        self.line_at = now + MINUTE;
-        Some(line)
     }
 
     /// Returns the line of an outage that goes on.
@@ -109,15 +105,14 @@ impl Outages {
         let is_of_one = trouble.is_of_one();
         let at = known.or_else(|| alike(&|outage| !is_of_one && self.is_open(outage)));
         if let Some(alike) = at.and_then(|at| self.last.get_mut(at)) {
-            alike.outage.failed(line);
+            drop(alike.outage.failed(line, now));
             if alike.feeds.insert(feed) {
                 alike.joined = now;
             }
             return None;
         }
         let mut outage = Outage::begin(now);
-        outage.failed(line);
-        let begun = outage.due(now);
+        let begun = outage.failed(line, now);
         self.last.push(Alike {
             outage,
             exit,

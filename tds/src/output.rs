@@ -73,9 +73,9 @@ pub(crate) fn is_quiet() -> bool {
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Starts the log. `spec` is `text` or `json`, with an optional level after a colon.
-pub(crate) fn start_log(spec: &str) -> Result<(), Failure> {
+pub(crate) fn start_log(spec: &str) -> Result<(), String> {
     let (format, level) = spec.split_once(':').unwrap_or((spec, "info"));
-    let usage = || Failure::usage("TDS_LOG: write text or json, and a level, as in json:debug");
+    let usage = || "write text or json, and a level, as in json:debug".to_owned();
     let level: LevelFilter = level.parse().map_err(|_| usage())?;
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
@@ -86,7 +86,7 @@ pub(crate) fn start_log(spec: &str) -> Result<(), Failure> {
         "json" => log.json().try_init(),
         _ => return Err(usage()),
     };
-    started.map_err(|error| Failure::usage(error.to_string()))
+    started.map_err(|error| error.to_string())
 }
 
 /// Formats a number of things: `1 file`, `2 files`.

@@ -96,7 +96,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             path: job.out.as_ref().map(|out| out.join(&item.name)),
             item,
             client: client.clone(),
-            accept: settings.accept.clone(),
+            accept: service.accept.clone(),
             deadline: job.every.clamp(SHORTEST, LONGEST),
             turns: Arc::clone(&turns),
             known: Known::default(),
@@ -162,7 +162,7 @@ fn report(
             return Ok(ending.failed(&trouble, token));
         }
     };
-    ending.succeeded(token);
+    ending.succeeded();
     for line in outages.succeeded(round.feed, round.sent_at, name) {
         warn(&line);
     }

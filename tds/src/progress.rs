@@ -1,7 +1,7 @@
 //! Progress of a bulk download: a bar on a terminal, and lines elsewhere.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -25,8 +25,6 @@ pub(crate) struct Progress {
 struct State {
     /// Number of bytes received.
     received: u64,
-    /// For each file in flight, the bytes on the disk and the length of the whole.
-    flight: HashMap<String, (u64, Option<u64>)>,
     /// Kinds of messages that were printed.
     printed: BTreeSet<&'static str>,
 }
@@ -74,19 +72,9 @@ impl Progress {
         !self.bar.is_hidden()
     }
 
-    /// Records received bytes of a file: `had` of `length` are there.
-    pub(crate) fn came(&self, file: &str, bytes: u64, had: u64, length: Option<u64>) {
-        let mut state = self.state();
-        state.received += bytes;
-        match state.flight.get_mut(file) {
-            Some(flight) => *flight = (had, length),
-            None => drop(state.flight.insert(file.to_owned(), (had, length))),
-        }
-    }
-
-    /// Records the end of an attempt.
-    pub(crate) fn ended(&self, file: &str) {
-        self.state().flight.remove(file);
+    /// Records received bytes.
+    pub(crate) fn came(&self, bytes: u64) {
+        self.state().received += bytes;
     }
 
     pub(crate) fn received(&self) -> u64 {
@@ -133,50 +121,21 @@ impl Progress {
 
 impl State {
     /// Returns how much of the job is done, in [`PARTS`], and the line beside the bar.
-    ///
-    /// Progress is measured by bytes once the lengths of all files are known, and by files before
-    /// that.
     fn line(&self, report: &Report, elapsed: Duration) -> (u64, String) {
-        let Report {
-            total,
-            unfinished,
-            skipped,
-            bytes,
-            ..
-        } = *report;
-        let flight = || self.flight.values();
-        let had = bytes + flight().map(|(had, _)| had).sum::<u64>();
-        let lengths = flight().map(|(_, length)| *length).sum::<Option<u64>>();
-        let is_known = unfinished > 0 && self.flight.len() as u64 == unfinished;
-        let (ended, seconds) = (total - unfinished, elapsed.as_secs().max(1));
-        let (done, all, what) = if let Some(lengths) = lengths.filter(|_| is_known) {
-            let all = bytes + lengths;
-            (
-                had,
-                all,
-                format!("{} of {}", DecimalBytes(had), DecimalBytes(all)),
-            )
-        } else {
-            let part = |(had, length): &(u64, Option<u64>)| {
-                Some(had * PARTS / length.filter(|length| length > had)?)
-            };
-            let done = (ended - skipped) * PARTS + flight().filter_map(part).sum::<u64>();
-            let rate = (ended - skipped) / seconds;
-            (
-                done,
-                (total - skipped) * PARTS,
-                format!("{rate}/s, {}", DecimalBytes(self.received)),
-            )
-        };
-        let left = (seconds * all.saturating_sub(done)).checked_div(done);
+        let (ended, seconds) = (report.total - report.unfinished, elapsed.as_secs().max(1));
+        // Skipped files took no time.
+        let (done, all) = (ended - report.skipped, report.total - report.skipped);
+        let left = (seconds * (all - done)).checked_div(done);
         let left = left.map_or_else(|| "?".to_owned(), |left| rough(Duration::from_secs(left)));
-        let rate = DecimalBytes(self.received / seconds);
-        let files = counted(total, "file");
+        let bytes = DecimalBytes(self.received);
+        let (rate, per_second) = (done / seconds, DecimalBytes(self.received / seconds));
+        let files = counted(report.total, "file");
         let failed = match report.failed.values().sum::<u64>() {
             0 => String::new(),
             failed => format!(", {failed} failed"),
         };
-        let line = format!("{ended}/{files}, {what}, {rate}/s, {left} to go{failed}");
+        let line =
+            format!("{ended}/{files}, {rate}/s, {bytes}, {per_second}/s, {left} to go{failed}");
         (done * PARTS / all.max(1), line)
     }
 }

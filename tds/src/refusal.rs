@@ -1,10 +1,6 @@
 //! Errors for the users of a backend: problem details (RFC 9457) with the message of the service.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -47,7 +43,7 @@ impl Refusal {
     pub(crate) fn of(trouble: &Trouble, secrets: &Secrets, soon: Duration) -> Self {
         let Trouble::Service(error) = trouble else {
             let (status, wait) = match trouble {
-                Trouble::Empty | Trouble::Answer(_) => (StatusCode::BAD_GATEWAY, None),
+                Trouble::Empty => (StatusCode::BAD_GATEWAY, None),
                 _ => (StatusCode::SERVICE_UNAVAILABLE, Some(soon)),
             };
             return Self {
@@ -103,10 +99,10 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Returns the message of the service and its body, as JSON or text, without secrets and addresses.
+/// Returns the message of the service and its body, as JSON or text, without secrets.
 /// Of an HTML page only the title is returned.
 fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
-    let plain = |text: &str| without_addresses(&secrets.redact(text));
+    let plain = |text: &str| secrets.redact(text);
     if answer::is_page(&HeaderMap::new(), error.body()) == Some(true) {
         let title = plain(&answer::title(error.body()).unwrap_or_default());
         return (title.clone(), json!(title));
@@ -114,25 +110,6 @@ fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
     let text = plain(&String::from_utf8_lossy(error.body()));
     let body = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
     (plain(error.message().unwrap_or_default()), body)
-}
-
-/// Replaces URLs and IP addresses, because users must not see the network of the service.
-fn without_addresses(text: &str) -> String {
-    let is_end = |c: char| c.is_whitespace() || "\"'<>(),;".contains(c);
-    let words = text.split_inclusive(is_end).map(|word| {
-        let name = word.trim_end_matches(is_end);
-        let bare = name.trim_end_matches(['.', ':', '!', '?']);
-        let value = bare.rsplit('=').next().unwrap_or_default();
-        let is_address = bare.contains("://")
-            || bare.contains(r":\/\/")
-            || value.parse::<SocketAddr>().is_ok()
-            || value.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        match word.strip_prefix(bare).filter(|_| is_address) {
-            Some(end) => format!("(address){end}"),
-            None => word.to_owned(),
-        }
-    });
-    words.collect()
 }
 
 /// Statuses that the user's request caused. 401, 416, 423 and 429 concern the backend's key and

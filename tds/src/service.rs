@@ -1,6 +1,6 @@
 //! The service that a job calls: its limits, its key, and the builder of its client.
 
-use std::{error::Error, fmt::Display, num::NonZeroU32, path::Path, time::Duration};
+use std::{error::Error, fmt::Display, num::NonZeroU32, path::Path, sync::Arc, time::Duration};
 
 use http::Uri;
 use tds_sim::{Config, Server};
@@ -11,6 +11,7 @@ use tower_tds_fleet::RedisTokens;
 use tower_tds_outcome::Secrets;
 
 use crate::{
+    answer::Accept,
     exit::{Failure, causes},
     output::warn,
     proxy::{Routes, is_this_machine},
@@ -18,7 +19,7 @@ use crate::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
     },
-    state::State,
+    state::{MINUTE, State},
 };
 
 /// Service of a job, and the builder of its client.
@@ -30,9 +31,7 @@ pub(crate) struct Service {
     pub(crate) routes: Routes,
     /// Secret of the key, to be masked in all texts.
     pub(crate) secrets: Secrets,
-    /// State that processes with the same key share on this machine. `None` in a fleet, if there is
-    /// no folder for it, and with the simulated service, which ends with this process.
-    pub(crate) state: Option<State>,
+    pub(crate) accept: Accept,
     /// Simulated service, which lives as long as the job.
     pub(crate) simulated: Option<Server>,
 }
@@ -40,7 +39,7 @@ pub(crate) struct Service {
 impl Settings {
     /// Returns the limits of this process, which are its share of the rates and connections.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
-        let usage = |name, why| Failure::usage(format!("{name}: {why}"));
+        let usage = |name, why: String| self.unusable(name, &why);
         let share = self.value(SHARE).unwrap_or_default();
         let (part, whole): (u32, u32) = share
             .split_once('/')
@@ -81,7 +80,7 @@ impl Settings {
     pub(crate) async fn service(&self) -> Result<Service, Failure> {
         let limits = self.limits()?;
         let longest = limits.quotas().iter().copied().max_by_key(Quota::per);
-        let service = self.open(limits).await?;
+        let service = self.open(limits, false).await?;
         if let Some(longest) = longest.filter(|longest| longest.per() <= MINUTE)
             && self.store()?.is_none()
         {
@@ -95,7 +94,7 @@ impl Settings {
 
     /// Returns the service of a job that sends one request.
     pub(crate) async fn service_for_one(&self) -> Result<Service, Failure> {
-        self.open(self.limits()?).await
+        self.open(self.limits()?, true).await
     }
 
     /// Builds the client, and joins the fleet if there is one.
@@ -124,9 +123,9 @@ impl Settings {
     }
 
     /// Checks the settings, or starts the simulated service.
-    async fn open(&self, limits: Limits) -> Result<Service, Failure> {
+    async fn open(&self, limits: Limits, is_for_one: bool) -> Result<Service, Failure> {
         if self.simulate {
-            return simulated(limits).await;
+            return simulated(limits, self.accept.clone()).await;
         }
         let secret = match (self.find(SECRET), self.find(SECRET_FILE)) {
             (Some(secret), Some(file)) if secret.source == file.source => {
@@ -164,9 +163,9 @@ impl Settings {
         };
         for (name, url) in [(auth_name, auth), (BASE_URL, base)] {
             if is_plain(url) == Some(true) {
-                return Err(Failure::usage(format!(
-                    "{name}: only https:// reaches another machine, because anyone could read the key"
-                )));
+                let why =
+                    "only https:// reaches another machine, because anyone could read the key";
+                return Err(self.unusable(name, &why));
             }
         }
         if auth_name == TOKEN_URL && auth.contains('?') {
@@ -177,7 +176,7 @@ impl Settings {
             // minutes.
             let path = &*secret.value;
             let secret = read_secret(Path::new(path))
-                .map_err(|error| Failure::usage(format!("{SECRET_FILE} {path}: {error}")))?;
+                .map_err(|error| self.unusable(SECRET_FILE, &format_args!("{path}: {error}")))?;
             (Provider::file(id, path), secret)
         } else {
             let key = Credentials::new(id, &*secret.value).map_err(|error| {
@@ -188,10 +187,7 @@ impl Settings {
         };
         let secrets = Secrets::default();
         secrets.add("client secret", secret.trim());
-        let unusable = |error: &dyn Error| {
-            let why = causes(error);
-            Failure::usage(format!("{auth_name}: {why}"))
-        };
+        let unusable = |error: &dyn Error| self.unusable(auth_name, &causes(error));
         let server = match auth_name {
             TOKEN_URL => {
                 let uri = auth.parse().map_err(|error| unusable(&error))?;
@@ -208,10 +204,11 @@ impl Settings {
         let is_secure = [auth, base].iter().any(|url| url.starts_with("https://"));
         let system = std::env::var(SSL_CERT_FILE).ok().filter(|_| is_secure);
         if let Some(path) = system.filter(|path| !path.is_empty()) {
-            certificates(SSL_CERT_FILE, &path)?;
+            certificates(&path).map_err(|why| self.unusable(SSL_CERT_FILE, &why))?;
         }
         if let Some(path) = self.value(CA_FILE) {
-            builder = builder.root_certificate(&certificates(CA_FILE, path)?);
+            let pem = certificates(path).map_err(|why| self.unusable(CA_FILE, &why))?;
+            builder = builder.root_certificate(&pem);
         }
         let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)]);
         builder = routes.on(builder);
@@ -222,12 +219,12 @@ impl Settings {
                 builder = builder.tokens(|tokens| tokens.store(store));
                 None
             }
-            None if auth_name == AUTH_URL => {
-                State::open(self.value(STATE_DIR), &[auth, id], &limits)
-            }
             // The setting's name is part of the key, because one address may be that of a server
             // and of an issuer.
-            None => State::open(self.value(STATE_DIR), &[auth_name, auth, id], &limits),
+            None => {
+                let key = [auth_name, auth, id];
+                State::open(self.value(STATE_DIR), &key, &limits, is_for_one)
+            }
         };
         if let Some(state) = &state {
             let store = state.tokens();
@@ -238,13 +235,16 @@ impl Settings {
             base_url: base.to_owned(),
             routes,
             secrets,
-            state,
+            accept: Accept {
+                state: state.map(Arc::new),
+                ..self.accept.clone()
+            },
             simulated: None,
         })
     }
 }
 
-async fn simulated(limits: Limits) -> Result<Service, Failure> {
+async fn simulated(limits: Limits, accept: Accept) -> Result<Service, Failure> {
     let unusable =
         |error: &dyn Error| Failure::usage(format!("no simulated service: {}", causes(error)));
     let server = Server::start(Config::default()).await;
@@ -258,16 +258,15 @@ async fn simulated(limits: Limits) -> Result<Service, Failure> {
         base_url: SIMULATED.to_owned(),
         routes: Routes::default(),
         secrets: Secrets::default(),
-        state: None,
+        accept,
         simulated: Some(server),
     })
 }
 
-/// Reads a file of root certificates, and names what is wrong with it.
-fn certificates(name: &str, path: &str) -> Result<Vec<u8>, Failure> {
+/// Reads a file of root certificates, or returns what is wrong with it.
+fn certificates(path: &str) -> Result<Vec<u8>, String> {
     let refused = |why: &dyn Display| {
-        let advice = "name a readable file in PEM, with lines BEGIN CERTIFICATE";
-        Failure::usage(format!("{name} {path}: {why}; {advice}"))
+        format!("{path}: {why}; name a readable file in PEM, with lines BEGIN CERTIFICATE")
     };
     let pem = std::fs::read(path).map_err(|error| refused(&error))?;
     let has = |text: &[u8]| pem.windows(text.len()).any(|bytes| bytes == text);
@@ -302,5 +301,3 @@ const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 
 /// Replaces the base URL of the simulated service, whose port changes with each run.
 const SIMULATED: &str = "simulated";
-
-const MINUTE: Duration = Duration::from_secs(60);

@@ -217,6 +217,14 @@ impl Settings {
         Some(&*self.find(name)?.value)
     }
 
+    /// Returns the failure for a setting, which is called as the user gave it: by its flag or its name.
+    pub(crate) fn unusable(&self, name: &str, why: &dyn fmt::Display) -> Failure {
+        let source = self.find(name).map(|setting| setting.source);
+        let flag = FLAGS.iter().find(|(of, _)| *of == name);
+        let flag = flag.filter(|_| source == Some(Source::Flag));
+        Failure::usage(format!("{}: {why}", flag.map_or(name, |(_, flag)| flag)))
+    }
+
     /// Returns the name, the value and the source of each setting, without a secret.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (&str, String, &str)> {
         self.all.iter().map(|setting| {
@@ -240,10 +248,10 @@ impl Settings {
 
 /// Returns the known setting nearest to an unknown name, and how many letters differ.
 pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
-    if !name.starts_with("TDS_") || NAMES.contains(&name) {
+    if !name.starts_with("TDS_") || FLAGS.iter().any(|(known, _)| *known == name) {
         return None;
     }
-    let distances = NAMES.map(|known| (known, levenshtein(name, known)));
+    let distances = FLAGS.map(|(known, _)| (known, levenshtein(name, known)));
     distances.into_iter().min_by_key(|(_, distance)| *distance)
 }
 
@@ -292,23 +300,15 @@ fn has_password(name: &str, value: &str) -> bool {
 
 /// Returns an address without its user and its query, which may hold a password or a key.
 pub(crate) fn address_of(url: &str) -> String {
-    let hidden = || NOT_SHOWN.to_owned();
-    let Some((scheme, rest)) = url.split_once("://") else {
-        let has_secret = url.contains(['@', '?', '#']);
-        return if has_secret { hidden() } else { url.to_owned() };
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at(end);
-    let (path, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let (address, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    let (scheme, rest) = address.split_at(address.find("://").map_or(0, |at| at + 3));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     // A password may contain any of the characters that end the authority.
-    let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
-    let is_host = host.ends_with(']') || port.chars().all(|digit| digit.is_ascii_digit());
-    let is_cut = path.contains('@') || path.is_empty() && query.contains('@');
-    if !is_host || name.is_empty() != authority.is_empty() || user.is_empty() && is_cut {
-        return hidden();
+    if path.contains('@') || query.contains('@') {
+        return NOT_SHOWN.to_owned();
     }
-    format!("{scheme}://{host}{path}")
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}{host}{path}")
 }
 
 /// Parses lines of `NAME=VALUE`. Removes quotes around a value, as shells and systemd do.
@@ -399,23 +399,24 @@ const NOT_SHOWN: &str = "(not shown)";
 
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
-const NAMES: [&str; 16] = [
-    AUTH_URL,
-    TOKEN_URL,
-    DISCOVER,
-    BASE_URL,
-    CLIENT_ID,
-    SECRET,
-    SECRET_FILE,
-    CA_FILE,
-    PROXY,
-    RATE,
-    CONNECTIONS,
-    SHARE,
-    FLEET_STORE,
-    FLEET_NAME,
-    STATE_DIR,
-    LOG,
+/// Each setting, and its flag.
+const FLAGS: [(&str, &str); 16] = [
+    (AUTH_URL, "--auth-url"),
+    (TOKEN_URL, "--token-url"),
+    (DISCOVER, "--discover"),
+    (BASE_URL, "--base-url"),
+    (CLIENT_ID, "--client-id"),
+    (SECRET, ""),
+    (SECRET_FILE, "--secret-file"),
+    (CA_FILE, "--ca"),
+    (PROXY, "--proxy"),
+    (RATE, "--rate"),
+    (CONNECTIONS, "--connections"),
+    (SHARE, "--share"),
+    (FLEET_STORE, "--fleet"),
+    (FLEET_NAME, "--fleet-name"),
+    (STATE_DIR, "--state"),
+    (LOG, "--log"),
 ];
 
 pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";

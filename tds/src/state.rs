@@ -5,7 +5,9 @@ use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write as _},
+    iter,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -13,15 +15,17 @@ use tower_tds::{Limits, Quota, layers::token::FileStore};
 
 use crate::output::warn;
 
-/// Files of one key: its token, and the turn of its last start.
+/// Files of one key: its token, and the turn of its last request.
 #[derive(Debug)]
 pub(crate) struct State {
     token: PathBuf,
     stamp: PathBuf,
-    /// Time between two starts that keeps the short limits.
+    /// Time between two turns that keeps the short limits.
     spacing: Duration,
-    /// Limits whose starts are counted, because turns would be too far apart.
+    /// Limits whose requests are counted, because turns would be too far apart.
     counted: Vec<Quota>,
+    /// How many permits of this process are in the count.
+    recorded: Mutex<u64>,
 }
 
 // === impl State ===
@@ -29,16 +33,23 @@ pub(crate) struct State {
 impl State {
     /// Opens or creates the folder. If that fails, this prints a warning and returns `None`:
     /// nothing is shared.
-    pub(crate) fn open(folder: Option<&str>, key: &[&str], limits: &Limits) -> Option<Self> {
+    ///
+    /// A job of one request takes its turn for each limit, and one of many only for those of more than
+    /// a minute: for the others it has waited at its start.
+    pub(crate) fn open(
+        folder: Option<&str>,
+        key: &[&str],
+        limits: &Limits,
+        is_for_one: bool,
+    ) -> Option<Self> {
         let Some(folder) = folder.map(Path::new) else {
-            warn(
-                "no folder to keep the token in (set TDS_STATE_DIR or HOME): each run requests a new one",
-            );
+            warn(&format!(
+                "no folder for the state (set TDS_STATE_DIR or HOME): {ALONE}"
+            ));
             return None;
         };
         if let Err(error) = private(folder) {
-            let folder = folder.display();
-            warn(&format!("{folder}: {error}; each run requests a new token"));
+            warn(&format!("{}: {error}; {ALONE}", folder.display()));
             return None;
         }
         // Each key has its own file, named by a hash because a key may contain characters that a
@@ -46,15 +57,21 @@ impl State {
         let mut hash = DefaultHasher::new();
         key.hash(&mut hash);
         let name = format!("{:016x}", hash.finish());
-        // Starts use four fifths of the rate, which leaves the rest for retries.
+        let quotas = || limits.quotas().iter();
+        // Turns use four fifths of the rate, which leaves the rest for retries.
         let spacing = |quota: &Quota| quota.per() * 5 / 4 / quota.requests().get();
-        let spacings = limits.quotas().iter().map(spacing).map(|it| it.min(SECOND));
-        let is_long = |quota: &&Quota| spacing(quota) > SECOND;
+        let spacings = quotas().map(spacing).map(|it| it.min(SECOND));
+        let spacings = spacings.filter(|_| is_for_one);
+        let is_counted = |quota: &&Quota| match is_for_one {
+            true => spacing(quota) > SECOND,
+            false => quota.per() > MINUTE,
+        };
         Some(Self {
             token: folder.join(format!("token-{name}")),
             stamp: folder.join(format!("start-{name}")),
             spacing: spacings.max().unwrap_or_default(),
-            counted: limits.quotas().iter().filter(is_long).copied().collect(),
+            counted: quotas().filter(is_counted).copied().collect(),
+            recorded: Mutex::default(),
         })
     }
 
@@ -66,12 +83,14 @@ impl State {
     /// further away than `longest` is not taken.
     ///
     /// Processes that start together, as from a crontab, thus stay within the service's rate, and
-    /// those of a day within a daily quota.
-    pub(crate) async fn turn(&self, longest: Duration) -> Duration {
-        let (path, spacing) = (self.stamp.clone(), self.spacing);
-        let counted = self.counted.clone();
-        let turn = move || turn(&path, spacing, &counted, longest);
-        let turn = tokio::task::spawn_blocking(turn).await;
+    /// those of a day within a daily quota. Of that, the permits for the token and for the client's
+    /// own retries count too: `granted` is the number of all permits of this process so far.
+    pub(crate) async fn turn(self: &Arc<Self>, granted: u64, longest: Duration) -> Duration {
+        if self.spacing.is_zero() && self.counted.is_empty() {
+            return Duration::ZERO;
+        }
+        let state = Arc::clone(self);
+        let turn = tokio::task::spawn_blocking(move || state.take(granted, longest)).await;
         match turn.map_err(io::Error::other).flatten() {
             Ok(wait) => wait,
             Err(error) => {
@@ -86,66 +105,68 @@ impl State {
     pub(crate) fn held(&self) -> String {
         format!("{}, which another process holds", self.stamp.display())
     }
-}
 
-/// Takes the next turn after that of the last start, which is the modification time of the file. It
-/// has a line for each start that is still counted, in milliseconds since 1970.
-fn turn(
-    path: &Path,
-    spacing: Duration,
-    counted: &[Quota],
-    longest: Duration,
-) -> io::Result<Duration> {
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.read(true).append(true).create(true).open(path)?;
-    // The system releases the lock if the process ends meanwhile.
-    file.lock()?;
-    let about = file.metadata()?;
-    let text = io::read_to_string(&file)?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the only clock that processes share"
-    )]
-    let now = SystemTime::now();
-    let next = about.modified()?.checked_add(spacing);
-    // A turn beyond the end of the longest queue was taken before the clock was set back.
-    let farthest = now + FARTHEST.max(spacing * QUEUE);
-    let next = next.filter(|next| !text.is_empty() && (now..=farthest).contains(next));
-    let mut next = next.unwrap_or(now);
-    let starts = text.lines().filter_map(|line| line.parse().ok());
-    let starts = starts.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
-    // Those of the future are of a clock that was set back.
-    let window = counted.iter().map(Quota::per).max().unwrap_or_default();
-    let mut starts: Vec<_> = starts.filter(|start| *start <= farthest + window).collect();
-    starts.sort_unstable();
-    for quota in counted {
-        let requests = usize::try_from(quota.requests().get()).unwrap_or(usize::MAX);
-        let oldest = starts
-            .len()
-            .checked_sub(requests)
-            .and_then(|at| starts.get(at));
-        // A request may arrive later than it was sent.
-        let free = oldest.map_or(now, |oldest| *oldest + quota.per() + SECOND);
-        next = next.max(free);
+    /// Takes the next turn after the last one, which is the modification time of the file. The file has
+    /// a line for each request that is still counted, in milliseconds since 1970.
+    fn take(&self, granted: u64, longest: Duration) -> io::Result<Duration> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&self.stamp)?;
+        // The system releases the lock if the process ends meanwhile.
+        file.lock()?;
+        let about = file.metadata()?;
+        let text = io::read_to_string(&file)?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the only clock that processes share"
+        )]
+        let now = SystemTime::now();
+        let next = about.modified()?.checked_add(self.spacing);
+        // A turn beyond the end of the longest queue was taken before the clock was set back.
+        let farthest = now + FARTHEST.max(self.spacing * QUEUE);
+        let next = next.filter(|next| !text.is_empty() && (now..=farthest).contains(next));
+        let mut next = next.unwrap_or(now);
+        let all = text.lines().filter_map(|line| line.parse().ok());
+        let all = all.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+        // Those of the future are of a clock that was set back.
+        let window = self
+            .counted
+            .iter()
+            .map(Quota::per)
+            .max()
+            .unwrap_or_default();
+        let mut all: Vec<_> = all.filter(|it| *it <= farthest + window).collect();
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = usize::try_from(granted.saturating_sub(*recorded)).unwrap_or_default();
+        all.extend(iter::repeat_n(now, more));
+        all.sort_unstable();
+        for quota in &self.counted {
+            let requests = usize::try_from(quota.requests().get()).unwrap_or(usize::MAX);
+            let oldest = all.len().checked_sub(requests).and_then(|at| all.get(at));
+            // A request may arrive later than it was sent.
+            let free = oldest.map_or(now, |oldest| *oldest + quota.per() + SECOND);
+            next = next.max(free);
+        }
+        let wait = next.duration_since(now).unwrap_or_default();
+        if wait > longest {
+            return Ok(wait);
+        }
+        *recorded += u64::try_from(more).unwrap_or_default() + 1;
+        all.push(next);
+        all.retain(|it| !window.is_zero() && *it + window > now);
+        let millis = |it: &SystemTime| {
+            it.duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+        };
+        let lines = all.iter().map(|it| format!("{}\n", millis(it).as_millis()));
+        file.set_len(0)?;
+        file.write_all(("\n".to_owned() + &lines.collect::<String>()).as_bytes())?;
+        file.set_modified(next)?;
+        Ok(wait)
     }
-    let wait = next.duration_since(now).unwrap_or_default();
-    if wait > longest {
-        return Ok(wait);
-    }
-    starts.push(next);
-    starts.retain(|start| !window.is_zero() && *start + window > now);
-    let millis = |start: &SystemTime| {
-        start
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default()
-    };
-    let lines = starts
-        .iter()
-        .map(|start| format!("{}\n", millis(start).as_millis()));
-    file.set_len(0)?;
-    file.write_all(("\n".to_owned() + &lines.collect::<String>()).as_bytes())?;
-    file.set_modified(next)?;
-    Ok(wait)
 }
 
 /// Creates a folder for its owner alone.
@@ -156,6 +177,12 @@ fn private(folder: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder)
 }
+
+/// What follows if nothing is shared.
+const ALONE: &str = "each run requests a new token, and counts its requests alone";
+
+/// Longest quota for which a job of many requests waits at its start.
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Longest time between two turns.
 const SECOND: Duration = Duration::from_secs(1);

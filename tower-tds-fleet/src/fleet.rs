@@ -196,7 +196,10 @@ impl Driver {
                 break;
             }
             match self.member.on(Event::Seen(load), now) {
-                Action::Apply(share, until) => self.apply(share, until, self.fault()),
+                Action::Apply(share, until) => {
+                    let why = self.fault().map(StoreFault::as_str);
+                    self.limiter.set_share(share, until, why);
+                }
                 Action::CloseIdle(share, until) => self.close_idle(share, until, now),
                 Action::Ask(question) => {
                     if let Some(link) = link.take() {
@@ -247,10 +250,11 @@ impl Driver {
         let fault = answer.as_ref().err().filter(|error| !error.is_late());
         let kind = fault.map(FleetError::kind);
         let before = self.fault();
+        let why = kind.map(StoreFault::as_str);
         if let Action::Apply(share, until) = self.member.on(event, now) {
-            self.apply(share, until, kind);
+            self.limiter.set_share(share, until, why);
         } else if self.member.is_over(now) {
-            self.apply(Share::default(), now, kind);
+            self.limiter.set_share(Share::default(), now, why);
         }
         match fault {
             Some(error) if kind != before => {
@@ -276,11 +280,6 @@ impl Driver {
             #[cfg(feature = "metrics")]
             status.record();
         });
-    }
-
-    fn apply(&self, share: Share, until: Instant, fault: Option<StoreFault>) {
-        let why = fault.map(StoreFault::as_str);
-        self.limiter.set_share(share, until, why);
     }
 
     /// Why the last question has failed, if it has.

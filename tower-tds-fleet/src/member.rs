@@ -205,17 +205,13 @@ impl Member {
     /// Returns the share to apply. During a silence it has no requests. During a departure it has
     /// no sockets, so that no call is sent, but keeps its requests until they are over.
     fn usable(&self) -> Share {
-        match (self.earlier.silenced, self.leaves_at) {
-            (true, _) => Share {
-                requests: 0,
-                ..self.share
-            },
-            (false, Some(_)) => Share {
-                connections: 0,
-                ..self.share
-            },
-            (false, None) => self.share,
+        let mut share = self.share;
+        if self.earlier.silenced {
+            share.requests = 0;
+        } else if self.leaves_at.is_some() {
+            share.connections = 0;
         }
+        share
     }
 
     fn look(&mut self, load: Load, now: Instant) -> Action {
@@ -288,18 +284,14 @@ impl Member {
         let without_socket = waited.map_or(0, |(calls, _)| calls);
         let grows = without_socket.min(held.connections.div_ceil(2));
         let sockets = more(held.connections, grows + 1, whole.connections);
-        let wanted = if is_active {
-            Share {
-                requests: requests.max(unit),
-                places: places.max(1),
-                connections: sockets.max(2),
-            }
-        } else {
-            Share {
-                connections: held.connections,
-                ..Share::default()
-            }
+        let mut wanted = Share {
+            requests: requests.max(unit),
+            places: places.max(1),
+            connections: sockets.max(2),
         };
+        if !is_active {
+            (wanted.requests, wanted.places, wanted.connections) = (0, 0, held.connections);
+        }
         Question {
             number: self.number,
             claim: larger(held, self.share(now)),

@@ -10,8 +10,6 @@ use std::{
 use tokio::time::{Instant, Sleep, sleep_until};
 
 pub(crate) fn now() -> Instant {
-    #[cfg(test)]
-    tests::READS.set(tests::READS.get() + 1);
     Instant::now()
 }
 
@@ -128,6 +126,3 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 
 /// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-
-#[cfg(test)]
-pub(crate) mod tests;

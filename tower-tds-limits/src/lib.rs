@@ -92,15 +92,17 @@
 //!   requests that a bucket takes at once: for `n` of these ten, set `Burst::Of(n - 1)`.
 //! - Checking the `Content-Length` of a request, as the Retry of tower-tds-errors does: with one that
 //!   is not its body's, a server may read one request as two.
-//! - Services that count a request after their gateway has answered 502, or later than a second
-//!   after a 504.
+//! - Services that count a request after their gateway has answered 502, later than a second after a 504, or
+//!   later than half a second after it has ended the connection.
 //! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among
 //!   futures that are not polled.
 //! - Servers that count a socket which closed without a request, as `HAProxy` does if it counts from
 //!   the connection on.
 //! - HTTP/2: a socket counts as one connection.
-//! - Knowing whether a dropped call was sent, over a client that does not mark its requests with
-//!   [`HandOver`](tower_tds_outcome::HandOver): it counts as sent.
+//! - Knowing whether a dropped call was sent, without a deadline or over a client that does not mark its
+//!   requests with [`HandOver`](tower_tds_outcome::HandOver): it counts as sent.
+//! - Knowing from a client's own error that the peer has ended the connection, because a proxy may have:
+//!   only a client that marks it shortens the time for which such a request counts.
 //! - Inner services whose futures are not `Send + 'static`, because a task may complete them.
 //! - Use of a limiter after its runtime has ended, or in a runtime that is not driven. While one
 //!   runtime is blocked, the waiters of others on the same limiter may stop as well.

@@ -85,17 +85,20 @@ pub struct RequestLimitLayer {
 /// Without a deadline a call waits for as long as it takes, in the place of one with a minute.
 ///
 /// # Cancel safety
-/// Dropping a future that waits gives up its place. From its permit on it depends on the client:
+/// Dropping a future that waits gives up its place. From its permit on it depends on the client, which
+/// finds its marks in the request's [deadline](tower_tds_outcome::DeadlineAt):
 ///
 /// | the client has | then a dropped call |
 /// |---|---|
 /// | marked the request as [held](tower_tds_outcome::HandOver::hold) | is dropped, and its permit is back at once |
 /// | marked it as [taken](tower_tds_outcome::HandOver::take) | is completed by a task, for at most 256 KiB of body, and for 10 s or [`lost_after`](crate::Limits::lost_after) |
-/// | marked nothing | counts as sent, and is completed in the same way, but not beyond its deadline |
+/// | marked nothing, or the call has no deadline | counts as sent, and is completed in the same way, but not beyond its deadline |
 ///
 /// The service may have counted a request that was sent, so its permit is only safe to reuse once the
 /// response is there. If that never comes, or if there is no runtime for the task, the request stays
-/// counted for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval.
+/// counted for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval. If the client
+/// marks that the peer has [ended](tower_tds_outcome::HandOver::end) the connection, half a second stands
+/// for the former.
 ///
 /// If a woken call is not polled within 5 ms, it loses its turn, and gets a permit at its next poll
 /// if one is free. Any number of such calls delays the others by some 10 ms in total.
@@ -178,7 +181,8 @@ impl RequestLimitLayer {
     /// Bounds the time from when a request is sent to its response head.
     ///
     /// Waits for a permit and a token do not count. Neither does the wait for a connection, if your
-    /// client [marks](tower_tds_outcome::HandOver) its requests; then give connects their own timeout.
+    /// client [marks](tower_tds_outcome::HandOver) its requests and they have deadlines; then give
+    /// connects their own timeout.
     /// Allow more than 10 s above a token layer, which may hold a call for that long if its token was
     /// refused (401).
     ///

@@ -13,14 +13,10 @@ pub(crate) mod shared;
 mod timer;
 pub(crate) mod waiter;
 
-#[cfg(not(test))]
-use std::sync;
-use std::time::Duration;
+use std::{sync, time::Duration};
 
 use tokio::time::Instant;
 
-#[cfg(test)]
-use self::tests::sync;
 use crate::{
     clock,
     error::{RemainingWait, WaitCause},
@@ -119,4 +115,4 @@ impl Opens {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

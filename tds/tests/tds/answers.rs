@@ -4,10 +4,10 @@ use std::{fs, io::Write as _, process::Command};
 
 use flate2::{Compression, write::GzEncoder};
 use tds_sim::Config;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, sleep, timeout};
 
 use crate::{
-    Bench, at_once, err, out, output,
+    Bench, HANGS, at_once, err, out, output,
     serving::Serving,
     text,
     upstream::{Upstream, answer},
@@ -695,4 +695,124 @@ async fn a_transfer_coding_is_refused_by_name() {
         assert!(told.contains("transfer coding gzip"), "{job}: {told}");
     }
     assert_eq!(bench.serve(&upstream, &[]).get("/a").await.status, 502);
+}
+
+/// Each reply of a token endpoint, with the exit code of a job and the words that its error shows.
+#[tokio::test]
+async fn a_refused_or_failed_token_is_told_in_the_words_of_the_server_and_of_this_program() {
+    let bench = Bench::new("answers-token", Config::default()).await;
+    let list = bench.path("list");
+    fs::write(&list, "/a\n").expect("a file");
+    let files = bench.path("files");
+    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    for (status, headers, body, code, told) in [
+        (
+            "401 Unauthorized",
+            "",
+            r#"{"error":"unauthorized_client","error_description":"Invalid client or Invalid client credentials"}"#,
+            4,
+            "unauthorized_client: Invalid client or Invalid client credentials; ",
+        ),
+        (
+            "401 Unauthorized",
+            "",
+            "",
+            4,
+            "check TDS_CLIENT_ID, its secret",
+        ),
+        (
+            "400 Bad Request",
+            "",
+            r#"{"error":"invalid_scope","error_description":"Invalid scopes: bus"}"#,
+            4,
+            "invalid_scope: Invalid scopes: bus; ",
+        ),
+        (
+            "200 OK",
+            "",
+            r#"{"error":"invalid_client","error_description":"no such client"}"#,
+            4,
+            "invalid_client: no such client; ",
+        ),
+        (
+            "302 Found",
+            "location: /x\r\n",
+            "",
+            4,
+            "configure the final address",
+        ),
+        (
+            "200 OK",
+            "",
+            r#"{"access_token":"t","token_type":"mac"}"#,
+            4,
+            "bearer tokens",
+        ),
+        (
+            "403 Forbidden",
+            "",
+            "<html>Blocked</html>",
+            5,
+            "check address and realm",
+        ),
+        (
+            "404 Not Found",
+            "",
+            r#"{"error":"Realm does not exist"}"#,
+            5,
+            "Realm does not exist",
+        ),
+        ("429 Too Many Requests", "retry-after: 30\r\n", "", 5, "429"),
+        (
+            "503 Service Unavailable",
+            "",
+            r#"{"error":"temporarily_unavailable","error_description":"queue full"}"#,
+            5,
+            "temporarily_unavailable: queue full",
+        ),
+        ("200 OK", "", "<html>hi</html>", 5, "it is a page"),
+    ] {
+        let endpoint = Upstream::start(move |_, _| sized(status, headers, body.as_bytes()));
+        for job in [
+            &["check", "/a", "--deadline", "1s"][..],
+            &["get", "/a", "--deadline", "1s"],
+            &bulk,
+        ] {
+            // A failure is retried for as long as an outage may last.
+            if code == 5 && job[0] == "bulk" {
+                continue;
+            }
+            drop(fs::remove_dir_all(bench.path("state")));
+            let mut run = bench.tds(job);
+            run.env("TDS_AUTH_URL", &endpoint.url);
+            let run = output(run).await;
+            assert_eq!(
+                run.status.code(),
+                Some(code),
+                "{status} {job:?}: {}",
+                err(&run)
+            );
+            let first = err(&run).lines().next().unwrap_or_default().to_owned();
+            assert!(first.contains(told), "{status} {job:?}: {}", err(&run));
+            let is_ours = first.contains("check TDS_CLIENT_ID, its secret and the address");
+            assert!(
+                is_ours || code == 5 || status.starts_with(['2', '3']),
+                "{first}"
+            );
+            assert!(!first.contains(['`']) && !first.contains("::"), "{first}");
+        }
+        let mut run = bench.tds(&["backend", "--listen", "127.0.0.1:0"]);
+        drop(fs::remove_dir_all(bench.path("state")));
+        run.env("TDS_AUTH_URL", &endpoint.url);
+        let backend = Serving::start(run);
+        let health = async {
+            while !backend.get("/readyz").await.text().contains("no token: ") {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(HANGS, health).await.expect("it fails");
+        sleep(Duration::from_millis(100)).await;
+        let log = backend.log();
+        assert!(log.contains(told), "{status}: {log}");
+    }
 }

@@ -172,7 +172,7 @@ async fn health_shows_the_causes_and_no_secret() {
     let health = backend.get("/healthz").await;
     assert_eq!(health.status, 503);
     assert!(
-        health.text().contains("refused the credentials"),
+        health.text().contains("refused the request"),
         "{}",
         health.text()
     );
@@ -345,24 +345,16 @@ async fn health_shows_an_outage_and_its_end() {
     let mut faults = Faults::default();
     faults.before_head = "3600s".parse().expect("a delay");
     bench.server.sim().set_faults(faults);
-    // While a user still waits, nothing has been late.
     for target in ["/v1/live/metro", "/v1/live/bus?$top=5"] {
         assert_eq!(backend.get(target).await.status, 504);
     }
-    let health = backend.get("/readyz").await;
-    let troubles = json(&health)["troubles"].to_string();
-    assert_eq!(health.status, 503, "{}", health.text());
-    let late =
-        troubles.contains("2 calls unanswered for ") || troubles.contains("1 call unanswered for ");
-    assert!(late, "{troubles}");
-    // The same holds once the calls have ended, without any further user.
+    // It shows once the calls have ended, without any further user.
     let failed = async {
         loop {
             let health = backend.get("/healthz").await;
-            assert_eq!(health.status, 503, "{}", health.text());
             if json(&health)["troubles"]
                 .to_string()
-                .contains("the last call failed")
+                .contains("outage for ")
             {
                 return;
             }
@@ -381,60 +373,6 @@ async fn health_shows_an_outage_and_its_end() {
     };
     timeout(HANGS, back).await.expect("it is ready again");
     assert_eq!(backend.get("/v1/live/metro").await.status, 200);
-}
-
-#[tokio::test]
-async fn a_response_is_fresh_by_the_headers_of_the_service() {
-    let bench = Bench::new("backend-headers", Config::default()).await;
-    let upstream = Upstream::start(|head, _| {
-        let path = head.split(' ').nth(1).expect("a path");
-        let (control, body) = match path {
-            "/long" => ("max-age=3600", b"long"),
-            "/none" => ("no-store", b"none"),
-            "/shared" => ("max-age=3600, s-maxage=0", b"both"),
-            _ => ("public", b"free"),
-        };
-        if head.contains("if-none-match: \"v1\"") {
-            return answer("304 Not Modified", "etag: \"v1\"\r\n", b"");
-        }
-        let headers = format!(
-            "cache-control: {control}\r\netag: \"v1\"\r\nset-cookie: a=b\r\ncontent-length: 4\r\n"
-        );
-        answer("200 OK", &headers, body)
-    });
-    let mut backend = bench.tds(&[
-        "backend",
-        "--listen",
-        "127.0.0.1:0",
-        "--fresh",
-        "1ms",
-        "--deadline",
-        "1m",
-    ]);
-    backend.env("TDS_BASE_URL", &upstream.url);
-    let backend = Serving::start(backend);
-    for path in ["/long", "/none", "/shared", "/free"] {
-        for _ in 0..3 {
-            let answer = backend.get(path).await;
-            assert_eq!(answer.text(), path[1..].replace("shared", "both"));
-            assert!(
-                answer.head.contains("\r\netag: \"v1\"\r\n"),
-                "{}",
-                answer.head
-            );
-            assert!(!answer.head.contains("set-cookie"), "{}", answer.head);
-            sleep(Duration::from_millis(2)).await;
-        }
-        let heads = upstream.heads();
-        let calls = heads.iter().filter(|head| head.contains(path));
-        let conditional = calls.clone().filter(|head| head.contains("if-none-match"));
-        let expected = if path == "/long" { (1, 0) } else { (3, 2) };
-        assert_eq!(
-            (calls.count(), conditional.count()),
-            expected,
-            "{path}: {heads:?}"
-        );
-    }
 }
 
 #[tokio::test]
@@ -505,53 +443,6 @@ async fn least_recently_used_response_is_evicted() {
         arrivals.iter().filter(|it| *it.target == *target).count()
     };
     assert_eq!((calls(0), calls(1), calls(5)), (1, 2, 1), "{arrivals:?}");
-}
-
-#[tokio::test]
-async fn page_is_no_data_for_users() {
-    let bench = Bench::new("backend-page", Config::default()).await;
-    let upstream = Upstream::start(|_, _| {
-        let headers = format!(
-            "content-type: text/html\r\ncontent-length: {}\r\n",
-            PAGE.len()
-        );
-        answer("200 OK", &headers, PAGE)
-    });
-    for (more, status) in [(&[][..], 503), (&["--accept", "text/html"], 200)] {
-        let mut run = bench.backend(more);
-        run.env("TDS_BASE_URL", &upstream.url);
-        let backend = Serving::start(run);
-        let user = backend.get("/v1/live/metro").await;
-        assert_eq!(user.status, status, "{}", user.text());
-        if status == 503 {
-            assert_eq!(json(&user)["kind"], "page");
-            assert!(user.head.contains("retry-after: 1\r\n"), "{}", user.head);
-        }
-    }
-}
-
-const PAGE: &[u8] = b"<html><title>Sign in</title></html>";
-
-#[tokio::test]
-async fn a_wrong_secret_is_a_line_at_once() {
-    let bench = Bench::new("backend-silent", Config::default()).await;
-    let mut wrong = bench.backend(&[]);
-    wrong.env("TDS_CLIENT_SECRET", "wr0ng-s3cr3t");
-    let backend = Serving::start(wrong);
-    bench.seen(|seen| seen.token_posts == 1).await;
-    let refused = async {
-        while !backend.get("/readyz").await.text().contains("no token: ") {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(HANGS, refused).await.expect("it is refused");
-    sleep(Duration::from_millis(200)).await;
-    let log = backend.log();
-    assert!(
-        log.contains("no token: ") && log.contains("refused"),
-        "{log}"
-    );
-    assert!(!log.contains("wr0ng"), "{log}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    net::TcpListener,
     process::{Child, Command, Stdio},
 };
 
@@ -189,6 +190,86 @@ async fn unreachable_fleet_store_ends_a_job_before_any_request() {
     assert!(err(&run).contains("TDS_FLEET_STORE"), "{}", err(&run));
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (0, 0));
+}
+
+/// Two nodes of a cluster on these ports, with one half of the slots each.
+async fn cluster(bench: &Bench, ports: [u16; 2]) -> Vec<Store> {
+    let mut nodes = Vec::new();
+    for (port, slots) in ports.into_iter().zip(["0 8191", "8192 16383"]) {
+        let folder = bench.path(&port.to_string());
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut node = Command::new("redis-server");
+        node.args([
+            "--port",
+            &port.to_string(),
+            "--save",
+            "",
+            "--dir",
+            text(&folder),
+        ]);
+        let node = node
+            .args(["--cluster-enabled", "yes"])
+            .stdout(Stdio::null());
+        nodes.push(Store(node.spawn().expect("it starts")));
+        let mut own = vec!["cluster", "addslotsrange"];
+        own.extend(slots.split(' '));
+        asked(port, &own, "OK").await;
+    }
+    let other = ports[1].to_string();
+    asked(ports[0], &["cluster", "meet", "127.0.0.1", &other], "OK").await;
+    for port in ports {
+        asked(port, &["cluster", "info"], "cluster_state:ok").await;
+    }
+    nodes
+}
+
+/// Repeats a command until its answer has this text.
+async fn asked(port: u16, words: &[&str], text: &str) {
+    let asked = async {
+        loop {
+            let mut client = Command::new("redis-cli");
+            client.args(["-p", &port.to_string()]).args(words);
+            if out(&output(client).await).contains(text) {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, asked).await.expect("the node answers");
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_works_if_it_has_the_fleets_keys_and_another_one_names_it() {
+    let bench = Bench::new("fleet-cluster", Config::default()).await;
+    if skipped("redis-server") {
+        return;
+    }
+    let free = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+    // A node's bus has its port and ten thousand.
+    let ports = std::iter::repeat_with(free).map(|it| it.local_addr().expect("its own").port());
+    let ports: Vec<_> = ports.filter(|port| *port < 55_000).take(2).collect();
+    let _nodes = cluster(&bench, [ports[0], ports[1]]).await;
+    // The key of this name is in the lower half.
+    let [right, wrong] = [0, 1].map(|n| format!("redis://127.0.0.1:{}", ports[n]));
+    for arguments in [
+        &["get", "/v1/live/bus"][..],
+        &["check", "/v1/live/bus"],
+        &["fleet", "status"],
+    ] {
+        for (store, code) in [(&right, 0), (&wrong, 2)] {
+            let run = bench.run(&[arguments, &["--fleet", store]].concat()).await;
+            assert_eq!(
+                run.status.code(),
+                Some(code),
+                "{arguments:?}: {}",
+                err(&run)
+            );
+            let line = "give the address of the node that has it: Moved: 3538 ";
+            let is_named = err(&run).contains(&(line.to_owned() + &right[8..]));
+            assert_eq!(is_named, code == 2, "{arguments:?}: {}", err(&run));
+        }
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 2);
 }
 
 #[tokio::test]

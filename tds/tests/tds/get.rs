@@ -49,17 +49,6 @@ async fn the_exit_code_shows_the_cause_and_nothing_else_is_written() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_sent_once() {
-    let bench = Bench::new("get-secret", Config::default()).await;
-    let mut run = bench.tds(&["get", "/v1/live/bus"]);
-    run.env("TDS_CLIENT_SECRET", "wrong");
-    let run = output(run).await;
-    assert_eq!(run.status.code(), Some(4), "{}", err(&run));
-    let seen = bench.server.ledger().summary();
-    assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
-}
-
-#[tokio::test]
 async fn newline_at_the_end_of_the_secret_file_is_ignored() {
     let bench = Bench::new("get-file", Config::default()).await;
     let secret = bench.path("secret");

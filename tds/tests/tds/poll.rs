@@ -59,36 +59,6 @@ async fn each_feed_is_requested_in_each_round() {
     );
 }
 
-#[tokio::test]
-async fn unchanged_feed_gets_304() {
-    let bench = Bench::new("poll-known", Config::default()).await;
-    let upstream = Upstream::start(|head, nth| {
-        let version = if nth < 2 { "\"v1\"" } else { "\"v2\"" };
-        if head.contains(&format!("if-none-match: {version}\r\n")) {
-            return answer("304 Not Modified", &format!("etag: {version}\r\n"), b"");
-        }
-        let headers = format!("etag: {version}\r\ncontent-length: 4\r\n");
-        answer("200 OK", &headers, version.as_bytes())
-    });
-    let mut run = bench.poll("/bus\n", &["--every", "50ms", "--rounds", "5"]);
-    run.env("TDS_BASE_URL", &upstream.url);
-    let run = output(run).await;
-    assert!(run.status.success(), "{}", err(&run));
-    assert_eq!(
-        out(&run),
-        "/bus\t4\n/bus\t4\n",
-        "two changes in five rounds"
-    );
-    assert_eq!(upstream.heads().len(), 5);
-    let file = fs::read(bench.path("files").join("bus"));
-    assert_eq!(file.expect("it is whole"), b"\"v2\"");
-    assert!(
-        !err(&run).contains("outage"),
-        "304 is a success: {}",
-        err(&run)
-    );
-}
-
 /// Polls while these faults last, until the service has seen `enough` since they began.
 async fn outage(name: &str, faults: Faults, enough: impl Fn(&Summary, &Summary) -> bool) {
     let bench = Bench::new(name, Config::default()).await;
@@ -312,23 +282,6 @@ async fn feed_that_always_fails_hides_no_outage_of_the_others() {
     signal(&run, "-TERM");
     assert_eq!(run.wait().expect("it ends").code(), Some(0));
     assert_eq!(told.recv().await, None, "and nothing else");
-}
-
-#[tokio::test]
-async fn a_response_without_data_is_printed_with_its_feed() {
-    let bench = Bench::new("poll-named", Config::default()).await;
-    let upstream = Upstream::start(|head, _| {
-        if head.starts_with("GET /other ") {
-            return answer("299 Other", "content-length: 2\r\n", b"ok");
-        }
-        answer("200 OK", "content-length: 2\r\n", b"ok")
-    });
-    let mut run = bench.poll("/bus\n/other\n", &["--rounds", "1"]);
-    run.env("TDS_BASE_URL", &upstream.url);
-    let run = output(run).await;
-    assert_eq!(lines(&run, "/bus"), 0, "{}", err(&run));
-    assert_eq!(lines(&run, "/other"), 1, "{}", err(&run));
-    assert_eq!(lines(&run, "299"), 1, "{}", err(&run));
 }
 
 #[tokio::test]

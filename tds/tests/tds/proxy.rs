@@ -187,6 +187,32 @@ async fn this_machine_is_never_reached_through_a_proxy_of_the_environment() {
 }
 
 #[tokio::test]
+async fn a_certificate_of_another_host_is_named_with_its_hosts() {
+    let bench = secure("proxy-host").await;
+    let proxy = Proxy::start();
+    let list = bench.path("list");
+    fs::write(&list, "/v1/live/bus\n").expect("a file");
+    let files = bench.path("files");
+    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    for (auth, base) in [("other.example", FAR), (FAR, "other.example")] {
+        for job in [
+            &["get", "/v1/live/bus"][..],
+            &["check", "/v1/live/bus"],
+            &bulk,
+        ] {
+            let mut run = at(&bench, auth, base, job);
+            run.env("TDS_PROXY", &proxy.url);
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(5), "{job:?}: {}", err(&run));
+            for host in ["other.example", FAR] {
+                let is_named = err(&run).contains(&format!("\"{host}\""));
+                assert!(is_named, "{auth} {base} {job:?} {host}: {}", err(&run));
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn unusable_proxy_is_refused_before_any_request() {
     let bench = secure("proxy-unusable").await;
     for url in [
@@ -247,5 +273,7 @@ async fn a_proxy_that_refuses_is_to_be_corrected_and_one_that_is_away_is_waited_
         run.env("TDS_PROXY", "http://127.0.0.1:1");
         let run = output(run).await;
         assert_eq!(run.status.code(), Some(5), "{auth}: {}", err(&run));
+        let is_named = err(&run).contains("check --proxy or TDS_PROXY");
+        assert!(is_named && !err(&run).contains("::"), "{}", err(&run));
     }
 }

@@ -305,7 +305,7 @@ async fn headers_of_the_service_decide_about_age_and_about_what_may_be_old() {
 }
 
 #[tokio::test]
-async fn text_of_the_service_reaches_the_developer_without_secrets_and_addresses() {
+async fn text_of_the_service_reaches_the_developer_without_secrets() {
     let json = "content-type: application/json\r\n";
     let ours = r#"{"kind":"KIND"}"#;
     for (status, headers, body, got, kind, shown) in [
@@ -355,10 +355,10 @@ async fn text_of_the_service_reaches_the_developer_without_secrets_and_addresses
         (
             "400 Bad Request",
             json,
-            r#"{"message":"client SECRET at 10.0.0.7:8080, see http://internal.example/x?a=1."}"#,
+            r#"{"message":"client SECRET, see http://docs.example/x?a=s3cr3t"}"#,
             400,
             "rejected",
-            r#"{"message":"client [redacted] at (address), see (address)."}"#,
+            r#"{"message":"client [redacted], see http://docs.example/x?[redacted]"}"#,
         ),
     ] {
         let bench = Bench::new("repr-text", Config::default()).await;
@@ -394,13 +394,7 @@ async fn text_of_the_service_reaches_the_developer_without_secrets_and_addresses
             assert!(user.head.contains(line), "{}", user.head);
         }
         let all = user.text();
-        for hidden in [
-            &*secret,
-            "10.0.0.7",
-            "internal.example",
-            "nginx",
-            "127.0.0.1",
-        ] {
+        for hidden in [&*secret, "s3cr3t", "nginx", "127.0.0.1"] {
             assert!(!all.contains(hidden), "{hidden}: {all}");
         }
         match shown == ours {

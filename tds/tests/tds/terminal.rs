@@ -62,33 +62,3 @@ fn without_escapes(line: &str) -> String {
     });
     first + &after.collect::<String>()
 }
-
-#[tokio::test]
-async fn terminal_shows_bytes_and_the_rest_of_the_time_where_lengths_are_known() {
-    if skipped("script") {
-        return;
-    }
-    let bench = Bench::new("terminal-bytes", Config::default()).await;
-    let (list, files) = (bench.path("list"), bench.path("files"));
-    fs::write(&list, "/v1/history/{1..2}?bytes=600000&rate=100000\n").expect("a file");
-    let arguments = ["bulk", "--list", text(&list), "--out", text(&files)];
-    let line = format!(
-        "stty cols 80 rows 24; exec {} {}",
-        env!("CARGO_BIN_EXE_tds"),
-        arguments.join(" ")
-    );
-    let plain = bench.tds(&arguments);
-    let run = end(piped(by("script", &["-qec", &line, "/dev/null"], &plain))).await;
-    let all = out(&run);
-    assert_eq!(run.status.code(), Some(0), "{all}");
-    let drawn: Vec<_> = all.split(['\r', '\n']).flat_map(rows).collect();
-    let is_half = |row: &&String| {
-        row.starts_with("██") && row.contains("░ 0/2 files, ") && row.contains(" of 1.20 MB, ")
-    };
-    let half = drawn.iter().find(is_half);
-    let half = half.unwrap_or_else(|| unreachable!("{drawn:?}"));
-    assert!(
-        half.contains("B/s, ") && half.ends_with(" s to go"),
-        "{half}"
-    );
-}

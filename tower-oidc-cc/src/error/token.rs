@@ -268,9 +268,7 @@ impl Kind {
             Self::Transport => format!("{subject} cannot be reached").into(),
             Self::Late => format!("{subject} did not answer in time").into(),
             Self::Unavailable(status) => format!("{subject} answered {status}").into(),
-            Self::Rejected(status) => {
-                format!("{subject} refused the credentials or the grant: {status}").into()
-            }
+            Self::Rejected(status) => format!("{subject} refused the request: {status}").into(),
             Self::Redirected(status) => {
                 format!("{subject} answered with a redirect, which is not followed: {status}")
                     .into()

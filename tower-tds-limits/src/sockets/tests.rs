@@ -9,7 +9,7 @@ use crate::{
     account::reactions::Sockets,
     error::WaitCause,
     limits::Limits,
-    wait::{Limit, Line, Opens, shared::Shared, tests::sync::LOCKS},
+    wait::{Limit, Line, Opens, shared::Shared},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -157,19 +157,6 @@ proptest! {
         prop_assert_eq!(connections.most_at(now), most);
         prop_assert_eq!(connections.open(now), data + tokens);
     }
-}
-
-#[test]
-fn socket_check_takes_no_lock_without_a_share() {
-    let shared = Arc::new(Shared::new(Connections::new(&Limits::default())));
-    let permit = ConnectionPermit::new(&shared, Line::Back);
-    let before = LOCKS.get();
-    assert!(permit.check().is_ok());
-    assert_eq!(LOCKS.get(), before);
-    // The share comes later than the socket, and has ended.
-    let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
-    assert!(shared.update_now(set).is_some());
-    assert!(permit.check().is_err());
 }
 
 #[test]

@@ -1,5 +1,4 @@
 mod model;
-pub(crate) mod sync;
 
 use std::{
     future::poll_fn,

@@ -222,7 +222,7 @@ async fn rate_beside_resets(n: usize) -> usize {
             HandOver::of(request.extensions())
                 .expect("a deadline")
                 .end();
-            Err(Cause::new(Outcome::Lost, None))
+            Err(Cause::new(Outcome::Lost))
         }
     });
     let service = RequestLimitLayer::new(Limiter::new(Limits::default())).layer(client);

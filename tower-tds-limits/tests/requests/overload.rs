@@ -96,8 +96,15 @@ impl Load {
     }
 
     /// Makes one call, which includes its body. Returns whether it was answered in time.
-    async fn call(
+    async fn call(self, number: usize, deadline: Option<Duration>, takes: (u64, u64)) -> bool {
+        self.read_after(Duration::ZERO, number, deadline, takes)
+            .await
+    }
+
+    /// The same with a reader that leaves the body alone for so long.
+    async fn read_after(
         self,
+        pause: Duration,
         number: usize,
         deadline: Option<Duration>,
         (head, body): (u64, u64),
@@ -115,9 +122,11 @@ impl Load {
         let Ok(response) = self.caller.oneshot(request).await else {
             return false;
         };
-        let answered = timeout_at(ends, response.into_body().collect())
-            .await
-            .is_ok();
+        let read = async {
+            sleep(pause).await;
+            response.into_body().collect().await
+        };
+        let answered = timeout_at(ends, read).await.is_ok();
         self.counts.lock().expect("no panic")[number].answered += usize::from(answered);
         answered
     }
@@ -257,6 +266,26 @@ async fn kinds_of_calls_beside_each_other_are_all_answered() {
         println!("{rates:?}");
         assert!(rates[0] >= least[0] && rates[1] >= least[1], "{rates:?}");
     }
+}
+
+/// A tenth of the readers take longer than their deadline. That is their own time, and not the service's.
+#[tokio::test(start_paused = true)]
+async fn quick_readers_are_answered_beside_slow_ones() {
+    let load = Load::new();
+    let others = load.clone();
+    let slow = tokio::spawn(async move {
+        let mut calls = JoinSet::new();
+        loop {
+            let call = others.clone();
+            calls.spawn(call.read_after(secs(2), 1, Some(secs(1)), (80, 40)));
+            sleep(ms(167)).await;
+        }
+    });
+    load.run(&[kind(54.0, 1_000, |_| (80, 40))], secs(60), 3)
+        .await;
+    slow.abort();
+    let (quick, slow) = (load.counts(0), load.counts(1));
+    assert!(quick.answered >= 38 * 60, "{quick:?} beside {slow:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -310,12 +310,13 @@ async fn beside_a_stranger_few_are_refused_and_a_tenth_of_the_rate_is_left() {
 /// A locked resource, say: no rate would avoid it.
 #[tokio::test(start_paused = true)]
 async fn refusals_for_another_reason_leave_a_sixth_and_are_forgotten_in_ten_minutes() {
-    for (other, least) in [(0.01, 5.0), (0.05, 5.0), (0.2, 3.0)] {
+    for (other, hours, least) in [(0.01, 6, 5.0), (0.05, 1, 5.0), (0.2, 1, 3.0)] {
         let mut world = World::near(Rule::SlidingLog);
-        (world.other, world.other_until) = (other, secs(3_600));
-        let seen = world.run(Load::Busy(secs(3_600 + 1_200))).await;
-        let during = seen.rate_between(Duration::ZERO, secs(3_600));
-        let after = seen.rate_between(secs(4_215), secs(4_800));
+        let lasts = secs(hours * 3_600);
+        (world.other, world.other_until) = (other, lasts);
+        let seen = world.run(Load::Busy(lasts + secs(1_200))).await;
+        let during = seen.rate_between(Duration::ZERO, lasts);
+        let after = seen.rate_between(lasts + secs(615), lasts + secs(1_200));
         let case = format!("{other}: {during:.1}/s, then {after:.1}/s");
         assert!(during >= least && after >= 40.0, "{case}");
     }

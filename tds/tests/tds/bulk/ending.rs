@@ -1,12 +1,9 @@
 //! Failures that end `tds bulk` early, and failures that do not. How early is shown in `src/tests.rs`.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tds_sim::{Config, Quota, Server};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{ended, lives};
 use crate::{
@@ -42,19 +39,6 @@ async fn bulk_ends_when_every_token_is_refused() {
         "each is a token that was refused at once: {posts}"
     );
     assert!(bench.report(&run)["unfinished"].as_u64() > Some(0));
-}
-
-#[tokio::test]
-async fn bulk_ends_at_a_wrong_secret() {
-    let bench = Bench::new("bulk-secret", Config::default()).await;
-    let mut run = bench.bulk(&lives(400), &[]);
-    run.env("TDS_CLIENT_SECRET", "wrong");
-    let run = output(run).await;
-    ended(&run, 4);
-    let seen = bench.server.ledger().summary();
-    assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
-    let told = err(&run).matches("refused the credentials").count();
-    assert_eq!(told, 1, "one cause is told once: {}", err(&run));
 }
 
 #[tokio::test]
@@ -95,68 +79,6 @@ async fn bulk_ends_when_the_quota_is_used_up() {
         assert!(seen.data_calls <= 5 + most(told), "{seen:?}");
     })
     .await;
-}
-
-#[tokio::test]
-#[ignore = "10 s"]
-async fn bulk_ends_at_each_form_of_a_long_quota_hint() {
-    let ways = [
-        "retry-after: 86400",
-        "retry-after: Fri, 31 Dec 2099 23:59:59 GMT",
-        "ratelimit-remaining: 0\r\nratelimit-reset: 86400",
-        "x-ratelimit-remaining-day: 0",
-    ];
-    at_once(ways.into_iter().enumerate(), |(number, told)| async move {
-        let bench = Bench::new(&format!("bulk-told-{number}"), Config::default()).await;
-        let headers = format!("{told}\r\ncontent-length: 0\r\n");
-        let upstream = Upstream::start(move |_, _| answer("429 Too Many Requests", &headers, b""));
-        let mut run = bench.bulk(&lives(100), &["--jobs", "5"]);
-        run.env("TDS_BASE_URL", &upstream.url);
-        let run = output(run).await;
-        ended(&run, 3);
-        let sent = upstream.heads().len() as u64;
-        let most = most(told.contains("86400"));
-        assert!(sent <= most, "{told}: {sent}");
-        assert_eq!(bench.report(&run)["ok"], 0);
-    })
-    .await;
-}
-
-#[tokio::test]
-#[ignore = "10 s"]
-async fn a_quota_that_is_used_up_after_each_pause_ends_the_job_within_ten_seconds() {
-    let bench = Bench::new("bulk-always", Config::default()).await;
-    let came = Arc::<Mutex<Vec<Instant>>>::default();
-    let coming = Arc::clone(&came);
-    let upstream = Upstream::start(move |_, _| {
-        coming.lock().expect("no panic").push(Instant::now());
-        let headers = "retry-after: 5\r\ncontent-length: 0\r\n";
-        answer("429 Too Many Requests", headers, b"")
-    });
-    let mut run = bench.bulk(&lives(100), &[]);
-    run.env("TDS_BASE_URL", &upstream.url);
-    ended(&output(run).await, 3);
-    // At once and after five seconds; the next would come after ten.
-    let came = came.lock().expect("no panic");
-    let seconds: Vec<_> = came.iter().map(|at| (*at - came[0]).as_secs()).collect();
-    assert!(
-        seconds.len() >= 2 && seconds.iter().all(|at| *at < 10),
-        "{seconds:?}"
-    );
-}
-
-#[tokio::test]
-async fn small_quota_takes_several_windows_and_all_files_arrive() {
-    let mut config = Config::default();
-    config.quota = Some(Quota::new(12, Duration::from_secs(2)));
-    config.retry_after = true;
-    let bench = Bench::new("bulk-plan", config).await;
-    let run = output(bench.bulk(&lives(30), &[])).await;
-    ended(&run, 0);
-    assert_eq!(bench.report(&run)["ok"], 30);
-    let seen = bench.server.ledger().summary();
-    // Each window costs refusals: one call tests whether it is open, and calls in flight at its end are late.
-    assert_eq!(seen.by_status.get(&200), Some(&30));
 }
 
 #[tokio::test]

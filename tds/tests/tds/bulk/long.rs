@@ -3,13 +3,10 @@
 use std::{fs, io::Write as _, time::Duration};
 
 use tds_sim::Config;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::time::sleep;
 
 use super::{ended, lives};
-use crate::{
-    Bench, end, live, output, piped,
-    upstream::{Upstream, answer},
-};
+use crate::{Bench, end, live, output, piped};
 
 /// Twenty times fifty calls: the last one is sent nineteen seconds after the first, and a fifth more is allowed. On a busy machine
 /// one of three runs has to be as quick. No run has a refusal.
@@ -91,67 +88,4 @@ async fn eighty_large_bodies_take_little_memory() {
         // The bar is 60 MB. With br it was 57 to 68, depending on the allocator.
         assert!(most < 75_000, "{name}: {most} kB");
     }
-}
-
-#[tokio::test]
-#[ignore = "a minute and a half"]
-async fn bulk_waits_a_minute_for_the_quota_at_each_hint() {
-    let mut runs = JoinSet::new();
-    for (number, told) in [
-        "retry-after: 60",
-        "retry-after: 60.0",
-        "ratelimit-remaining: 0\r\nratelimit-reset: 60",
-        "x-ratelimit-remaining-minute: 0\r\nretry-after: 60",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        runs.spawn(async move {
-            let bench = Bench::new(&format!("long-quota-{number}"), Config::default()).await;
-            let begun = tokio::time::Instant::now();
-            let upstream = Upstream::start(move |_, _| {
-                if begun.elapsed() < Duration::from_secs(60) {
-                    let headers = format!("{told}\r\ncontent-length: 0\r\n");
-                    return answer("429 Too Many Requests", &headers, b"");
-                }
-                answer("200 OK", "content-length: 2\r\n", b"ok")
-            });
-            let mut run = bench.bulk(&lives(20), &["--jobs", "5"]);
-            run.env("TDS_BASE_URL", &upstream.url);
-            let run = output(run).await;
-            let asked = upstream.heads().len();
-            assert_eq!(run.status.code(), Some(0), "{told}: {}", crate::err(&run));
-            assert_eq!(bench.report(&run)["ok"], 20, "{told}");
-            assert!(asked <= 20 + 15, "{told}: {asked}");
-        });
-    }
-    runs.join_all().await;
-}
-
-#[tokio::test]
-#[ignore = "a minute and more"]
-async fn bulk_finds_the_early_end_of_a_quota_within_two_minutes() {
-    let mut runs = JoinSet::new();
-    // Announces a day, or a time since 1970.
-    for (number, told) in ["86400", "1795000000"].into_iter().enumerate() {
-        runs.spawn(async move {
-            let bench = Bench::new(&format!("long-early-{number}"), Config::default()).await;
-            let begun = tokio::time::Instant::now();
-            let upstream = Upstream::start(move |_, _| {
-                if begun.elapsed() < Duration::from_secs(30) {
-                    let headers = format!("retry-after: {told}\r\ncontent-length: 0\r\n");
-                    return answer("429 Too Many Requests", &headers, b"");
-                }
-                answer("200 OK", "content-length: 2\r\n", b"ok")
-            });
-            let mut run = bench.bulk(&lives(20), &["--wait-quota"]);
-            run.env("TDS_BASE_URL", &upstream.url);
-            let run = output(run).await;
-            ended(&run, 0);
-            let report = bench.report(&run);
-            assert_eq!(report["ok"], 20, "{told}");
-            assert!(report["seconds"].as_u64() < Some(120), "{told}: {report}");
-        });
-    }
-    runs.join_all().await;
 }

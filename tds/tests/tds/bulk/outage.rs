@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tds_sim::{Config, Faults, Quota};
+use tds_sim::{Config, Faults};
 use tokio::time::sleep;
 
 use super::{ended, lives};
@@ -170,27 +170,5 @@ async fn night_of_600_files_outlasts_two_outages() {
     assert_eq!(bench.files().len(), 600);
     assert_eq!(lines(&run, "outage: "), 2, "{}", err(&run));
     assert_eq!(lines(&run, "outage over"), 2, "{}", err(&run));
-    assert!(err(&run).lines().count() <= 24, "one screen: {}", err(&run));
-}
-
-#[tokio::test]
-#[ignore = "two minutes"]
-async fn quota_whose_end_comes_early_is_seen_within_a_minute() {
-    let bench = Bench::new("outage-quota", Config::default()).await;
-    let sim = bench.server.sim();
-    // The end of the quota's window is a day away.
-    sim.set_quota(Some(Quota::new(100, Duration::from_secs(86_400))));
-    let run = piped(bench.bulk(&lives(300), &["--wait-quota"]));
-    bench.seen(|seen| seen.by_status.contains_key(&429)).await;
-    sleep(Duration::from_secs(70)).await;
-    sim.set_quota(None);
-    let run = end(run).await;
-    ended(&run, 0);
-    assert_eq!(bench.files().len(), 300);
-    let seen = bench.server.ledger().summary();
-    assert_eq!(seen.by_status[&200], 300);
-    assert_eq!(lines(&run, "outage"), 0, "{}", err(&run));
-    // At most the calls in flight, and one a minute for each download that waits.
-    assert!(seen.by_status[&429] <= 150, "{seen:?}");
     assert!(err(&run).lines().count() <= 24, "one screen: {}", err(&run));
 }

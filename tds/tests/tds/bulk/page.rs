@@ -160,24 +160,3 @@ async fn pages_are_saved_if_they_are_accepted_and_a_file_of_another_type_is_fetc
     ];
     ended(&bench.run(&bad).await, 2);
 }
-
-#[tokio::test]
-async fn poll_and_check_take_no_page_for_data() {
-    let bench = Bench::new("page-poll", Config::default()).await;
-    let upstream = Upstream::start(|_, nth| match nth {
-        ..4 => typed("text/html", PAGE),
-        _ => typed("application/json", b"{}"),
-    });
-    let mut check = bench.tds(&["check", "/x"]);
-    check.env("TDS_BASE_URL", &upstream.url);
-    let check = output(check).await;
-    assert_eq!(check.status.code(), Some(5), "{}", err(&check));
-    let (list, files) = (bench.path("list"), bench.path("feeds"));
-    fs::write(&list, "/x\tx\n").expect("a file");
-    let poll = ["poll", "--list", text(&list), "--out", text(&files)];
-    let mut poll = bench.tds(&[&poll[..], &["--every", "50ms", "--rounds", "2"]].concat());
-    poll.env("TDS_BASE_URL", &upstream.url);
-    let poll = output(poll).await;
-    assert_eq!(out(&poll), "/x\t2\n", "{}", err(&poll));
-    assert_eq!(fs::read(files.join("x")).expect("it is there"), b"{}");
-}

@@ -9,7 +9,7 @@ use std::{
 use tds_sim::Config;
 use tokio::task::JoinSet;
 
-use crate::{Bench, err, out, output, text};
+use crate::{Bench, err, out, output, serving::Serving, text};
 
 /// The file with the turn of the last start.
 fn stamp(bench: &Bench) -> PathBuf {
@@ -165,25 +165,52 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-// Reproducer: the second run waited for ninety minutes, slept out its deadline, and then asked.
+// Reproducer: the second run waited for ninety minutes, slept out its deadline, and then asked; other
+// jobs counted from zero.
 #[tokio::test]
-async fn a_daily_quota_is_counted_across_runs_and_no_turn_takes_long() {
+async fn a_daily_quota_is_counted_across_the_runs_of_all_jobs_and_no_turn_takes_long() {
     let bench = Bench::new("get-daily", Config::default()).await;
-    let get = ["get", "/v1/live/bus", "--rate", "3/1d", "--deadline", "20s"];
-    for _ in 0..3 {
-        let run = bench.run(&get).await;
-        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let list = bench.path("list");
+    fs::write(&list, "/v1/live/bus-{1..3}\n").expect("a file");
+    let (list, files) = (text(&list), bench.path("files"));
+    let rate = ["--rate", "8/1d"];
+    // The token takes one permit, and is requested once more by `check`.
+    for (job, code, calls) in [
+        (&["get", "/v1/live/bus", "--deadline", "20s"][..], 0, 1),
+        (&["bulk", "--list", list, "--out", text(&files)], 0, 4),
+        (&["check", "/v1/live/bus"], 0, 5),
+        (&["poll", "--list", list, "--rounds", "2"], 3, 6),
+        (&["get", "/v1/live/bus", "--deadline", "20s"], 3, 6),
+        (&["check", "/v1/live/bus"], 3, 6),
+        (
+            &[
+                "bulk",
+                "--list",
+                list,
+                "--out",
+                text(&files),
+                "--accept",
+                "a/b",
+            ],
+            3,
+            6,
+        ),
+    ] {
+        let run = bench.run(&[job, &rate].concat()).await;
+        assert_eq!(run.status.code(), Some(code), "{job:?}: {}", err(&run));
+        let is_told = err(&run).contains("that of --rate") && err(&run).contains("in 23 h");
+        assert_eq!(is_told, code == 3, "{job:?}: {}", err(&run));
+        let seen = bench.server.ledger().summary();
+        // A feed that is refused ends the job, and perhaps the call of another one.
+        let are_sent = calls - u64::from(code == 3)..=calls;
+        assert!(are_sent.contains(&seen.data_calls), "{job:?}: {seen:?}");
     }
-    let run = bench.run(&get).await;
-    assert_eq!(run.status.code(), Some(3), "{}", err(&run));
-    assert!(
-        err(&run).contains("--rate") && err(&run).contains("23 h"),
-        "{}",
-        err(&run)
-    );
-    assert_eq!(bench.server.ledger().summary().data_calls, 3);
-    // A run with other limits counts for itself, and a shorter time passes.
-    let run = bench.run(&["get", "/v1/live/bus", "--rate", "5/1d"]).await;
+    let backend = ["backend", "--listen", "127.0.0.1:0"];
+    let backend = Serving::start(bench.tds(&[&backend[..], &rate].concat()));
+    assert_eq!(backend.get("/v1/live/bus").await.status, 503);
+    assert!(bench.server.ledger().summary().data_calls <= 6);
+    // A larger quota leaves more, and a shorter time passes.
+    let run = bench.run(&["get", "/v1/live/bus", "--rate", "20/1d"]).await;
     assert_eq!(run.status.code(), Some(0), "{}", err(&run));
     let soon = ["get", "/v1/live/bus", "--rate", "2/5s", "--deadline", "1m"];
     for _ in 0..3 {

@@ -1,5 +1,3 @@
-mod properties;
-
 use std::{num::NonZeroU32, time::Duration};
 
 use super::*;
