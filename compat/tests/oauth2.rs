@@ -14,7 +14,8 @@ async fn oauth2_gets_tokens_and_typed_errors_through_the_layers() -> Result<(), 
         _ => json(400, r#"{"error":"invalid_scope"}"#),
     })
     .await?;
-    let stack = ServiceBuilder::new().map_result(answered).layer(server.client()?.layer()).service(http::<Full<Bytes>>());
+    let stack =
+        ServiceBuilder::new().map_result(answered).layer(server.client()?.layer()).service(http::<Full<Bytes>>());
     let http = |request: HttpRequest| {
         let call = stack.clone().oneshot(request.map(Full::from));
         async {

@@ -6,7 +6,7 @@ use object_store::client::{HttpClient, HttpConnector, HttpError, HttpErrorKind a
 use object_store::client::{HttpRequest, HttpResponse, HttpResponseBody, HttpService};
 use object_store::{ClientOptions, Error, ObjectStoreExt, Result, http::HttpBuilder};
 use tds_compat::{Failure, Server, answered, http};
-use tower::{ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
 #[derive(Debug, Clone)]
 struct Ours(BoxCloneSyncService<HttpRequest, HttpResponse, HttpError>);
@@ -25,13 +25,13 @@ impl HttpConnector for Ours {
 #[tokio::test]
 async fn object_store_reads_and_writes_through_the_layers() -> Result<(), Failure> {
     let server = Server::start(&[("/stops", "[1,2]")]).await?;
-    let body = |body| HttpResponseBody::new(BodyExt::map_err(body, |error| HttpError::new(Kind::Decode, error)));
+    let failed = |error: BoxError| HttpError::new(Kind::Decode, std::io::Error::other(error));
+    let body = move |body| HttpResponseBody::new(BodyExt::map_err(body, failed));
     let stack = ServiceBuilder::new().map_err(|error| HttpError::new(Kind::Unknown, error));
     let stack = stack.map_response(move |response: Response<_>| response.map(body));
     let stack = stack.map_result(answered).layer(server.client()?.layer()).service(http());
     let builder = HttpBuilder::new().with_http_connector(Ours(BoxCloneSyncService::new(stack)));
     let store = builder.with_url(&server.url).build()?;
-
     assert_eq!(store.get(&"stops".into()).await?.bytes().await?, "[1,2]");
     store.put(&"stops".into(), "[1,2,3]".into()).await?;
     assert!(matches!(store.get(&"nobody".into()).await, Err(Error::NotFound { .. })));

@@ -26,8 +26,7 @@ async fn tonic_streams_through_the_layers_and_reads_trailers() -> Result<(), Fai
     let server = Server::answering(stream).await?;
     let once = RetryLayer::new().replay(|_: &tonic::body::Body| None);
     let http = legacy::Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    let layer = server.client()?.layer().retry(once);
-    let stack = ServiceBuilder::new().map_result(answered).layer(layer).service(http);
+    let stack = ServiceBuilder::new().map_result(answered).layer(server.client()?.layer().retry(once)).service(http);
     let mut grpc = Grpc::with_origin(stack, server.uri("")?);
 
     grpc.ready().await?;

@@ -51,7 +51,9 @@ async fn main() -> Result<(), BoxError> {
     let service = ServiceBuilder::new()
         .map_result(|result: Result<http::Response<_>, Error>| match result {
             Ok(response) => Ok::<_, Error>(response.map(Either::Left)),
-            Err(error) => Ok(error.into_response()?.map(|body| Either::Right(Full::from(body)))),
+            Err(error) => Ok(error
+                .into_response()?
+                .map(|body| Either::Right(Full::from(body)))),
         })
         .layer(tds.layer().retry(once))
         .service(http);

@@ -317,7 +317,8 @@ impl Error {
         self.facts().answer.as_ref()?.message.as_deref()
     }
 
-    /// Returns the part of the response body that was read, unchanged: at most 16 KiB.
+    /// Returns the part of the response body that was read, unchanged: at most 16 KiB, unless you
+    /// [set another bound](crate::ClassifyLayer::error_bodies).
     ///
     /// Mind what you do with it: the service may echo parts of the request. The texts of this error
     /// show only its [message](Self::message), redacted.

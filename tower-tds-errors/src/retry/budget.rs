@@ -13,7 +13,7 @@ use crate::clock;
 ///
 /// Calls and time pay for retries: one retry for ten calls and three more each second, unless you
 /// choose other figures with [`new`](Self::new). What is not spent is kept, up to the worth of 250
-/// calls and of five seconds. If the budget is empty, the call fails with
+/// calls and five seconds together. If the budget is empty, the call fails with
 /// [`GiveUp::Budget`](crate::GiveUp::Budget).
 ///
 /// Clones are the same budget, so give one to several layers where they call the same service.
@@ -38,14 +38,8 @@ struct Shared {
     /// Parts of a [`RETRY`] that a call and a second are worth.
     per_call: u64,
     per_second: u64,
-    balance: Mutex<Balance>,
-}
-
-#[derive(Debug)]
-struct Balance {
-    by_calls: u64,
-    by_time: u64,
-    at: Instant,
+    /// What is left, and when that was counted.
+    balance: Mutex<(u64, Instant)>,
 }
 
 // === impl RetryBudget ===
@@ -66,11 +60,7 @@ impl RetryBudget {
         )]
         let per_call = per_call as u64;
         let per_second = u64::from(per_second).saturating_mul(RETRY.into());
-        let balance = Balance {
-            by_calls: 0,
-            by_time: per_second.saturating_mul(SECONDS),
-            at: clock::now(),
-        };
+        let balance = (per_second.saturating_mul(SECONDS), clock::now());
         Self(Arc::new(Shared {
             calls: AtomicU64::new(0),
             per_call,
@@ -95,18 +85,16 @@ impl RetryBudget {
             balance,
         } = &*self.0;
         let mut balance = balance.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, at) = *balance;
         let now = clock::now();
-        let elapsed = now.saturating_duration_since(balance.at);
-        balance.at = now;
+        let elapsed = now.saturating_duration_since(at);
         let by_calls = calls.swap(0, Ordering::Relaxed).saturating_mul(*per_call);
-        let by_calls = balance.by_calls.saturating_add(by_calls);
-        let by_calls = by_calls.min(per_call.saturating_mul(CALLS));
-        let by_time = balance.by_time.saturating_add(earned(elapsed, *per_second));
-        let by_time = by_time.min(per_second.saturating_mul(SECONDS));
-        let left = by_calls.saturating_add(by_time).checked_sub(RETRY.into());
-        // The share of calls is spent first, because that of time grows back on its own.
-        balance.by_time = left.map_or(by_time, |left| left.min(by_time));
-        balance.by_calls = left.map_or(by_calls, |left| left.saturating_sub(by_time));
+        let most = per_call.saturating_mul(CALLS);
+        let most = most.saturating_add(per_second.saturating_mul(SECONDS));
+        let earned = by_calls.saturating_add(earned(elapsed, *per_second));
+        let now_there = before.saturating_add(earned).min(most);
+        let left = now_there.checked_sub(RETRY.into());
+        *balance = (left.unwrap_or(now_there), now);
         left.is_some()
     }
 }

@@ -243,11 +243,12 @@ impl RetryState {
         if left.is_some_and(|left| left <= HEADROOM) {
             return Err(GiveUp::Deadline);
         }
-        // Checked before the copy, which the last attempt does not have: the reason to report is
-        // the number of attempts.
-        // A token that cannot be had yet costs no attempt: its endpoint's backoff and the deadline bound the wait.
+        // A token that cannot be had yet costs no attempt, because the backoff of its endpoint and the
+        // deadline bound the wait.
         let is_awaited = error.is_free() && error.sent() == Sent::Never;
         let is_counted = !(was_idle || is_awaited) || policy.attempts == NonZeroU32::MIN;
+        // Checked before the copy, which the last attempt does not have: the reason to report is
+        // the number of attempts.
         if is_counted && self.counted >= policy.attempts.get() {
             return Err(GiveUp::Attempts);
         }

@@ -23,23 +23,30 @@ pub(super) struct Record {
     is_over: bool,
 }
 
+/// Creates a span with the fields of OpenTelemetry for a client, and others.
+macro_rules! client_span {
+    ($span:literal, $request:expr, $resends:expr, $($more:tt)*) => {
+        info_span!(
+            $span,
+            otel.kind = "client",
+            http.request.method = %$request.method(),
+            http.request.resend_count = $resends,
+            server.address = $request.uri().host(),
+            server.port = $request.uri().port_u16(),
+            url.path = $request.uri().path(),
+            http.response.status_code = Empty,
+            error.type = Empty,
+            $($more)*
+        )
+    };
+}
+
 // === impl Record ===
 
 impl Record {
     /// Begins the record of a call.
     pub(super) fn call<B>(request: &Request<B>, name: &Name, began: Instant) -> Self {
-        let span = info_span!(
-            "tds.call",
-            otel.kind = "client",
-            tds.client = name.as_deref(),
-            http.request.method = %request.method(),
-            http.request.resend_count = Empty,
-            server.address = request.uri().host(),
-            server.port = request.uri().port_u16(),
-            url.path = request.uri().path(),
-            http.response.status_code = Empty,
-            error.type = Empty,
-        );
+        let span = client_span!("tds.call", request, Empty, tds.client = name.as_deref());
         Self::new(span, name, Some(began))
     }
 
@@ -47,18 +54,13 @@ impl Record {
     /// `tds.wait.cause` and `tds.wait.seconds`.
     pub(super) fn attempt<B>(request: &Request<B>, name: &Name) -> Self {
         let before = Attempt::of(request.extensions()).saturating_sub(1);
-        let span = info_span!(
+        let before = (before > 0).then_some(before);
+        let span = client_span!(
             "tds.attempt",
-            otel.kind = "client",
-            http.request.method = %request.method(),
-            http.request.resend_count = (before > 0).then_some(before),
-            server.address = request.uri().host(),
-            server.port = request.uri().port_u16(),
-            url.path = request.uri().path(),
-            http.response.status_code = Empty,
-            error.type = Empty,
+            request,
+            before,
             tds.wait.cause = Empty,
-            tds.wait.seconds = Empty,
+            tds.wait.seconds = Empty
         );
         Self::new(span, name, None)
     }

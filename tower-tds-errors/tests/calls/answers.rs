@@ -107,6 +107,23 @@ async fn body_with_missing_bytes_is_marked() {
     assert!(response.extensions().get::<BodyCut>().is_some());
 }
 
+/// Journey planners answer a 300 or a 422 with documents that a program needs.
+#[tokio::test(start_paused = true)]
+async fn a_long_body_of_an_error_is_read_within_the_bounds_that_are_set() {
+    let wide = ClassifyLayer::new().error_bodies(64 << 10, Duration::from_secs(2));
+    for (layer, read) in [(ClassifyLayer::new(), 16 << 10), (wide, 60_000)] {
+        for status in [300, 422] {
+            let probe =
+                Probe::new(move |_| Ok(status_of(status).map(|_| vec![b'x'; 60_000].into())));
+            let error = layer.layer(probe).oneshot(get("/")).await.unwrap_err();
+            assert_eq!(
+                (error.body().len(), error.is_body_cut()),
+                (read, read < 60_000)
+            );
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn body_that_breaks_or_stalls_is_marked() {
     for stalls in [true, false] {
