@@ -48,9 +48,8 @@
 //! [tower-tds-limits]: https://docs.rs/tower-tds-limits
 
 pub use self::{
-    deadline::DeadlineAt,
+    deadline::{DeadlineAt, HandOver, Handed},
     framing::remove_connection_headers,
-    hand_over::{HandOver, Handed},
     outcome::{Cause, Outcome, chain},
     retry_after::retry_after,
     secrets::Secrets,
@@ -58,7 +57,6 @@ pub use self::{
 
 mod deadline;
 mod framing;
-mod hand_over;
 mod outcome;
 mod retry_after;
 mod secrets;
