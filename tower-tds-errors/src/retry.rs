@@ -65,8 +65,7 @@ mod trace;
 /// # Allocations
 ///
 /// Each call allocates its future, a copy of the request's head and an extension for its deadline.
-/// A call that has to wait also allocates a timer, unless the deadline is [kept
-/// below](Self::deadline_kept_below).
+/// A call that has to wait also allocates a timer.
 ///
 /// # Bounds
 ///
@@ -234,13 +233,13 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    #[doc(hidden)]
     /// Leaves it to the service below to end an attempt at its deadline, so that a call needs no
     /// timer here.
     ///
     /// Do this only over a service that wakes at the [`DeadlineAt`](crate::DeadlineAt) of its
     /// request in each of its waits, and then returns, as a `RequestLimit` of tower-tds-limits
     /// does. Over any other, a call that gets no response would not end.
+    #[doc(hidden)]
     #[must_use]
     pub const fn deadline_kept_below(mut self) -> Self {
         self.shared.policy.is_kept_below = true;

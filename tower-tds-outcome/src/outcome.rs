@@ -78,7 +78,7 @@ pub enum Outcome {
     NoPermit,
     /// There is no token at the moment, so the request was not sent.
     NoToken,
-    /// There is no token until somebody changes the credentials or the settings, so the request was not sent.
+    /// There is no token until the credentials or the settings are changed, so the request was not sent.
     TokenDenied,
     /// The token may not go to the address of the request, which was not sent.
     AddressNotAllowed,

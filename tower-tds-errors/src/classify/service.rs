@@ -120,7 +120,7 @@ struct Noted {
     /// `None` if a retry layer above names the request.
     name: Option<(Method, Uri)>,
     bounds: Bounds,
-    /// When the read of an error's body ends.
+    /// Deadline of the call, before which the read of an error's body ends.
     deadline: Option<Instant>,
 }
 
@@ -218,8 +218,7 @@ where
             name: (!self.layer.is_below_retry)
                 .then(|| (request.method().clone(), request.uri().clone())),
             bounds: self.layer.bounds,
-            deadline: DeadlineAt::of(request.extensions())
-                .map(|end| Instant::from_std(end.checked_sub(HEADROOM).unwrap_or(end))),
+            deadline: DeadlineAt::of(request.extensions()).map(Instant::from_std),
         };
         ClassifyFuture {
             inner: self.inner.call(request),
@@ -308,7 +307,10 @@ impl Noted {
         SyncWrapper::new(Box::pin(async move {
             let (head, body) = response.into_parts();
             let until = clock::now().checked_add(self.bounds.time);
-            let until = until.into_iter().chain(self.deadline).min();
+            let late = self
+                .deadline
+                .map(|end| end.checked_sub(HEADROOM).unwrap_or(end));
+            let until = until.into_iter().chain(late).min();
             let (bytes, is_complete) = read(body, self.bounds.bytes, until).await;
             let own = head.extensions.get().copied();
             // There is no error for a success only, which does not get here.

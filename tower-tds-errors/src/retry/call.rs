@@ -109,10 +109,6 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                     let attempt = attempt.instrument(record.span.clone());
                     within(pin!(attempt), deadline, &mut timer).await
                 };
-                // Not before: calls that begin together would be worth fewer retries than they need.
-                if self.past.is_none() {
-                    self.shared.policy.deposit();
-                }
                 match ended {
                     None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
                     Some(Ok(response)) => {
@@ -237,6 +233,9 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         if attempts > 1 {
             tracing::debug!(attempts, "request succeeded");
             response.extensions_mut().insert(Attempt::new(attempts));
+        } else {
+            // Not before: calls that begin together would be worth fewer retries than they need.
+            self.shared.policy.deposit();
         }
         Ok(response)
     }
@@ -274,6 +273,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let left = self.deadline.map(|end| end.saturating_duration_since(now));
         let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
+            self.shared.policy.deposit();
             let repeat = self.head.extensions.get().copied();
             Box::new(RetryState::of(Repeats::of(&self.head.method, repeat)))
         });
