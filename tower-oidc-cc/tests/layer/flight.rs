@@ -7,8 +7,8 @@ use crate::layer::support;
 use std::pin::pin;
 
 use support::{
-    DATA, Endpoint, SECRET, current, echo, endpoint::Reply, get, layer, poll_once, probe::Probe,
-    secs, settle, timed, tokens,
+    DATA, Endpoint, SECRET, echo, endpoint::Reply, get, layer, poll_once, probe::Probe, secs,
+    settle, timed, tokens,
 };
 use tokio::{runtime, task::JoinSet};
 use tower::{Layer, Service, ServiceExt};

@@ -7,7 +7,7 @@ use crate::layer::support;
 use std::{
     convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,

@@ -7,7 +7,7 @@ use std::pin::pin;
 use support::{Endpoint, builder, endpoint::Reply, poll_once, secs, settle, store::Store, tokens};
 use tokio::{
     runtime::Handle,
-    time::{Instant, advance, sleep},
+    time::{Instant, sleep},
 };
 
 #[tokio::test(start_paused = true)]
