@@ -3,7 +3,7 @@
 //!
 //! Each text is an example with a few random changes. As the seed is fixed, a failure repeats.
 
-use std::{collections::BTreeMap, fs, path::Component, time::Duration};
+use std::{fs, path::Component, time::Duration};
 
 use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower_tds::{Error, Kind};
 
 use crate::{
-    answer, breaker, cache, download, ending, exit, fleet, list, manifest, save, settings, status,
+    answer, breaker, cache, download, ending, exit, list, manifest, save, settings, status,
 };
 
 /// Generator of pseudorandom numbers, with Knuth's constants.

@@ -60,11 +60,7 @@ pub use self::{
 mod cause;
 mod deadline;
 mod framing;
-    cause::{Cause, Resend, Sent, chain},
-    deadline::{DeadlineAt, HandOver, Handed},
-    framing::remove_connection_headers,
-    message::{challenges, said, unmarked},
-    outcome::Outcome,
+mod message;
 mod outcome;
 mod retry_after;
 mod secrets;
