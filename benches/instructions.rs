@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-window fed full waits-60 waits-6000 classify redact retry retry-bare whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare body limit-body static token bare-cloned static-cloned token-cloned limit limit-window fed full waits-60 waits-6000 classify redact retry retry-bare whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -15,6 +15,8 @@
 //! while 60 sockets are open. The requests have headers and room for more, so no layer pays for the
 //! first allocation of the map.
 //!
+//! `body` is a call with a deadline whose body is pending once, and `limit-body` the same behind the limit.
+//!
 //! `wire-bare`, `wire-client`, `wire-layer` and `wire-reqwest` make whole calls over a socket of this machine. Their server is
 //! another process: `instructions serve 0` prints its address, which is the third argument. Each call parses its address and reads
 //! its body, and all of them send the same `Authorization`.
@@ -25,30 +27,34 @@
 )]
 
 use std::{
-    future::ready,
+    convert::Infallible,
+    future::{Ready, ready},
     hint::black_box,
     io,
     num::NonZeroU32,
-    pin::pin,
-    task::{Context, Waker},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Request, Uri};
+use http::{Request, Response, Uri};
+use http_body::{Body, Frame};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use tds_benches::{Cloned, Echo, call, token, whole};
 use tokio::{
     runtime::{Builder, Runtime},
-    time::advance,
+    time::{Instant, advance},
 };
 use tower::{ServiceExt, service_fn};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, RetryLayer};
-use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer, Rules};
+use tower_tds_limits::{
+    ConnectionLimitLayer, DeadlineAt, Limiter, Limits, Quota, RequestLimitLayer, Rules,
+};
 use tower_tds_outcome::Secrets;
 
 #[path = "wire.rs"]
@@ -76,6 +82,8 @@ fn main() {
         "static-cloned" => run(Cloned::new(fixed.layer(Echo::new())), count),
         "limit" => run(limit().layer(Echo::new()), count),
         "limit-window" => run(window().layer(Echo::new()), count),
+        "body" => bodies(Pends, count),
+        "limit-body" => bodies(limit().layer(Pends), count),
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),
         "waits-60" => waits(60, count),
@@ -175,6 +183,67 @@ where
             black_box(call(&mut service, black_box(token::request())));
         }
     });
+}
+
+/// Answers with a body that is pending once, and then ends.
+#[derive(Clone)]
+struct Pends;
+
+struct Once {
+    was_polled: bool,
+}
+
+impl Service<Request<Full<Bytes>>> for Pends {
+    type Response = Response<Once>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+        ready(Ok(Response::new(Once { was_polled: false })))
+    }
+}
+
+impl Body for Once {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.was_polled {
+            return Poll::Ready(None);
+        }
+        self.was_polled = true;
+        Poll::Pending
+    }
+}
+
+/// Makes calls whose deadline ends with their body.
+fn bodies<S, B>(mut service: S, count: u64)
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+    B: Body,
+{
+    let mut cx = Context::from_waker(Waker::noop());
+    let deadline = Instant::now() + Duration::from_secs(3_600);
+    for _ in 0..count {
+        let mut request = token::request_with_headers();
+        let deadline = DeadlineAt::new(deadline.into_std()).with_body();
+        request.extensions_mut().insert(deadline);
+        assert!(service.poll_ready(&mut cx).is_ready());
+        let mut call = pin!(service.call(black_box(request)));
+        let Poll::Ready(Ok(response)) = call.as_mut().poll(&mut cx) else {
+            return;
+        };
+        let mut body = pin!(response.into_body());
+        assert!(black_box(body.as_mut().poll_frame(&mut cx)).is_pending());
+        assert!(black_box(body.as_mut().poll_frame(&mut cx)).is_ready());
+    }
 }
 
 fn run<S>(mut service: S, count: u64)

@@ -18,7 +18,7 @@ use tower_tds::{Client, Kind};
 use crate::{
     answer::{self, Accept, Answer, Asked, Data, IDENTITY},
     breaker::Breaker,
-    ending::Trouble,
+    ending::{Trouble, is_of_the_token},
     exit::Exit,
     list::Item,
     manifest::{Manifest, Version},
@@ -307,6 +307,8 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
         // A quota with a window of a minute works like a rate, since it is soon free again. If no
         // success follows, `Ending::paused` ends the job.
         Exit::Quota if error.kind() == Kind::Throttled => hint,
+        // The client has waited for another token, which may come a little later.
+        Exit::Credentials if is_of_the_token(error) && tries < 2 => Some(PAUSE),
         Exit::Unreachable if error.is_retryable() && tries < TRIES => {
             // A worker never sleeps for a day: if the hint is that long, it makes its attempts
             // early and then gives up.

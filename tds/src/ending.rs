@@ -269,7 +269,7 @@ fn refusal(error: &Error) -> Option<&TokenError> {
 }
 
 /// Whether the error concerns the token, so that another token may be accepted.
-fn is_of_the_token(error: &Error) -> bool {
+pub(crate) fn is_of_the_token(error: &Error) -> bool {
     error.kind() == Kind::InvalidToken
 }
 

@@ -1,14 +1,11 @@
 //! Fleets: a job joins one by `--fleet`, and `tds fleet status` shows its members.
 
-use std::{collections::BTreeMap, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use clap::Subcommand;
 use tokio::time::timeout;
 use tower_tds::Limiter;
-use tower_tds_fleet::{
-    FleetError, StoreFault,
-    redis::{Client, RedisError, cmd},
-};
+use tower_tds_fleet::{FleetError, Record, StoreFault, redis::Client};
 
 use crate::{
     exit::{Exit, Failure, plain},
@@ -29,9 +26,8 @@ pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
             "{FLEET_STORE} is not set; give --fleet"
         )));
     };
-    let read = read(&store, name).await;
-    let (fields, now) = read.map_err(|error| failure(&error.into()))?;
-    output::print(table(&fields, now))?;
+    let records = tower_tds_fleet::Fleet::records(store, name).await;
+    output::print(table(&records.map_err(|error| failure(&error))?))?;
     Ok(Exit::Whole)
 }
 
@@ -82,17 +78,6 @@ impl Settings {
     }
 }
 
-/// Reads the fleet's hash, and the store's clock in milliseconds.
-async fn read(store: &Client, name: &str) -> Result<(BTreeMap<String, String>, u64), RedisError> {
-    let mut connection = store.get_multiplexed_async_connection().await?;
-    let mut get = cmd("HGETALL");
-    get.arg(format!("{{{name}}}:shares"));
-    let fields = get.query_async(&mut connection).await?;
-    let (seconds, micros): (u64, u64) = cmd("TIME").query_async(&mut connection).await?;
-    let millis = seconds.saturating_mul(1_000);
-    Ok((fields, millis.saturating_add(micros / 1_000)))
-}
-
 fn failure(error: &FleetError) -> Failure {
     let exit = match error.kind() {
         StoreFault::Unreachable
@@ -106,34 +91,36 @@ fn failure(error: &FleetError) -> Failure {
 }
 
 /// Formats one line for each member: what it has, and the age of its last question.
-pub(crate) fn table(fields: &BTreeMap<String, String>, now: u64) -> String {
+fn table(records: &[Record]) -> String {
     let mut table = format!(
         "{:16} {:24} {:>8} {:>7} {:>6} {:>9}\n",
         "member", "process", "requests", "sockets", "wants", "seen"
     );
-    for (field, value) in fields {
-        let Some(id) = field.strip_prefix("member:") else {
-            continue;
-        };
-        let values: Vec<_> = value.split(',').collect();
-        let number = |at: usize| {
-            values
-                .get(at)
-                .and_then(|it| it.parse::<u64>().ok())
-                .unwrap_or_default()
-        };
-        // number, record, wanted, total, unit, hold, seen, memory, state, since, host and process
-        let process = values.get(16).map_or("", |it| it.trim_matches('"'));
-        let [requests, sockets, wants] = [1, 3, 4].map(number);
-        let age = Duration::from_millis(now.saturating_sub(number(12)));
-        table += &format!(
-            "{id:16} {process:24} {requests:>8} {sockets:>7} {wants:>6} {age:>6.1?} ago\n"
-        );
+    for Record {
+        id,
+        process,
+        held,
+        wants,
+        seen,
+        requests_free_in,
+        sockets_free_in,
+        ..
+    } in records
+    {
+        let (requests, sockets) = (held.requests, held.connections);
+        table +=
+            &format!("{id:16} {process:24} {requests:>8} {sockets:>7} {wants:>6} {seen:>6.1?} ago");
+        if *seen > SILENT {
+            let [requests, sockets] = [requests_free_in, sockets_free_in].map(Duration::as_secs);
+            table += &format!("; silent: requests free in {requests} s, sockets in {sockets} s");
+        }
+        table += "\n";
     }
-    let began = fields.get("began").and_then(|began| began.parse().ok());
-    let known = now.saturating_sub(began.unwrap_or(now));
-    table + &format!("the store has known this fleet for {} s\n", known / 1_000)
+    table
 }
+
+/// A member that has asked nothing for longer gets no share.
+const SILENT: Duration = Duration::from_secs(5);
 
 /// A store that has a record of the fleet answers within this time.
 const SOON: Duration = Duration::from_secs(2);

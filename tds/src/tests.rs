@@ -226,27 +226,6 @@ fn any_headers_of_a_response_are_read_within_bounds() {
 }
 
 #[test]
-fn any_record_of_a_store_is_a_row_of_the_table() {
-    let record = "7,20,4,30,20,4,30,50,10,60,1,1002,1060000,12004,2,0,\"web-1.example:4321\"";
-    each(&[record, "1000000"], |text| {
-        let fields =
-            ["began", "member:a", "other"].map(|field| (field.to_owned(), text.to_owned()));
-        let table = fleet::table(&BTreeMap::from(fields), 1_066_000);
-        assert!(table.lines().count() >= 3);
-    });
-    let fields = [("began", "1000000"), ("member:a", record)];
-    let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned()));
-    let table = fleet::table(&fields.into(), 1_066_000);
-    let lines = table
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    let lines: Vec<_> = lines.skip(1).collect();
-    let member = "a web-1.example:4321 20 30 20 6.0s ago";
-    assert_eq!(lines, [member, "the store has known this fleet for 66 s"]);
-}
-
-/// With a single thread for blocking work, each step of an open can be observed in turn.
-#[test]
 fn an_open_that_is_cancelled_at_any_step_leaves_the_folder_as_it_was() {
     let folder = std::env::temp_dir().join(format!("tds-open-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");

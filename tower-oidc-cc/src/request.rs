@@ -111,10 +111,7 @@ impl Grant {
             None => asked.await,
         };
         match fetched {
-            Ok(mut issued) => {
-                issued.token.hold(provider.secrets());
-                Ok(Some(issued))
-            }
+            Ok(issued) => Ok(Some(issued)),
             Err(error) if error.endpoint().is_none() => {
                 Err(error.for_credentials(digest).at(endpoint.uri()))
             }
@@ -142,12 +139,13 @@ impl Grant {
         let sent = clock.now();
         let request = request_at(sent.wall, &endpoint, credentials, fields)?;
         know(secrets, &request);
-        let read = match self.exchange(request).await {
+        let mut read = match self.exchange(request).await {
             Ok((head, body)) => reply::read(&head, body, sent, clock.wall(), secrets),
             Err(error) => Err(error),
         };
-        match &read {
-            Ok(_) => {}
+        match &mut read {
+            // Before it is saved: a store may show it in an error.
+            Ok(issued) => issued.token.hold(secrets),
             Err(error) if error.is_refusal() => {}
             // The endpoint may have moved, so the next flight reads the document again.
             Err(_) => *self.discovered() = None,

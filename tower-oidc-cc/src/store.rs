@@ -379,7 +379,8 @@ impl Turn<'_> {
                 !is_same && issued.sent.wall >= newest.sent.wall
             })
         };
-        if let Some(issued) = entry.token_at(now).filter(is_newer) {
+        if let Some(mut issued) = entry.token_at(now).filter(is_newer) {
+            issued.token.hold(self.secrets);
             return Some(Ok(issued));
         }
         entry.said?.error_at(now.wall, self.digest).map(Err)

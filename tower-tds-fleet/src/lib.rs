@@ -37,6 +37,7 @@
 mod error;
 mod fleet;
 mod member;
+mod record;
 mod store;
 mod tls;
 mod token;
@@ -46,6 +47,7 @@ pub use redis;
 pub use self::{
     error::{FleetError, StoreFault},
     fleet::Fleet,
+    record::Record,
     store::{FleetStatus, Store},
     token::RedisTokens,
 };

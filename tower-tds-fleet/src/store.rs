@@ -98,7 +98,7 @@ pub(crate) struct Link {
     run: Option<(String, Instant)>,
 }
 
-enum Open {
+pub(crate) enum Open {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
@@ -203,7 +203,7 @@ impl Link {
             store,
             open: None,
             script: Script::new(DIVISION),
-            key: format!("{{{name}}}:shares"),
+            key: key(name),
             id,
             process: host_and_process(),
             terms,
@@ -274,7 +274,7 @@ impl Ask for Link {
 }
 
 impl Store {
-    async fn open(&mut self) -> RedisResult<Open> {
+    pub(crate) async fn open(&mut self) -> RedisResult<Open> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
             .set_response_timeout(Some(CONNECT));
@@ -367,6 +367,11 @@ fn host_and_process() -> String {
 
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Key of a fleet's hash. Its braces keep it in one slot of a cluster.
+pub(crate) fn key(name: &str) -> String {
+    format!("{{{name}}}:shares")
 }
 
 /// Scheme, host and port of a service (RFC 6454, section 4).

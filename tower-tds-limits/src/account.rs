@@ -19,9 +19,8 @@ use self::{
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
-    limits::{Limits, Proof, Quota, TIMED_OUT},
+    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
     rule::{QuotaRules, later},
-    share::Share,
     wait::{Deadline, Limit, Line, Opens, Terms},
 };
 

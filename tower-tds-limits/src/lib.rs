@@ -135,9 +135,9 @@ pub use self::connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo};
 pub use self::{
     error::{Error, WaitCause},
     limiter::{Limiter, Snapshot},
-    limits::{Burst, Limits, Proof, Quota, Rules},
+    limits::{Burst, Limits, Proof, Quota, Rules, Share},
     request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
-    share::{Load, Share},
+    share::Load,
 };
 
 pub use tower_tds_outcome::{DeadlineAt, Outcome};

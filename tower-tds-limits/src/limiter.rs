@@ -115,15 +115,20 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn first_in_line(&self) -> Self {
-        Self {
-            stack: Arc::new(self.stack.another(Line::Front)),
-        }
+        self.another(Line::Front)
     }
 
     /// Returns a handle with a pause of its own.
-    pub(crate) fn another(&self) -> Self {
+    pub(crate) fn another(&self, line: Line) -> Self {
+        let stack = &self.stack;
         Self {
-            stack: Arc::new(self.stack.another(self.stack.line)),
+            stack: Arc::new(Stack {
+                line,
+                account: Arc::clone(&stack.account),
+                connections: Arc::clone(&stack.connections),
+                limits: Arc::clone(&stack.limits),
+                pause: Pause::default(),
+            }),
         }
     }
 
@@ -191,17 +196,6 @@ impl Stack {
             account: Arc::new(Shared::new(Account::new(&limits))),
             connections: Arc::new(Shared::new(Connections::new(&limits))),
             limits: Arc::new(limits),
-            pause: Pause::default(),
-        }
-    }
-
-    /// Another stack behind the same limits.
-    pub(crate) fn another(&self, line: Line) -> Self {
-        Self {
-            line,
-            account: Arc::clone(&self.account),
-            connections: Arc::clone(&self.connections),
-            limits: Arc::clone(&self.limits),
             pause: Pause::default(),
         }
     }

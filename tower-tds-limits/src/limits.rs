@@ -1,4 +1,4 @@
-//! The limits of a service: connections, requests in flight, quotas, ways of counting.
+//! The limits of a service: connections, requests in flight, quotas, ways of counting, shares.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -120,6 +120,22 @@ pub enum Burst {
     /// second, use [`Of`](Self::Of) if your service's bucket may be smaller: at 1,000 a second,
     /// `Auto` sends 180 at once. It applies to quotas whose interval is at most a second.
     Auto,
+}
+
+/// Part of the limits that one of several processes may use.
+///
+/// For each process take the larger of its share and what it [holds](crate::Load::held). If the sum of
+/// these never exceeds the [whole](crate::Load::whole), all processes together keep within the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Share {
+    /// Requests of the first quota. Each other quota is divided in proportion.
+    pub requests: u32,
+    /// Requests that a leaky bucket takes at once: its burst and one more. Under
+    /// [`Burst::Auto`](crate::Burst::Auto) they bound the requests without evidence that they were
+    /// counted. This includes probes: the extra requests that are sent while no response comes.
+    pub places: u32,
+    /// Open sockets.
+    pub connections: u32,
 }
 
 // === impl Limits ===
@@ -368,6 +384,29 @@ impl Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self::window().counter().bucket(Burst::Auto)
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Whether some rule grants nothing.
+    pub(crate) fn is_empty(self, limits: &Limits) -> bool {
+        let part = |quota: &Quota| self.requests_of(*quota, limits.first);
+        self.places == 0 || limits.quotas.iter().any(|quota| part(quota) == 0)
+    }
+
+    /// Returns the part of `quota`; `first` is the whole first quota. It is at least one request,
+    /// because a bucket of rate zero never drains.
+    pub(crate) fn part(self, quota: Quota, first: Quota) -> Quota {
+        let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
+        let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
+        Quota { requests, ..quota }
+    }
+
+    fn requests_of(self, quota: Quota, first: Quota) -> u64 {
+        let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests().get()));
+        whole * u64::from(self.requests) / first
     }
 }
 

@@ -134,7 +134,7 @@ impl RequestLimitLayer {
     pub fn new(limiter: Limiter) -> Self {
         Self {
             settings: Arc::new(Settings {
-                limiter: limiter.another(),
+                limiter: limiter.another(limiter.stack.line),
                 max_waiting: usize::MAX,
                 answer: None,
             }),

@@ -1,6 +1,6 @@
 //! Shares: the parts of one set of limits that several processes use.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -8,24 +8,8 @@ use crate::{
     account::Account,
     clock,
     limiter::Limiter,
-    limits::{Limits, Proof, Quota, TIMED_OUT},
+    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
 };
-
-/// Part of the limits that one of several processes may use.
-///
-/// For each process take the larger of its share and what it [holds](Load::held). If the sum of
-/// these never exceeds the [whole](Load::whole), all processes together keep within the limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Share {
-    /// Requests of the first quota. Each other quota is divided in proportion.
-    pub requests: u32,
-    /// Requests that a leaky bucket takes at once: its burst and one more. Under
-    /// [`Burst::Auto`](crate::Burst::Auto) they bound the requests without evidence that they were
-    /// counted. This includes probes: the extra requests that are sent while no response comes.
-    pub places: u32,
-    /// Open sockets.
-    pub connections: u32,
-}
 
 /// What one process holds, and the whole to divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,29 +95,6 @@ fn counts_for(limits: &Limits) -> Duration {
         Proof::End => limits.lost_after.saturating_add(TIMED_OUT),
     };
     counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
-}
-
-// === impl Share ===
-
-impl Share {
-    /// Whether some rule grants nothing.
-    pub(crate) fn is_empty(self, limits: &Limits) -> bool {
-        let part = |quota: &Quota| self.requests_of(*quota, limits.first);
-        self.places == 0 || limits.quotas().iter().any(|quota| part(quota) == 0)
-    }
-
-    /// Returns the part of `quota`; `first` is the whole first quota. It is at least one request,
-    /// because a bucket of rate zero never drains.
-    pub(crate) fn part(self, quota: Quota, first: Quota) -> Quota {
-        let part = u32::try_from(self.requests_of(quota, first)).unwrap_or(u32::MAX);
-        let requests = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
-        Quota::new(requests, quota.per()).unwrap_or(quota)
-    }
-
-    fn requests_of(self, quota: Quota, first: Quota) -> u64 {
-        let [whole, first] = [quota, first].map(|quota| u64::from(quota.requests().get()));
-        whole * u64::from(self.requests) / first
-    }
 }
 
 #[cfg(test)]

@@ -49,9 +49,8 @@
 
 pub use self::{
     cause::{Cause, Resend, Sent, chain},
-    deadline::DeadlineAt,
+    deadline::{DeadlineAt, HandOver, Handed},
     framing::remove_connection_headers,
-    hand_over::{HandOver, Handed},
     message::{challenges, said, unmarked},
     outcome::Outcome,
     retry_after::retry_after,
@@ -61,7 +60,6 @@ pub use self::{
 mod cause;
 mod deadline;
 mod framing;
-mod hand_over;
 mod message;
 mod outcome;
 mod retry_after;

@@ -68,12 +68,6 @@ fn lognormal_delays_have_their_median_and_p99() {
 }
 
 #[test]
-fn lognormal_delays_do_not_vary_when_p99_is_the_median() {
-    let samples = samples("lognormal:10ms:10ms");
-    assert!(samples.iter().all(|sample| *sample == ms(10)));
-}
-
-#[test]
 fn pareto_delays_match_their_percentiles() {
     let samples = samples("pareto:5ms:1.5");
     assert!(samples[0] >= ms(5));
@@ -113,18 +107,6 @@ fn delays_repeat_for_one_seed_and_differ_for_another() {
 }
 
 #[test]
-fn the_time_does_not_change_the_sequence() {
-    for delay in ["uniform:0ms:50ms", "lognormal:10ms:200ms", "pareto:5ms:1.5"] {
-        let delay: Delay = delay.parse().unwrap();
-        let (mut one, mut other) = (Rng::with_seed(7), Rng::with_seed(7));
-        for i in 0..100 {
-            let sample = delay.sample(ms(i), &mut one);
-            assert_eq!(sample, delay.sample(ms(i * i), &mut other), "{delay:?}");
-        }
-    }
-}
-
-#[test]
 fn a_stall_releases_everything_at_its_end() {
     let delay: Delay = "stall:5s:300ms".parse().unwrap();
     let mut rng = Rng::with_seed(1);
@@ -139,15 +121,6 @@ fn a_stall_releases_everything_at_its_end() {
         assert_eq!(released_at(end - Duration::from_nanos(1)), end);
         assert_eq!(released_at(end), end);
     }
-}
-
-#[test]
-fn a_stall_as_long_as_its_period_releases_once_a_period() {
-    let delay: Delay = "stall:1s:1s".parse().unwrap();
-    let mut rng = Rng::with_seed(1);
-    assert_eq!(delay.sample(ms(0), &mut rng), ms(1000));
-    assert_eq!(delay.sample(ms(999), &mut rng), ms(1));
-    assert_eq!(delay.sample(ms(1000), &mut rng), ms(1000));
 }
 
 #[test]

@@ -774,8 +774,8 @@ async fn a_refused_or_failed_token_is_told_in_the_words_of_the_server_and_of_thi
     ] {
         let endpoint = Upstream::start(move |_, _| sized(status, headers, body.as_bytes()));
         for job in [
-            &["check", "/a", "--deadline", "1s"][..],
-            &["get", "/a", "--deadline", "1s"],
+            &["check", "/a", "--deadline", "15s"][..],
+            &["get", "/a", "--deadline", "15s"],
             &bulk,
         ] {
             // A failure is retried for as long as an outage may last.

@@ -7,8 +7,8 @@ use crate::layer::support;
 use std::pin::pin;
 
 use support::{
-    DATA, Endpoint, SECRET, current, echo, endpoint::Reply, get, layer, poll_once, probe::Probe,
-    secs, settle, timed, tokens,
+    DATA, Endpoint, SECRET, echo, endpoint::Reply, get, layer, poll_once, probe::Probe, secs,
+    settle, timed, tokens,
 };
 use tokio::{runtime, task::JoinSet};
 use tower::{Layer, Service, ServiceExt};
@@ -168,21 +168,6 @@ fn call_outside_a_runtime_returns_an_error() {
 }
 
 #[test]
-fn a_token_outlives_the_runtime_that_fetched_it() {
-    let endpoint = Endpoint::default();
-    let tokens = tokens(&endpoint);
-    let service = layer(&tokens).layer(echo());
-    paused().block_on(tokens.ready()).unwrap();
-    for _ in 0..3 {
-        let response = paused()
-            .block_on(service.clone().oneshot(get(DATA)))
-            .unwrap();
-        assert_eq!(response.into_body(), "Bearer canary-token-1");
-    }
-    assert_eq!(endpoint.count(), 1);
-}
-
-#[test]
 fn a_token_without_a_task_expires() {
     let endpoint = Endpoint::always(Reply::token(60));
     let tokens = timed().build(endpoint.clone());
@@ -196,22 +181,6 @@ fn a_token_without_a_task_expires() {
         .unwrap();
     assert_eq!(response.into_body(), "Bearer canary-token-2");
     assert_eq!(endpoint.count(), 2);
-}
-
-#[test]
-fn token_poll_restarts_renewals_after_a_runtime_ends() {
-    // A runtime ends, and then a client panics while the token is valid.
-    let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
-    endpoint.set(Reply::token(100));
-    let tokens = timed().build(endpoint.clone());
-    paused().block_on(tokens.ready()).unwrap();
-    paused().block_on(async {
-        for second in 0..250 {
-            assert!(current(&tokens).is_some(), "{second}");
-            tokio::time::sleep(secs(1)).await;
-        }
-    });
-    assert!(endpoint.count() >= 4, "{}", endpoint.count());
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use crate::layer::support;
 use std::{
     convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -188,37 +188,6 @@ async fn constant_refusals_cause_at_most_sixteen_refreshes_an_hour() {
             "{}",
             endpoint.count()
         );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_route_that_always_refuses_fails_no_other_call() {
-    for again in [false, true] {
-        let endpoint = Endpoint::default();
-        let tokens = builder().build(endpoint.clone());
-        let below = service_fn(async |request: Request<Body>| {
-            let bad = request.uri().path().contains("/orders/");
-            Ok::<_, Infallible>(if bad {
-                empty()
-            } else {
-                Response::new(seen(&request))
-            })
-        });
-        for call in 0..20 * HOUR {
-            let request = match call % 10 {
-                3 => get(&format!("{DATA}/orders/{call}")),
-                other => get(&format!("{DATA}/{other}")),
-            };
-            let response = if again {
-                let service = Again(layer(&tokens).layer(below));
-                service.oneshot(request).await.unwrap()
-            } else {
-                layer(&tokens).layer(below).oneshot(request).await.unwrap()
-            };
-            assert_eq!(response.status() == StatusCode::OK, call % 10 != 3);
-            sleep(Duration::from_millis(50)).await;
-        }
-        assert!(endpoint.count() <= 17, "{}", endpoint.count());
     }
 }
 
@@ -471,38 +440,6 @@ async fn missing_authorization_header_is_reported_without_a_refresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_expired_token_is_replaced_if_the_endpoint_works() {
-    // No other token was requested, or the endpoint is in backoff already.
-    for (before, then, is_replaced) in [
-        (0, Reply::default(), true),
-        (0, Reply::down(), false),
-        (15, Reply::down(), false),
-    ] {
-        let endpoint = Endpoint::scripted([Reply::token(60)]);
-        endpoint.set(then.after(secs(1)));
-        let tokens = builder()
-            .refresh_before(secs(before))
-            .build(endpoint.clone());
-        let below = service_fn(async |request: Request<Body>| {
-            let token = seen(&request);
-            if token != "Bearer canary-token-1" {
-                return Ok::<_, Infallible>(Response::new(token));
-            }
-            sleep(secs(61)).await;
-            Ok(dead())
-        });
-        let service = Again(layer(&tokens).layer(below));
-        let response = service.oneshot(get(DATA)).await.unwrap();
-        if is_replaced {
-            assert_eq!(response.into_body(), "Bearer canary-token-2");
-        } else {
-            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{before}");
-            assert!(!names_newer_token(found(&response)), "{before}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn late_refusal_of_an_old_token_is_ignored() {
     let endpoint = Endpoint::default();
     let (release, held) = tokio::sync::watch::channel(false);
@@ -539,26 +476,6 @@ async fn late_refusal_of_an_old_token_is_ignored() {
     let body = service.oneshot(get(DATA)).await.unwrap().into_body();
     assert_eq!(body, "Bearer canary-token-2");
     assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_recover_within_five_minutes_when_new_tokens_are_valid() {
-    for incident in [60, 120, 700, 2_000] {
-        let endpoint = Endpoint::default();
-        let from = Arc::new(Mutex::new(None::<Instant>));
-        let (issued, good_from) = (endpoint.clone(), Arc::clone(&from));
-        let below = service_fn(move |request: Request<Body>| {
-            let token = seen(&request);
-            let from = *good_from.lock().unwrap();
-            let good = from.is_some_and(|from| issued.age(&token) < from.elapsed());
-            async move { Ok::<_, Infallible>(if good { Response::new(token) } else { dead() }) }
-        });
-        let service = layer(&builder().build(endpoint.clone())).layer(below);
-        refused(&service, secs(1), secs(incident)).await;
-        *from.lock().unwrap() = Some(Instant::now());
-        let failed = refused(&service, secs(1), secs(HOUR)).await;
-        assert!(failed <= 301, "after {incident} s: {failed}");
-    }
 }
 
 /// Whether the rejection states that a newer token is in use.

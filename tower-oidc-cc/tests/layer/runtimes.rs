@@ -64,32 +64,6 @@ fn a_runtime_that_ends_at_any_step_leaves_the_waiters_of_another_a_token() {
     }
 }
 
-#[test]
-fn a_runtime_that_ends_on_other_threads_leaves_each_waiter_a_token() {
-    for spins in 0..100 {
-        let endpoint = Endpoint::default();
-        let tokens = tokens(&endpoint);
-        let (first, second) = (threads(2), threads(3));
-        let begun = tokens.clone();
-        first.spawn(async move { drop(begun.ready().await) });
-        for _ in 0..spins * 20 {
-            std::hint::spin_loop();
-        }
-        let mut waiters = JoinSet::new();
-        for _ in 0..3 {
-            let tokens = tokens.clone();
-            waiters.spawn_on(async move { tokens.ready().await }, second.handle());
-        }
-        first.shutdown_background();
-        second.block_on(async {
-            while let Some(waited) = waiters.join_next().await {
-                waited.unwrap().unwrap();
-            }
-        });
-        assert!(endpoint.count() <= 2, "{spins}: {}", endpoint.count());
-    }
-}
-
 /// Each test has its own runtime, and the client is a `static`, as in some test suites.
 #[test]
 fn a_hundred_and_twenty_runtimes_use_one_source() {
@@ -113,20 +87,6 @@ fn a_hundred_and_twenty_runtimes_use_one_source() {
     }
     // Only runtimes that end during the first token request cause another one.
     assert!(endpoint.count() <= 8, "{}", endpoint.count());
-}
-
-#[test]
-fn a_handle_of_an_ended_runtime_gets_an_error_and_the_next_runtime_a_token() {
-    let endpoint = Endpoint::default();
-    let tokens = tokens(&endpoint);
-    let ended = threads(1);
-    let handle = ended.handle().clone();
-    drop(ended);
-    let error = handle.block_on(tokens.ready()).unwrap_err();
-    assert!(error.is_transient() && error.to_string().contains("runtime"));
-    assert_eq!(endpoint.count(), 0);
-    paused().block_on(tokens.ready()).unwrap();
-    assert_eq!(endpoint.count(), 1);
 }
 
 #[test]

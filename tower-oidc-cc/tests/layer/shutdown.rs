@@ -7,7 +7,7 @@ use std::pin::pin;
 use support::{Endpoint, builder, endpoint::Reply, poll_once, secs, settle, store::Store, tokens};
 use tokio::{
     runtime::Handle,
-    time::{Instant, advance, sleep},
+    time::{Instant, sleep},
 };
 
 #[tokio::test(start_paused = true)]
@@ -46,27 +46,4 @@ async fn shutdown_ends_when_the_request_fails_or_times_out() {
         tokens.idle().await;
         assert_eq!(start.elapsed(), wait);
     }
-}
-
-#[test]
-fn shutdown_wait_ends_after_the_runtime_of_the_task_ends() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_time().start_paused(true).build().unwrap()
-    };
-    let tokens = tokens(&Endpoint::scripted([Reply::hang()]));
-    let first = runtime();
-    first.block_on(async {
-        assert!(poll_once(pin!(tokens.ready())).is_none());
-        settle().await;
-        assert!(poll_once(pin!(tokens.idle())).is_none());
-    });
-    drop(first);
-    runtime().block_on(async {
-        tokens.idle().await;
-        // The wait was only for that flight. The next flight starts as usual.
-        tokens.ready().await.unwrap();
-        advance(secs(1)).await;
-        tokens.idle().await;
-    });
 }

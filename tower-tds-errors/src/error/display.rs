@@ -220,8 +220,8 @@ impl Facts {
 
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// Length that fits into a log line and a terminal.
-const LONGEST_LINE: usize = 300;
+/// An address, 200 characters of what the server said, and the advice.
+const LONGEST_LINE: usize = 400;
 
 /// Host, and enough of a path to recognise it.
 const LONGEST_URI: usize = 100;

@@ -94,7 +94,7 @@ fn long_error_line_is_cut_at_words_and_whole_details() {
                 .with_request(Method::GET, &uri)
                 .with_retry_after(Duration::from_millis(millis));
             let line = error.to_string();
-            assert!(line.chars().count() <= 300, "{line}");
+            assert!(line.chars().count() <= 400, "{line}");
             assert!(
                 line.ends_with("; send fewer requests at once, or allow a longer wait"),
                 "{line}"

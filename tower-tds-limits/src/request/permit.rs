@@ -113,15 +113,22 @@ impl RequestPermit {
 
     /// Records the end of the response body, which proves an unproven request.
     pub(super) fn prove_by_end(mut self) {
-        let grant = self.grant;
-        let account = &self.stack.account;
-        if grant.has_body {
-            account.update_now(|account, now| account.learn(now, grant, self.took, false));
+        let (grant, took, stage) = (self.grant, self.took, self.stage);
+        if stage == Stage::Proven && !grant.has_body {
+            // The drop needs no clock.
+            return;
         }
-        if self.stage == Stage::Sent {
-            account.update_now(|account, now| account.prove_by_end(now, grant));
-            self.stage = Stage::Over;
-        }
+        self.stage = Stage::Over;
+        self.stack.account.update_now(|account, now| {
+            if grant.has_body {
+                account.learn(now, grant, took, false);
+            }
+            match stage {
+                Stage::Sent => account.prove_by_end(now, grant),
+                Stage::Proven => account.end(),
+                Stage::Over => {}
+            }
+        });
     }
 
     /// Records that its deadline has ended the call, before the response.
@@ -195,22 +202,26 @@ impl RequestPermit {
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let has_head = self.took > 0 && self.stage != Stage::Over;
-        if has_head && self.grant.has_body {
-            self.time(false);
-        }
-        let (account, grant) = (&self.stack.account, self.grant);
-        if has_head && grant.has_body {
-            account.update_now(|account, now| account.learn(now, grant, self.took, true));
-        }
+        let is_timed = self.took > 0 && self.grant.has_body;
+        let account = &self.stack.account;
         match self.stage {
-            Stage::Sent => {
-                let after = self.lost_after();
-                account.update_now(|account, now| account.lose(now, grant, after));
-            }
-            Stage::Proven => account.update(Account::end),
-            Stage::Over => {}
+            Stage::Over => return,
+            Stage::Proven if !is_timed => return account.update(Account::end),
+            Stage::Sent | Stage::Proven => {}
         }
+        self.time(false);
+        let (grant, took, stage) = (self.grant, self.took, self.stage);
+        let after = self.lost_after();
+        self.stack.account.update_now(|account, now| {
+            if is_timed {
+                account.learn(now, grant, took, true);
+            }
+            match stage {
+                Stage::Sent => account.lose(now, grant, after),
+                Stage::Proven => account.end(),
+                Stage::Over => {}
+            }
+        });
     }
 }
 

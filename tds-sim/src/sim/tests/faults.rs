@@ -57,54 +57,6 @@ async fn a_reset_before_the_head_is_an_error_of_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reset_and_truncate_faults_end_a_body_halfway() {
-    let (sim, token) = with_token(|_| {});
-    let path = "/v1/history/a?bytes=100001";
-    play(&sim, "reset-body");
-    let (bytes, error) = drain(answer(&sim, get(path, &token)).await.unwrap()).await;
-    assert_eq!(bytes.len(), 50_001);
-    assert!(error.unwrap().is_reset());
-
-    play(&sim, "truncate");
-    let response = answer(&sim, get(path, &token)).await.unwrap();
-    assert_eq!(response.headers()["content-length"], "100001");
-    let (bytes, error) = drain(response).await;
-    assert!(bytes.len() == 50_001 && error.is_none());
-
-    let chunked = format!("{path}&framing=chunked");
-    let response = answer(&sim, get(&chunked, &token)).await.unwrap();
-    assert!(!response.headers().contains_key("content-length"));
-    assert_eq!(
-        drain(response).await.1.unwrap().kind,
-        crate::error::Kind::Closed
-    );
-    assert_eq!(sim.ledger().summary().aborted, 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn endless_fault_sends_over_a_megabyte() {
-    let (sim, token) = with_token(|_| {});
-    play(&sim, "endless");
-    let mut body = answer(&sim, get("/v1/live/a", &token))
-        .await
-        .unwrap()
-        .into_body();
-    let mut read = 0;
-    while read < 1_000_000 {
-        read += body
-            .frame()
-            .await
-            .unwrap()
-            .unwrap()
-            .into_data()
-            .unwrap()
-            .len();
-    }
-    drop(body);
-    assert_eq!(sim.ledger().arrivals()[0].outcome, Outcome::Aborted);
-}
-
-#[tokio::test(start_paused = true)]
 async fn drip_pauses_at_each_byte_and_stall_once() {
     let (sim, token) = with_token(|config| config.live_bytes = 100);
     play(&sim, "drip:1s");

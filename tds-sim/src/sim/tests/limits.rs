@@ -6,7 +6,7 @@ use http::Request;
 use tokio::time::{Instant, advance};
 
 use super::{answer, get, status, text, with_token};
-use crate::{CountConnections, DataFault, Faults, Outcome, Rule, Scripted, Sim, When};
+use crate::{DataFault, Faults, Outcome, Rule, Scripted, Sim, When};
 
 fn peer(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -122,29 +122,6 @@ async fn too_many_connections_refuse_every_request_of_the_address() {
         ),
         (3, 3, 1)
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn busy_connections_are_those_with_a_request_in_progress() {
-    let (sim, token) = with_token(|config| {
-        config.connections = 2;
-        config.counting = CountConnections::Busy;
-    });
-    let home = |port| SocketAddr::new([127, 0, 0, 1].into(), port);
-    let idle: Vec<_> = (1..9).map(|port| sim.connect(home(port))).collect();
-    let one = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
-    let two = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
-    assert_eq!((one.status().as_u16(), two.status().as_u16()), (200, 200));
-    for _ in 0..2 {
-        assert_eq!(
-            status(&sim, get("/v1/live/a", &token)).await,
-            416,
-            "the end of a refused one frees no place"
-        );
-    }
-    text(one).await;
-    assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 200);
-    drop((two, idle));
 }
 
 #[tokio::test(start_paused = true)]
