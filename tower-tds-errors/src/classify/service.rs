@@ -247,7 +247,7 @@ where
                 Ok(response) if this.noted.is_answered(&response) => {
                     return Poll::Ready(Ok(response));
                 }
-                Ok(response) => *this.read = Some(this.noted.clone().read(response)),
+                Ok(response) => *this.read = Some(this.noted.read(response)),
                 Err(error) => return Poll::Ready(Err(this.noted.failed(error.into()))),
             }
         }
@@ -300,22 +300,23 @@ impl Noted {
 
     /// Makes the error of a response.
     #[cold]
-    fn read<R>(self, response: Response<R>) -> Read
+    fn read<R>(&self, response: Response<R>) -> Read
     where
         R: Body<Data: Send> + Send + 'static,
     {
+        let noted = self.clone();
         SyncWrapper::new(Box::pin(async move {
             let (head, body) = response.into_parts();
-            let until = clock::now().checked_add(self.bounds.time);
-            let late = self
+            let until = clock::now().checked_add(noted.bounds.time);
+            let late = noted
                 .deadline
                 .map(|end| end.checked_sub(HEADROOM).unwrap_or(end));
             let until = until.into_iter().chain(late).min();
-            let (bytes, is_complete) = read(body, self.bounds.bytes, until).await;
+            let (bytes, is_complete) = read(body, noted.bounds.bytes, until).await;
             let own = head.extensions.get().copied();
             // There is no error for a success only, which does not get here.
             let error = error_of(
-                &self.request,
+                &noted.request,
                 own,
                 head.status,
                 head.headers,
@@ -323,7 +324,7 @@ impl Noted {
                 !is_complete,
             );
             let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
-            self.note(&mut error);
+            noted.note(&mut error);
             error
         }))
     }
