@@ -17,7 +17,6 @@ use tower_tds_outcome::{Held, Secrets, retry_after, said, unmarked};
 use crate::{
     clock::Timestamp,
     error::{Kind, TokenError},
-    store::TOKEN,
 };
 
 #[cfg(test)]
@@ -269,4 +268,7 @@ const BUSY: [&str; 4] = [
     "unknown_error",
 ];
 /// The type of RFC 6750, and Apigee's name for it.
+/// The name of tokens among the secrets.
+const TOKEN: &str = "access_token";
+
 const BEARER: [&str; 2] = ["Bearer", "BearerToken"];

@@ -441,8 +441,6 @@ fn time(millis: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
-/// The name of tokens among the secrets.
-pub(crate) const TOKEN: &str = "access_token";
 /// Wait that processes share after refused credentials: the shortest backoff of one.
 const REFUSED: Duration = Duration::from_secs(60);
 /// Longest wait that is shared.

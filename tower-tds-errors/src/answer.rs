@@ -4,25 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRAILER};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{Method, Response};
 use tower_tds_outcome::remove_connection_headers;
 
 use crate::error::Error;
-
-/// What the service sent. Clones of an error share it.
-#[derive(Clone)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    /// As much of the body as was read.
-    pub(crate) body: Bytes,
-    pub(crate) is_cut: bool,
-    /// Message in the body or the challenge, without secrets.
-    pub(crate) message: Option<Box<str>>,
-    pub(crate) request_id: Option<Box<str>>,
-    /// Where a redirect leads, redacted.
-    pub(crate) location: Option<Box<str>>,
-}
 
 /// Marks a response whose body is only the beginning of what the service sent.
 ///

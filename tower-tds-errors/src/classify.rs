@@ -14,8 +14,8 @@ use tower_tds_outcome::{
     Cause, Outcome, Resend, Secrets, Sent, challenges, place, retry_after, said,
 };
 
-use crate::answer::Answer;
 use crate::clock;
+use crate::error::Answer;
 use crate::error::{Error, Facts};
 use crate::kind::Kind;
 

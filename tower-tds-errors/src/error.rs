@@ -6,11 +6,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use tower::BoxError;
 use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent, chain, place};
 
-use crate::answer::Answer;
 use crate::kind::{Advice, GiveUp, Kind, SILENCE};
 
 mod display;
@@ -18,7 +18,7 @@ mod transport;
 
 /// A failed request: what went wrong, whether to try again, and when.
 ///
-/// [`Display`](std::fmt::Display) is one line of at most 300 characters: the URL that failed, what
+/// [`Display`](std::fmt::Display) is one line of at most 400 characters: the URL that failed, what
 /// happened, why, and what to do next. `{:#}` adds the chain of causes, and `Debug` adds the kind,
 /// the status and the number of attempts. None of these texts contains a token, a secret or the
 /// query of the call's URL.
@@ -63,6 +63,21 @@ enum Known<'a> {
     Error(&'a Error),
     /// A layer that had nothing to send, whatever is below.
     Own(&'a Cause),
+}
+
+/// What the service sent. Clones of an error share it.
+#[derive(Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// As much of the body as was read.
+    pub(crate) body: Bytes,
+    pub(crate) is_cut: bool,
+    /// Message in the body or the challenge, without secrets.
+    pub(crate) message: Option<Box<str>>,
+    pub(crate) request_id: Option<Box<str>>,
+    /// Where a redirect leads, redacted.
+    pub(crate) location: Option<Box<str>>,
 }
 
 // === impl Error ===

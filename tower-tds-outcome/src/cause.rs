@@ -160,6 +160,33 @@ impl Error for Cause {
     }
 }
 
+// === impl Outcome ===
+
+impl Outcome {
+    /// Returns what an error means for token and limits: the outcome of its outermost [`Cause`], or `Unsent` if that
+    /// request was not sent, whatever the reason.
+    #[must_use]
+    pub fn of_error(error: &(dyn Error + 'static)) -> Option<Self> {
+        Cause::of(error).map(|cause| match cause.sent {
+            Sent::Never => Self::Unsent,
+            _ => cause.outcome,
+        })
+    }
+
+    /// Whether a request with this outcome can have reached the service.
+    const fn sent(self) -> Sent {
+        match self {
+            Self::NoPermit
+            | Self::NoToken
+            | Self::TokenDenied
+            | Self::AddressNotAllowed
+            | Self::Unsent => Sent::Never,
+            Self::Lost => Sent::Unknown,
+            _ => Sent::Answered,
+        }
+    }
+}
+
 /// Iterates over an error and its causes.
 ///
 /// `io::Error::source` skips the error that it wraps, which may be that of TLS; this iterator does not. It ends after

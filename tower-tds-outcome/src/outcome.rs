@@ -1,17 +1,10 @@
 //! Outcomes of calls, and the table that reads them from statuses.
 
-use std::{
-    error::Error,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 
-use crate::{
-    cause::{Cause, Sent},
-    message::challenges,
-    retry_after::retry_after,
-};
+use crate::{message::challenges, retry_after::retry_after};
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +25,7 @@ mod tests;
 /// | 429 | `QuotaExceeded`, with the wait of [`retry_after`] |
 /// | 504 | `GatewayTimedOut` |
 /// | any other response | `Other` |
-/// | an error that carries a [`Cause`] | the outcome of the outermost one, or `Unsent` if that was not sent |
+/// | an error that carries a [`Cause`](crate::Cause) | the outcome of the outermost one, or `Unsent` if that was not sent |
 /// | any other error | `Lost`, unless a layer knows its type |
 ///
 /// For 401, 416, 423 and 429 the table follows the public transport data service that these crates are written for. For
@@ -54,7 +47,7 @@ mod tests;
 /// # assert_eq!(Outcome::of_response(&with_outcome(response)), Outcome::TokenRefused);
 /// ```
 ///
-/// The same goes for an error, whose outcome is in a [`Cause`].
+/// The same goes for an error, whose outcome is in a [`Cause`](crate::Cause).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -121,29 +114,6 @@ impl Outcome {
             };
         }
         of_refusal(status, headers, now)
-    }
-
-    /// Returns what an error means for token and limits: the outcome of its outermost [`Cause`], or `Unsent` if that
-    /// request was not sent, whatever the reason.
-    #[must_use]
-    pub fn of_error(error: &(dyn Error + 'static)) -> Option<Self> {
-        Cause::of(error).map(|cause| match cause.sent {
-            Sent::Never => Self::Unsent,
-            _ => cause.outcome,
-        })
-    }
-
-    /// Whether a request with this outcome can have reached the service.
-    pub(crate) const fn sent(self) -> Sent {
-        match self {
-            Self::NoPermit
-            | Self::NoToken
-            | Self::TokenDenied
-            | Self::AddressNotAllowed
-            | Self::Unsent => Sent::Never,
-            Self::Lost => Sent::Unknown,
-            _ => Sent::Answered,
-        }
     }
 
     /// Reads the text of a 401 or 403, from its body or from a parameter of its challenge: is the token invalid, or is

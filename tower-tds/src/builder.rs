@@ -31,7 +31,7 @@ use crate::{
     },
     error::BuildError,
     http::{
-        pool::{Host, Http, USER_AGENT},
+        http1::{Host, Http, USER_AGENT},
         proxy::Proxies,
         tls::Tls,
         transport::{MakeClients, Schemes, clients, connector, make_clients},

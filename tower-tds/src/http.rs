@@ -4,6 +4,7 @@ pub(crate) mod addresses;
 #[cfg(feature = "compression")]
 pub(crate) mod compression;
 pub(crate) mod connection;
+pub(crate) mod http1;
 pub(crate) mod pool;
 pub(crate) mod proxy;
 pub(crate) mod tls;

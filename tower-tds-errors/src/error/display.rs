@@ -68,10 +68,21 @@ impl Error {
         chain(innermost).skip(1).filter(|link| !link.is::<Cause>())
     }
 
-    /// Returns the texts of the causes, without secrets.
+    /// Returns the texts of the causes, without secrets, and without the URI with which the line begins.
     fn texts(&self) -> impl Iterator<Item = Box<str>> {
-        self.causes()
-            .filter_map(|cause| self.facts().shown(&cause.to_string()))
+        let facts = self.facts();
+        let uri = facts
+            .cause
+            .request
+            .as_ref()
+            .map(|(_, uri)| format!(" ({uri})"));
+        self.causes().filter_map(move |cause| {
+            let text = cause.to_string();
+            facts.shown(
+                &uri.as_deref()
+                    .map_or(text.clone(), |uri| text.replace(uri, "")),
+            )
+        })
     }
 
     /// Returns the line, without the cause if the chain of causes follows.
@@ -160,15 +171,10 @@ impl Error {
             .or(texts.last())?;
         // Behind a semicolon there is advice, and this line has its own.
         let next = cause.next.as_deref().map(|next| format!("; {next}"));
-        let text = match next.and_then(|next| text.strip_suffix(&*next)) {
-            Some(text) => text,
-            None => text.split("; ").next()?,
-        };
-        // Left out, because the line already begins with the URI.
-        match &cause.request {
-            Some((_, uri)) => Some(text.replace(&format!(" ({uri})"), "").into()),
-            None => Some(text.into()),
-        }
+        Some(match next.and_then(|next| text.strip_suffix(&*next)) {
+            Some(text) => text.into(),
+            None => text.split("; ").next()?.into(),
+        })
     }
 }
 

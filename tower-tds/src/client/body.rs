@@ -21,7 +21,7 @@ use tower::BoxError;
 use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::PermitBody;
 
-use crate::http::pool::AnyBody;
+use crate::http::http1::AnyBody;
 
 /// The decoded body of a response.
 ///

@@ -29,7 +29,7 @@ use crate::{
         body::{Bounds, ResponseBody},
         request::{Deadline, ReplayBytes, RequestBody},
     },
-    http::pool::{AnyBody, Pool},
+    http::{http1::AnyBody, pool::Pool},
     stack::layer::TdsLayer,
 };
 

@@ -21,7 +21,7 @@ use tokio_util::io::StreamReader;
 use tower::BoxError;
 use tower_tds_errors::{Error, Kind};
 
-use crate::http::pool::{AnyBody, Http};
+use crate::http::http1::{AnyBody, Http};
 
 /// Requests compressed bodies of an http client, and decodes them.
 pub(crate) fn around<B: 'static>(http: Http<B>) -> Http<B> {

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     task::{Poll, Waker},
     time::Duration,
 };
@@ -22,7 +22,7 @@ use tokio::{
 use tower::BoxError;
 use tower_tds_errors::{Error, Kind, Sent};
 
-use crate::http::pool::Pool;
+use crate::http::pool::{AtHome, Home, Idle, Pool, Waits, lock};
 
 /// A connection in use. Its drop puts it back, or hands it over to its task, which does so as soon as it is ready.
 pub(super) struct InUse<B> {
@@ -31,28 +31,6 @@ pub(super) struct InUse<B> {
     pub(super) home: Home<B>,
     pub(super) pool: Weak<Pool<B>>,
     pub(super) is_reused: bool,
-}
-
-/// Leads to the task of a connection.
-pub(super) type Home<B> = Arc<Mutex<AtHome<B>>>;
-
-/// What a call and the task of its connection tell each other.
-pub(super) struct AtHome<B> {
-    /// On its way back to the task.
-    sender: Option<SendRequest<B>>,
-    task: Option<Waker>,
-    /// When it was last put into the list.
-    pub(super) idle_since: Instant,
-    /// While a call waits for its response head on a connection that had been idle.
-    waits: Option<Waits>,
-}
-
-/// Wait for a response head, while the network may have gone silent.
-#[derive(Clone, Copy)]
-struct Waits {
-    since: Instant,
-    /// From then on, what has been idle since before it is closed.
-    until: Instant,
 }
 
 /// Wait for a response head. Dropped before that, it shows that idle connections may be dead, too.
@@ -103,6 +81,17 @@ impl<B> Drop for Wait<'_, B> {
 }
 
 // === impl InUse ===
+
+impl<B> InUse<B> {
+    pub(super) fn of(pool: &Arc<Pool<B>>, idle: Idle<B>) -> Self {
+        Self {
+            sender: Some(idle.sender),
+            home: idle.home,
+            pool: Arc::downgrade(pool),
+            is_reused: true,
+        }
+    }
+}
 
 impl<B> Drop for InUse<B> {
     fn drop(&mut self) {
@@ -240,10 +229,6 @@ where
     // RFC 9112, section 5.2: a fold in a head is read as a space.
     http.allow_obsolete_multiline_headers_in_responses(true);
     Ok(http.handshake(socket).await?)
-}
-
-pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent

@@ -15,7 +15,8 @@ use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::http::{
     addresses::{Addresses, Target},
-    pool::{Connector, Host, Http, Pool},
+    http1::{Connector, Host, Http},
+    pool::Pool,
     proxy::{Proxied, Proxies},
 };
 
