@@ -711,7 +711,7 @@ async fn a_refused_or_failed_token_is_told_in_the_words_of_the_server_and_of_thi
             "",
             r#"{"error":"unauthorized_client","error_description":"Invalid client or Invalid client credentials"}"#,
             4,
-            "unauthorized_client: Invalid client or Invalid client credentials; ",
+            "unauthorized_client: Invalid client or Invalid client credentials",
         ),
         (
             "401 Unauthorized",
@@ -725,14 +725,14 @@ async fn a_refused_or_failed_token_is_told_in_the_words_of_the_server_and_of_thi
             "",
             r#"{"error":"invalid_scope","error_description":"Invalid scopes: bus"}"#,
             4,
-            "invalid_scope: Invalid scopes: bus; ",
+            "invalid_scope: Invalid scopes: bus",
         ),
         (
             "200 OK",
             "",
             r#"{"error":"invalid_client","error_description":"no such client"}"#,
             4,
-            "invalid_client: no such client; ",
+            "invalid_client: no such client",
         ),
         (
             "302 Found",
