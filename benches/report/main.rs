@@ -4,7 +4,7 @@
 //! cargo run --release -p tds-benches --bin report
 //! cargo run --release -p tds-benches --bin report overload    # that table alone, on stdout
 //! cargo run --release -p tds-benches --bin report socket
-//! cargo run --release -p tds-benches --bin report layers
+//! cargo run --release -p tds-benches --bin report layers      # and its plot
 //! ```
 
 #![expect(
@@ -31,10 +31,6 @@ fn main() {
         println!("{}", socket_table(&socket::measure()));
         return;
     }
-    if env::args().any(|arg| arg == "layers") {
-        println!("{}", layers_table(&layers::measure()));
-        return;
-    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.expect("the workspace");
     let plots = root.join("benches/plots");
@@ -45,6 +41,10 @@ fn main() {
     let bars: Vec<_> = layers.iter().map(|row| (row.name, row.one)).collect();
     let svg = plot::bars("Nanoseconds above a service that does nothing", &bars);
     fs::write(plots.join("layers.svg"), svg).expect("a file");
+    if env::args().any(|arg| arg == "layers") {
+        println!("{}", layers_table(&layers));
+        return;
+    }
 
     eprintln!("whole calls, a minute");
     let calls = socket::measure();
