@@ -1,4 +1,4 @@
-//! What the store has on record of the members, for whoever operates a fleet.
+//! Reads the record of each member from the store, for operators.
 
 use std::{collections::BTreeMap, time::Duration};
 

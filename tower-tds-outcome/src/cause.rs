@@ -1,4 +1,4 @@
-//! What a failure says about itself: one value in the chain of an error, which every layer above can read.
+//! The cause in the chain of an error, by which a failure tells the layers above what it means.
 
 use std::{borrow::Cow, error::Error, fmt, io, iter, sync::Arc, time::Duration};
 

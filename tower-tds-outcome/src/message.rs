@@ -1,4 +1,4 @@
-//! What a server said about a failure, in the body or in `WWW-Authenticate`.
+//! Reads the words of a server about a failure, from the body or from `WWW-Authenticate`.
 
 use std::str;
 

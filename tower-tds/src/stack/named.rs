@@ -1,4 +1,4 @@
-//! What only the whole stack knows about a call: its only origin, and the token endpoint for which it waits.
+//! Adds what only the whole stack knows to a call: its origin, and the token endpoint for which it waits.
 
 use std::{
     future::Future,
