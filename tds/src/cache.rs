@@ -9,7 +9,6 @@ use std::{
 };
 
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use clap::Args;
 use headers::{Date, Expires, HeaderMapExt as _};
 use http::{
@@ -28,9 +27,9 @@ use tower_tds_outcome::Secrets;
 
 use crate::{
     access::Served,
-    answer::{Accept, Answer, Asked, MOST as LARGEST},
+    answer::{Accept, Asked, MOST as LARGEST},
     ending::Trouble,
-    known::{self, Known},
+    known::Known,
     outage::Outage,
     output::warn,
     refusal::Refusal,
@@ -245,26 +244,14 @@ impl Cache {
             most: Some(LARGEST),
             ..Asked::default()
         };
-        let had_condition = asked.condition.is_some();
         // Longer than a user waits, because a late response serves the next user.
         let deadline = self.terms.deadline * 5;
         let answer = self.accept.get(&self.client, asked, deadline, &[]).await?;
         let mut known = last
             .as_ref()
             .map_or_else(Known::default, |last| last.known.clone());
-        let (source, is_wrong, same, body) = match answer {
-            Answer::Same(source) => (source, known.same(now), last, Bytes::new()),
-            Answer::New(data, _) => {
-                let source = data.headers.clone();
-                let body = data.whole().await?;
-                let is_same = last.is_some_and(|last| *last.stored.bytes() == body);
-                let is_wrong = known.whole(&source, had_condition, is_same);
-                (source, is_wrong, None, body)
-            }
-        };
-        if is_wrong {
-            warn(&known::wrong(target));
-        }
+        let (source, body) = known.read(answer, asked, now).await?;
+        let same = last.filter(|_| body.is_none());
         let same = same.map(|last| (last.headers, last.stored));
         let (mut headers, stored) = same.unzip();
         let headers = headers.get_or_insert_default();
@@ -277,7 +264,7 @@ impl Cache {
         let age = number(source.get(AGE).and_then(|age| age.to_str().ok())).unwrap_or_default();
         let terms = [self.terms.fresh, self.terms.stale.unwrap_or_default()];
         let times = times(headers, source.typed_get(), terms);
-        let stored = stored.unwrap_or_else(|| Stored::new(body, headers));
+        let stored = stored.unwrap_or_else(|| Stored::new(body.unwrap_or_default(), headers));
         stored.prepare(headers);
         Ok(Last {
             stored,

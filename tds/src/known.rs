@@ -1,14 +1,24 @@
 //! Version of a resource, by which the service shows whether there is a newer one (RFC 9110, section
 //! 13).
 
-use std::{time::Duration, time::SystemTime};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::{Duration, SystemTime},
+};
 
+use bytes::Bytes;
 use headers::{Date, HeaderMapExt as _, LastModified};
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
 };
 use tokio::time::Instant;
+
+use crate::{
+    answer::{Answer, Asked},
+    ending::Trouble,
+    output::warn,
+};
 
 /// Condition for the next request of a resource, and whether it can be trusted.
 ///
@@ -25,6 +35,8 @@ pub(crate) struct Known {
     /// now sees that the older one is out of date, its 304s are wrong.
     newer: Option<(HeaderName, HeaderValue)>,
     is_wrong: bool,
+    /// Hash of the last data, which shows changes where the service sends no conditions.
+    hash: Option<u64>,
 }
 
 // === impl Known ===
@@ -37,6 +49,39 @@ impl Known {
         let (name, value) = self.condition.as_ref()?;
         let is_left_out = self.newer.is_none() && self.row.is_some_and(is_due);
         (!is_left_out && !self.is_wrong).then_some((name, value))
+    }
+
+    /// Reads an answer and decides whether it is new: the only place that does. Returns its headers, and
+    /// its data unless a 304 says that it is the same.
+    pub(crate) async fn read(
+        &mut self,
+        answer: Answer,
+        asked: Asked<'_>,
+        sent_at: Instant,
+    ) -> Result<(HeaderMap, Option<Bytes>), Trouble> {
+        let (headers, body, is_wrong) = match answer {
+            Answer::Same(headers) => (headers, None, self.same(sent_at)),
+            Answer::New(data, _) => {
+                let headers = data.headers.clone();
+                let body = data.whole().await?;
+                let mut hash = DefaultHasher::new();
+                body.hash(&mut hash);
+                let hash = Some(hash.finish());
+                let (is_same, had_condition) = (hash == self.hash, asked.condition.is_some());
+                let is_wrong = self.whole(&headers, had_condition, is_same);
+                self.hash = hash;
+                (headers, Some(body), is_wrong)
+            }
+        };
+        if is_wrong {
+            warn(&wrong(asked.target));
+        }
+        Ok((headers, body))
+    }
+
+    /// Whether the data is that of `other`.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.hash == other.hash
     }
 
     /// Records a 304. Returns whether it is proven wrong.
@@ -87,7 +132,7 @@ fn condition(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
 }
 
 /// Line for the user when 304s are proven wrong.
-pub(crate) fn wrong(target: &str) -> String {
+fn wrong(target: &str) -> String {
     format!(
         "{target}: the service answered 304 (not modified) although there was newer data, so this \
          path is requested without conditions from now on"

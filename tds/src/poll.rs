@@ -1,7 +1,6 @@
 //! `tds poll`: requests feeds at an interval, for weeks.
 
 use std::{
-    hash::{DefaultHasher, Hash, Hasher},
     num::NonZeroU32,
     path::{Path, PathBuf},
     pin::pin,
@@ -9,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use crate::output::{self, warn};
 use clap::Args;
 use serde_json::json;
 use tokio::{
@@ -21,12 +19,13 @@ use tokio::{
 use tower_tds::{Client, Kind, layers::token::Health};
 
 use crate::{
-    answer::{Accept, Answer, Asked, MOST},
+    answer::{Accept, Asked, MOST},
     ending::{Ending, QUOTA_GONE, Trouble},
     exit::{Exit, Failure},
-    known::{self, Known},
+    known::Known,
     list::{self, Item},
     outage::Outages,
+    output::{self, warn},
     save,
     settings::{Settings, count, duration},
 };
@@ -57,7 +56,7 @@ pub(crate) struct Poll {
     wait_quota: bool,
 }
 
-/// Feed, with the version and the hash of its last whole response.
+/// Feed, with the version of its last whole response.
 struct Feed {
     item: Item,
     client: Client,
@@ -67,8 +66,6 @@ struct Feed {
     /// Bounds how many feeds have a request at once. The others wait in order.
     turns: Arc<Semaphore>,
     known: Known,
-    /// Hash of the bytes, which shows changes where the service sends no tags.
-    hash: Option<u64>,
     is_empty: bool,
 }
 
@@ -100,7 +97,6 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             deadline: job.every.clamp(SHORTEST, LONGEST),
             turns: Arc::clone(&turns),
             known: Known::default(),
-            hash: None,
             is_empty: true,
         };
         feeds.spawn(feed.poll(number, job.every, job.rounds, sender.clone()));
@@ -251,36 +247,24 @@ impl Feed {
             most: Some(MOST),
             ..Asked::default()
         };
-        let had_condition = condition.is_some();
         let answer = self.accept.get(&self.client, asked, self.deadline, &[]);
-        let data = match answer.await? {
-            Answer::Same(_) => {
-                if self.known.same(now) {
-                    warn(&known::wrong(target));
-                }
-                return Ok(None);
-            }
-            Answer::New(data, _) => data,
-        };
-        let headers = data.headers.clone();
-        let body = data.whole().await?;
-        let mut hash = DefaultHasher::new();
-        body.hash(&mut hash);
-        let hash = Some(hash.finish());
-        let is_same = hash == self.hash;
-        if let Some(path) = self.path.as_ref().filter(|_| !is_same || !is_there) {
-            if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
-                fs::create_dir_all(folder).await?;
-            }
-            save::whole(path, &body).await?;
-        }
+        let answer = answer.await?;
         // Remembered only after the file is written, because the service does not send a known
         // version again.
-        if self.known.whole(&headers, had_condition, is_same) {
-            warn(&known::wrong(target));
+        let mut known = self.known.clone();
+        let (_, body) = known.read(answer, asked, now).await?;
+        let is_new = !known.is_same(&self.known);
+        if let Some(body) = &body {
+            if let Some(path) = self.path.as_ref().filter(|_| is_new || !is_there) {
+                if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+                    fs::create_dir_all(folder).await?;
+                }
+                save::whole(path, body).await?;
+            }
+            self.is_empty = body.is_empty();
         }
-        (self.hash, self.is_empty) = (hash, body.is_empty());
-        Ok((!is_same).then(|| body.len() as u64))
+        self.known = known;
+        Ok(body.filter(|_| is_new).map(|body| body.len() as u64))
     }
 }
 

@@ -228,7 +228,10 @@ async fn serve(mut stream: BufReader<TcpStream>, seen: Arc<AtomicUsize>) -> Opti
         }
         let head = head.to_ascii_lowercase();
         let pause = head.split_once(" /pause/").map(|(_, rest)| &rest[..1]);
-        sleep(Duration::from_secs(pause.map_or(0, |secs| secs.parse().expect("a digit")))).await;
+        sleep(Duration::from_secs(
+            pause.map_or(0, |secs| secs.parse().expect("a digit")),
+        ))
+        .await;
         let length = head.split_once("content-length: ");
         let length = length.map_or("0", |(_, rest)| rest.lines().next().expect("a value"));
         let mut body = vec![0; length.parse().expect("a length")];
@@ -258,7 +261,11 @@ async fn calls_through_a_stall(length: Duration) {
     let mut calls = JoinSet::new();
     let begin = |calls: &mut JoinSet<_>, number: usize| {
         for nth in 0..number {
-            let method = if nth % 2 == 0 { Method::POST } else { Method::GET };
+            let method = if nth % 2 == 0 {
+                Method::POST
+            } else {
+                Method::GET
+            };
             let call = Request::builder().method(method).uri("/").body("");
             let call = client.request(call.expect("a request"));
             calls.spawn(async move { call.await?.bytes().await });
@@ -279,7 +286,11 @@ async fn calls_through_a_stall(length: Duration) {
     for called in calls.join_all().await {
         assert_eq!(called.expect("it is only late"), "ok", "{length:?}");
     }
-    assert_eq!(seen.load(SeqCst), before + 20, "{length:?}: each was sent once");
+    assert_eq!(
+        seen.load(SeqCst),
+        before + 20,
+        "{length:?}: each was sent once"
+    );
 }
 
 #[tokio::test]
