@@ -7,21 +7,12 @@ use std::{
     mem,
     num::NonZeroU32,
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
     time::Duration,
 };
 
 use futures_util::future::join_all;
 use http::{Method, Request};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{task::JoinSet, time::sleep};
 use tower_tds::{Builder, Client, Credentials, Limits, Quota, layers::limits::Rules};
 
 use crate::client::server::Server;
@@ -205,59 +196,14 @@ fn forty_dead_connections_fail_no_caller_whose_deadline_is_longer_than_the_kerne
     in_a_namespace("inside_forty_connections_that_died", hosts);
 }
 
-/// Answers each data call after a round trip of 300 ms, and a token request at once. Returns its port.
-///
-/// Before it reads a body, it lets its window fill for as long as the path says, in seconds.
-async fn slow_server(seen: Arc<AtomicUsize>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(BufReader::new(stream), Arc::clone(&seen)));
-        }
-    });
-    port.to_string()
-}
-
-async fn serve(mut stream: BufReader<TcpStream>, seen: Arc<AtomicUsize>) -> Option<()> {
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            let read = stream.read_line(&mut head).await.ok()?;
-            (read > 0).then_some(())?;
-        }
-        let head = head.to_ascii_lowercase();
-        let pause = head.split_once(" /pause/").map(|(_, rest)| &rest[..1]);
-        sleep(Duration::from_secs(
-            pause.map_or(0, |secs| secs.parse().expect("a digit")),
-        ))
-        .await;
-        let length = head.split_once("content-length: ");
-        let length = length.map_or("0", |(_, rest)| rest.lines().next().expect("a value"));
-        let mut body = vec![0; length.parse().expect("a length")];
-        stream.read_exact(&mut body).await.ok()?;
-        let answer = if head.contains("/token") {
-            let token = r#"{"access_token":"t","expires_in":86400,"token_type":"Bearer"}"#;
-            format!("content-length: {}\r\n\r\n{token}", token.len())
-        } else {
-            seen.fetch_add(1, SeqCst);
-            sleep(Duration::from_millis(300)).await;
-            "content-length: 2\r\n\r\nok".to_owned()
-        };
-        let answer = format!("HTTP/1.1 200 OK\r\n{answer}");
-        stream.write_all(answer.as_bytes()).await.ok()?;
-    }
-}
-
 /// Calls on warm connections before and within a stall, with as many connections idle beside them.
 /// A POST is sent once, so that none may be lost by the rule for silent networks.
 async fn calls_through_a_stall(length: Duration) {
-    let seen = Arc::<AtomicUsize>::default();
-    let port = slow_server(Arc::clone(&seen)).await;
+    let server = Server::start(ANSWER).await;
     let wide = Quota::new(NonZeroU32::new(1_000).expect("many"), SECOND).expect("a second");
     let limits = Limits::new(wide).rules(Rules::window());
-    let client = builder(&format!("http://127.0.0.1:{port}")).limits(limits);
-    let client = client.build().expect("loopback is let through");
+    let client = server.builder().limits(limits).build();
+    let client = client.expect("loopback is let through");
     let mut calls = JoinSet::new();
     let begin = |calls: &mut JoinSet<_>, number: usize| {
         for nth in 0..number {
@@ -266,7 +212,7 @@ async fn calls_through_a_stall(length: Duration) {
             } else {
                 Method::GET
             };
-            let call = Request::builder().method(method).uri("/").body("");
+            let call = Request::builder().method(method).uri("/late/300").body("");
             let call = client.request(call.expect("a request"));
             calls.spawn(async move { call.await?.bytes().await });
         }
@@ -275,7 +221,8 @@ async fn calls_through_a_stall(length: Duration) {
     for warm in mem::take(&mut calls).join_all().await {
         warm.expect("the network is calm");
     }
-    let before = seen.load(SeqCst);
+    let before = server.seen().len();
+    let port = server.port();
     begin(&mut calls, 10);
     sleep(Duration::from_millis(100)).await;
     let ways = ["--dport", "--sport"].map(|side| [side, &port]);
@@ -286,11 +233,8 @@ async fn calls_through_a_stall(length: Duration) {
     for called in calls.join_all().await {
         assert_eq!(called.expect("it is only late"), "ok", "{length:?}");
     }
-    assert_eq!(
-        seen.load(SeqCst),
-        before + 20,
-        "{length:?}: each was sent once"
-    );
+    let seen = server.seen().len() - before;
+    assert_eq!(seen, 20, "{length:?}: each was sent once");
 }
 
 #[tokio::test]
@@ -307,16 +251,14 @@ fn stalls_of_two_to_six_seconds_lose_no_call() {
 
 #[tokio::test]
 async fn server_that_reads_nothing_for_nine_seconds_gets_the_whole_upload() {
-    let seen = Arc::<AtomicUsize>::default();
-    let port = slow_server(Arc::clone(&seen)).await;
-    let client = builder(&format!("http://127.0.0.1:{port}")).build();
-    let client = client.expect("loopback is let through");
+    let server = Server::start(ANSWER).await;
+    let client = server.builder().build().expect("loopback is let through");
     // More than the buffers of both kernels.
     let upload = Request::post("/pause/9").body(vec![b'x'; 32 << 20]);
     let answer = client.request(upload.expect("a request")).await;
     let answer = answer.expect("the window opens again").bytes().await;
     assert_eq!(answer.expect("a body"), "ok");
-    assert_eq!(seen.load(SeqCst), 1);
+    assert_eq!(server.seen(), ["POST", "t1"]);
 }
 
 /// Long enough for a machine that stalls, and shorter than the 11 s after which a call on a dead connection uses a new one.

@@ -3,11 +3,13 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    time::sleep,
 };
 use tower_tds::{Builder, Client, Credentials};
 
@@ -26,7 +28,8 @@ struct Shared {
 // === impl Server ===
 
 impl Server {
-    /// Answers data calls with these bytes, and closes the connection after `/close`.
+    /// Answers data calls with these bytes, and closes the connection after `/close`. It answers `/late/n` after as many
+    /// milliseconds, and reads nothing of the body for `/pause/n` for as many seconds.
     pub(crate) async fn start(answer: &[u8]) -> Self {
         Self::start_at("127.0.0.1", answer).await
     }
@@ -81,7 +84,8 @@ impl Shared {
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     while let Some(request) = read(&mut stream).await {
         let has = |path: &str| request.starts_with(path);
-        let answer = if has("POST ") {
+        let line = request.lines().next().expect("a line");
+        let answer = if line.contains("/token ") {
             let number = shared.note("POST");
             let token = format!(
                 r#"{{"access_token":"t{number}","expires_in":86400,"token_type":"Bearer"}}"#
@@ -92,6 +96,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         } else {
             let (_, token) = request.split_once("Bearer ").expect("a token");
             shared.note(token.split("\r\n").next().expect("a line"));
+            sleep(Duration::from_millis(named(&request, "/late/"))).await;
             shared.answer.clone()
         };
         if stream.write_all(&answer).await.is_err() || has("GET /close") {
@@ -99,6 +104,15 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         }
     }
     stream.shutdown().await.ok();
+}
+
+/// The number behind this part of a path, or zero.
+fn named(request: &str, part: &str) -> u64 {
+    let number = request.split_once(part).map(|(_, rest)| {
+        let number = rest.split(' ').next().expect("the version behind it");
+        number.parse().expect("a number")
+    });
+    number.unwrap_or(0)
 }
 
 /// The head of a request, and its body behind it if it announces one.
@@ -113,6 +127,7 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<String
         let length = rest.split("\r\n").next().expect("a line");
         length.parse().expect("a length")
     });
+    sleep(Duration::from_secs(named(&head, "/pause/"))).await;
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await.ok()?;
     Some(head)
