@@ -8,10 +8,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::TryFutureExt as _;
 use http::{Request, Response};
 use http_body::Body;
+use http_body_util::BodyExt as _;
 use tokio::time::timeout;
-use tower::BoxError;
+use tower::{BoxError, ServiceExt as _};
 use tower_oidc_cc::{Provider, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{CloneBody, Error, RetryLayer};
@@ -28,6 +30,7 @@ use self::{
 use crate::{
     builder::{AuthServer, Builder},
     error::BuildError,
+    http::http1::{AnyBody, Http},
     stack::layer::TdsLayer,
     testing::fake,
 };
@@ -156,7 +159,12 @@ impl Client {
             + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
     {
-        Self::new(fake(service).expect("the addresses of a fake are valid"))
+        let http = Http(Arc::new(move |request| {
+            let called = service.clone().oneshot(request).err_into();
+            let boxed = |body: B| AnyBody::new(body.map_err(Into::into));
+            Box::pin(called.map_ok(move |response| response.map(boxed)))
+        }));
+        Self::new(fake(http).expect("the addresses of a fake are valid"))
     }
 
     /// Creates a GET call. `target` is a path, which is appended to the base URL, or an absolute URI

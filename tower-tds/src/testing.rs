@@ -4,45 +4,25 @@ use std::{num::NonZeroU32, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use http_body::Body;
 use http_body_util::Full;
-use tower::{BoxError, ServiceExt as _, service_fn};
+use tower::{BoxError, service_fn};
 use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenSource};
-use tower_service::Service;
 use tower_tds_errors::RetryLayer;
 use tower_tds_limits::{Limiter, Limits, Quota};
 
 use crate::{
     client::{
         base::Base,
-        body::{READ_TIMEOUT, boxed},
+        body::READ_TIMEOUT,
         request::{ReplayBytes, RequestBody},
         sender::{CallTracker, Sender, stack},
     },
+    http::http1::Http,
     stack::layer::TdsLayer,
 };
 
-/// Builds a sender with a fake token and without limits, over a service.
-pub(crate) fn fake<S, B>(service: S) -> Result<Sender, BoxError>
-where
-    S: Service<
-            Request<RequestBody>,
-            Response = Response<B>,
-            Error: Into<BoxError>,
-            Future: Send + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
-{
-    let called = service_fn(move |request| {
-        let service = service.clone();
-        async move {
-            let response = service.oneshot(request).await.map_err(Into::into)?;
-            Ok::<_, BoxError>(boxed(response))
-        }
-    });
+/// Builds a sender with a fake token and without limits, over a client in place of the network.
+pub(crate) fn fake(http: Http<RequestBody>) -> Result<Sender, BoxError> {
     let url = Uri::from_static("https://localhost");
     let origin = Origin::from_uri(&url)?;
     let token = service_fn(async |_: Request<Full<Bytes>>| {
@@ -57,7 +37,7 @@ where
         .replay(ReplayBytes);
     let layer = TdsLayer::new(tokens.clone(), [origin.clone()], limiter).retry(once);
     Ok(Sender {
-        stack: stack(&layer, called),
+        stack: stack(&layer, http),
         pool: None,
         name: None,
         base: Base::new(url)?,

@@ -12,7 +12,6 @@ use std::{
 use bytes::{Buf, Bytes};
 use http::{Method, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 use tokio::{
     runtime::Handle,
     time::{Instant, Sleep, sleep_until},
@@ -200,14 +199,6 @@ impl fmt::Debug for ResponseBody {
             .field("received", &self.received)
             .finish_non_exhaustive()
     }
-}
-
-/// Boxes the body of a response.
-pub(crate) fn boxed<B>(response: Response<B>) -> Response<AnyBody>
-where
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
-{
-    response.map(|body| AnyBody::new(body.map_err(Into::into)))
 }
 
 /// Converts an error of the connection or of the decoder.

@@ -16,7 +16,7 @@ use std::{
 
 use http::{Method, Request, Response, Uri, Version};
 use tokio::{sync::Notify, time::Instant};
-use tower::{BoxError, Layer as _};
+use tower::Layer as _;
 use tower_oidc_cc::{Origin, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, future::RetryFuture};
@@ -29,7 +29,10 @@ use crate::{
         body::{Bounds, ResponseBody},
         request::{Deadline, ReplayBytes, RequestBody},
     },
-    http::{http1::AnyBody, pool::Pool},
+    http::{
+        http1::{AnyBody, Http},
+        pool::Pool,
+    },
     stack::layer::TdsLayer,
 };
 
@@ -271,18 +274,7 @@ impl<R> fmt::Debug for ResponseFuture<R> {
 }
 
 /// Puts the layers around an http client.
-pub(crate) fn stack<S>(layer: &TdsLayer<ReplayBytes>, http: S) -> Stack
-where
-    S: Service<
-            Request<RequestBody>,
-            Response = Response<AnyBody>,
-            Error: Into<BoxError>,
-            Future: Send + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static,
-{
+pub(crate) fn stack(layer: &TdsLayer<ReplayBytes>, http: Http<RequestBody>) -> Stack {
     let stack = layer.layer(http);
     Box::new(move |request| (&stack).call(request))
 }
