@@ -1,19 +1,20 @@
 //! The pool of connections, as a server at the other end of its pipes sees it, under paused time.
 
 use std::{
-    future::{IntoFuture, pending},
+    future::{IntoFuture, pending, ready},
     io,
     num::NonZeroU32,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
+use fastrand::Rng;
 use futures_util::{StreamExt as _, stream};
-use http::{Request, Uri};
+use http::{Method, Request, Uri};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use hyper_util::{client::legacy::connect::Connected, rt::TokioIo};
@@ -349,5 +350,130 @@ async fn uploads_that_are_answered_early_hold_up_no_later_call() {
     let later = timeout(SECOND * 10, later).await;
     for answered in later.expect("none hangs") {
         answered.expect("an answer");
+    }
+}
+
+/// A server that answers with the number in the path, troubles each call in its own way, and notes what it has read.
+async fn chaos(mut stream: DuplexStream, seen: Arc<Mutex<Vec<u64>>>, mut rng: Rng) -> Option<()> {
+    while let Some(head) = read(&mut stream).await {
+        let (_, number) = head.split_once(" /")?;
+        let (number, _) = number.split_once(' ')?;
+        seen.lock()
+            .expect("no panic")
+            .push(number.parse().expect("a number"));
+        sleep(Duration::from_millis(rng.u64(..40))).await;
+        let (half, rest) = number.split_at(number.len() / 2);
+        let length = number.len();
+        let plain = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n");
+        let way = rng.u8(..9);
+        let parts = match way {
+            0 => return None,
+            1 => vec![
+                "HTTP/1.1 103 Early Hints\r\n\r\n".to_owned(),
+                format!("{plain}\r\n{number}"),
+            ],
+            2 => vec![
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_owned(),
+                format!(
+                    "{:x}\r\n{half}\r\n{:x}\r\n{rest}\r\n0\r\nx: y\r\n\r\n",
+                    half.len().max(1),
+                    rest.len()
+                ),
+            ],
+            3 => vec![format!("{plain}connection: close\r\n\r\n{number}")],
+            // An answer to nothing, with the body of this one or after it.
+            4 => vec![format!(
+                "{plain}\r\n{number}HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nstray"
+            )],
+            5 => vec![
+                format!("{plain}\r\n{number}"),
+                "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nstray".to_owned(),
+            ],
+            6 => vec![format!("{plain}\r\n{half}"), rest.to_owned()],
+            7 => vec![format!("{plain}\r\n{half}")],
+            _ => vec![format!("{plain}\r\n{number}")],
+        };
+        for part in parts {
+            stream.write_all(part.as_bytes()).await.ok()?;
+            sleep(Duration::from_millis(rng.u64(..10))).await;
+        }
+        if [3, 7].contains(&way) {
+            return None;
+        }
+    }
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_gets_its_own_answer_and_no_post_is_sent_twice() {
+    for seed in 0..20 {
+        let seen = Arc::<Mutex<Vec<u64>>>::default();
+        let (rng, log) = (
+            Arc::new(Mutex::new(Rng::with_seed(seed))),
+            Arc::clone(&seen),
+        );
+        let pipes = connector(move |target: Uri| {
+            let (here, there) = duplex(64 * 1024);
+            let rng = rng.lock().expect("no panic").fork();
+            if target.host() == Some("data.example.org") {
+                tokio::spawn(chaos(there, Arc::clone(&log), rng));
+            } else {
+                tokio::spawn(serve(there, Arc::default(), false, |_| Duration::ZERO));
+            }
+            ready(Ok::<_, io::Error>(Pipe(TokioIo::new(here), Connected::new)))
+        });
+        let client = Pipes::default()
+            .builder(|_| SECOND, SECOND)
+            .connector(pipes);
+        let client = client.build().expect("a connector");
+        let mut rng = Rng::with_seed(seed);
+        let mut calls = JoinSet::new();
+        for number in 1_000..1_400_u64 {
+            let is_post = rng.u8(..4) == 0;
+            let method = if is_post { Method::POST } else { Method::GET };
+            let request = Request::builder()
+                .method(method)
+                .uri(format!("/{number}"))
+                .body("");
+            let call = client.request(request.expect("a request")).into_future();
+            let (ends, is_cut) = (Duration::from_millis(rng.u64(..200)), rng.u8(..8) == 0);
+            calls.spawn(async move {
+                let called = async {
+                    let mut answer = call.await.ok()?;
+                    // Some read only the beginning of the body.
+                    let first = answer.chunk().await.ok()??;
+                    let rest = if is_cut {
+                        Bytes::new()
+                    } else {
+                        answer.bytes().await.ok()?
+                    };
+                    Some([first, rest].concat())
+                };
+                let answer = timeout(if is_cut { ends } else { LONG }, called).await;
+                let own = number.to_string().into_bytes();
+                match answer.ok().flatten() {
+                    Some(answer) if is_cut => {
+                        assert!(own.starts_with(&answer), "{number}: {answer:?}")
+                    }
+                    Some(answer) => assert_eq!(answer, own),
+                    None => return (number, is_post, false),
+                }
+                (number, is_post, true)
+            });
+            if rng.u8(..3) == 0 {
+                sleep(Duration::from_millis(rng.u64(..20))).await;
+            }
+        }
+        let ended = calls.join_all().await;
+        let answered = ended
+            .iter()
+            .filter(|(.., is_answered)| *is_answered)
+            .count();
+        assert!(answered > 200, "seed {seed}: {answered}");
+        let seen = seen.lock().expect("no panic");
+        for (number, ..) in ended.iter().filter(|(_, is_post, _)| *is_post) {
+            let times = seen.iter().filter(|seen| *seen == number).count();
+            assert!(times <= 1, "seed {seed}: {number} was sent {times} times");
+        }
     }
 }
