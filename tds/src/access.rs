@@ -127,7 +127,7 @@ where
     // Health checks and Prometheus are no users.
     let is_user = !OWN.contains(&request.uri().path());
     let begun = Instant::now();
-    let is_logged = log.access.access_log;
+    let is_logged = is_user && log.access.access_log;
     let line = is_logged.then(|| (request.method().clone(), request.uri().clone()));
     // Dropped with this future if the user disconnects.
     let waits = is_user.then(|| {

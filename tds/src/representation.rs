@@ -74,9 +74,11 @@ impl Stored {
     /// Adds the headers that every representation has. Doing so once saves each user's response
     /// from growing the map.
     pub(crate) fn prepare(&self, headers: &mut HeaderMap) {
-        let ours = HeaderValue::from_static("accept-encoding");
-        if self.is_text && headers.get_all(VARY).iter().all(|name| name != ours) {
-            headers.append(VARY, ours);
+        let names = headers.get_all(VARY).iter();
+        let mut names = names.map(|names| names.as_bytes().to_ascii_lowercase());
+        let is_named = names.any(|names| names.windows(OURS.len()).any(|it| it == OURS.as_bytes()));
+        if self.is_text && !is_named {
+            headers.append(VARY, HeaderValue::from_static(OURS));
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -200,6 +202,9 @@ fn brotli(mut data: &[u8]) -> io::Result<Bytes> {
     brotli::BrotliCompress(&mut data, &mut coded, &terms)?;
     Ok(coded.into())
 }
+
+/// What a response of this server varies by.
+const OURS: &str = "accept-encoding";
 
 /// Shorter texts are not coded, because one packet holds them anyway.
 const SMALL: usize = 1_024;

@@ -225,7 +225,6 @@ fn locked(path: &Path) -> io::Result<std::fs::File> {
     let mut options = std::fs::OpenOptions::new();
     let options = options.write(true).create(true).truncate(false);
     let file = options.open(path)?;
-    let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to it");
     lock(&file)?.then_some(()).ok_or_else(busy)?;
     // Another process may have renamed or removed the file between the open and the lock.
     #[cfg(unix)]
@@ -238,6 +237,10 @@ fn locked(path: &Path) -> io::Result<std::fs::File> {
         }
     }
     Ok(file)
+}
+
+fn busy() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to it")
 }
 
 /// Takes the lock, and returns whether it was free. A file system without locks counts as free.
@@ -260,14 +263,14 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
         let file = options.open(out.join(LOCK))?;
-        let is_free = lock(&file)?;
-        is_free
-            .then_some(file)
-            .ok_or_else(|| io::Error::other("another run writes to it"))
+        lock(&file)?.then_some(file).ok_or_else(busy)
     };
     locked().map_err(|error| {
         let out = out.display();
-        let advice = "name a folder that you may write to";
+        let advice = match error.kind() {
+            io::ErrorKind::ResourceBusy => "wait for its end, or name another folder",
+            _ => "name a folder that you may write to",
+        };
         Failure::usage(format!("--out {out}: {error}; {advice}"))
     })
 }

@@ -158,6 +158,7 @@ async fn access_log_has_a_line_of_json_for_each_request_and_no_query() {
     }
     let log = access(&bench, first).await;
     let logged = lines(&log);
+    assert!(!log.contains("/metrics"), "it is no user's: {log}");
     let of = |cache: &str| {
         logged
             .iter()

@@ -115,7 +115,8 @@ async fn unusable_lists_and_folders_are_refused_before_any_request() {
     lock.lock().expect("nobody has it");
     let run = output(bench.bulk("/a\n", &[])).await;
     ended(&run, 2);
-    assert!(err(&run).contains("another run"), "{}", err(&run));
+    let said = "another run writes to it; wait for its end";
+    assert!(err(&run).contains(said), "{}", err(&run));
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (0, 0));
 }
