@@ -247,9 +247,8 @@ impl Cache {
         // Longer than a user waits, because a late response serves the next user.
         let deadline = self.terms.deadline * 5;
         let answer = self.accept.get(&self.client, asked, deadline, &[]).await?;
-        let mut known = last
-            .as_ref()
-            .map_or_else(Known::default, |last| last.known.clone());
+        let known = last.as_ref().map(|last| last.known.clone());
+        let mut known = known.unwrap_or_default();
         let (source, body) = known.read(answer, asked, now).await?;
         let same = last.filter(|_| body.is_none());
         let same = same.map(|last| (last.headers, last.stored));

@@ -57,9 +57,8 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         let members = counted(fleet.members.into(), "member");
         let (share, total) = (fleet.share.requests, fleet.total.requests);
         let text = format!("fleet: {members}, this one with {share} of {total} requests\n");
-        let members = fleet.members;
         tell(
-            json!({ "event": "fleet", "members": members, "share": share, "total": total }),
+            json!({ "event": "fleet", "members": fleet.members, "share": share, "total": total }),
             text,
         )?;
     }

@@ -75,9 +75,8 @@ impl Stored {
     /// from growing the map.
     pub(crate) fn prepare(&self, headers: &mut HeaderMap) {
         let names = headers.get_all(VARY).iter();
-        let mut names = names.map(|names| names.as_bytes().to_ascii_lowercase());
-        let is_named = names.any(|names| names.windows(OURS.len()).any(|it| it == OURS.as_bytes()));
-        if self.is_text && !is_named {
+        let mut names = names.filter_map(|names| Some(names.to_str().ok()?.to_ascii_lowercase()));
+        if self.is_text && !names.any(|names| names.contains(OURS)) {
             headers.append(VARY, HeaderValue::from_static(OURS));
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));

@@ -77,16 +77,9 @@ impl Condition {
         let (resources, further) = self.cache.shown(ROWS);
         let troubles = self.troubles(&status);
         let item = |line: &String| format!("<li>{}</li>", escaped(line));
+        let ready = ["not ready", "ready"][usize::from(troubles.is_empty())];
         let fields = [
-            (
-                "ready",
-                if troubles.is_empty() {
-                    "ready"
-                } else {
-                    "not ready"
-                }
-                .to_owned(),
-            ),
+            ("ready", ready.to_owned()),
             ("troubles", troubles.iter().map(item).collect()),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("uptime", rough(self.begun.elapsed())),

@@ -46,12 +46,7 @@ pub(crate) fn not_on_windows(name: &str) -> Option<&'static str> {
         let numbered = ["com", "lpt"]
             .iter()
             .find_map(|device| stem.strip_prefix(device));
-        let is_number = |rest: &str| {
-            [
-                "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "¹", "²", "³",
-            ]
-            .contains(&rest)
-        };
+        let is_number = |rest: &str| rest.chars().count() == 1 && "0123456789¹²³".contains(rest);
         match step {
             _ if step.contains(['<', '>', ':', '"', '|', '?', '*', '\\']) => {
                 Some("it has one of the characters < > : \" | ? * \\")
