@@ -1,10 +1,8 @@
 //! Tokens refused with and without a reason: the requests that are sent again, and their tokens.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    future::ready,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -16,11 +14,12 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds::{
     Credentials, Error, Kind, Limiter, Limits, TdsLayer,
     layers::{
         errors::{ClassifyLayer, GiveUp, RetryBudget, RetryLayer},
+        limits::PermitBody,
         token::{BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
     },
 };
@@ -45,25 +44,18 @@ async fn a_401_causes_one_new_token_and_few_retries() {
         ("go away", Kind::InvalidToken),
         ("", Kind::InvalidToken),
     ] {
-        let seen = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::<Mutex<Vec<String>>>::default();
         let log = Arc::clone(&seen);
-        let posts = Arc::new(AtomicU64::new(0));
-        let service = service_fn(move |request: Request<Full<Bytes>>| {
-            let token = request.headers().get("authorization");
-            let token = token.map(|token| token.to_str().expect("ASCII").to_owned());
-            let answer = match &token {
-                None => {
-                    let number = posts.fetch_add(1, Ordering::Relaxed) + 1;
-                    let token = format!(
-                        r#"{{"access_token":"t{number}","expires_in":86400,"token_type":"Bearer"}}"#
-                    );
-                    Ok(Response::new(Full::from(token)))
-                }
-                Some(_) => status(401, body),
-            };
-            let entry = token.map_or("POST".to_owned(), |token| token.replace("Bearer ", ""));
-            log.lock().expect("no panic").push(entry);
-            std::future::ready(answer)
+        let service = fake(move |request| {
+            let mut log = log.lock().expect("no panic");
+            if request.method() == "POST" {
+                log.push("POST".to_owned());
+                let number = log.iter().filter(|seen| *seen == "POST").count();
+                return Ok(token(number, 86_400));
+            }
+            let token = request.headers()["authorization"].to_str().expect("ASCII");
+            log.push(token.replace("Bearer ", ""));
+            status(401, body)
         });
         let stack = whole_with(RetryLayer::new(), service);
         let mut attempts = Vec::new();
@@ -153,46 +145,27 @@ async fn hand_built_layers_replace_a_revoked_token_without_a_line_of_the_user() 
     assert_eq!(after_a_revocation().await, (true, 2));
 }
 
+type Fake = BoxCloneSyncService<Request<Full<Bytes>>, Response<Full<Bytes>>, BoxError>;
+
+type Stack = BoxCloneSyncService<Request<Full<Bytes>>, Response<PermitBody<Full<Bytes>>>, Error>;
+
+fn fake(
+    answer: impl Fn(Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError>
+    + Clone
+    + Send
+    + Sync
+    + 'static,
+) -> Fake {
+    BoxCloneSyncService::new(service_fn(move |request| ready(answer(request))))
+}
+
 /// The whole layer over this, whose token client reads answers as the data calls do.
-fn whole<S, F>(
-    service: S,
-) -> impl Clone
-+ Send
-+ Sync
-+ 'static
-+ Service<Request<Full<Bytes>>, Response: Send, Error = Error, Future: Send>
-where
-    S: Service<
-            Request<Full<Bytes>>,
-            Response = Response<Full<Bytes>>,
-            Error = BoxError,
-            Future = F,
-        >,
-    S: Clone + Send + Sync + 'static,
-    F: Future<Output = Result<Response<Full<Bytes>>, BoxError>> + Send + 'static,
-{
+fn whole(service: Fake) -> Stack {
     // A resend with a newer token costs no budget.
     whole_with(RetryLayer::new().budget(RetryBudget::new(0.0, 0)), service)
 }
 
-fn whole_with<S, F>(
-    retry: RetryLayer,
-    service: S,
-) -> impl Clone
-+ Send
-+ Sync
-+ 'static
-+ Service<Request<Full<Bytes>>, Response: Send, Error = Error, Future: Send>
-where
-    S: Service<
-            Request<Full<Bytes>>,
-            Response = Response<Full<Bytes>>,
-            Error = BoxError,
-            Future = F,
-        >,
-    S: Clone + Send + Sync + 'static,
-    F: Future<Output = Result<Response<Full<Bytes>>, BoxError>> + Send + 'static,
-{
+fn whole_with(retry: RetryLayer, service: Fake) -> Stack {
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new("id", "s3cr3t").expect("usable");
     let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
@@ -203,9 +176,7 @@ where
         [origin.expect("an origin")],
         Limiter::new(Limits::default()),
     );
-    ServiceBuilder::new()
-        .layer(layer.retry(retry))
-        .service(service)
+    BoxCloneSyncService::new(layer.retry(retry).layer(service))
 }
 
 fn data() -> Request<Full<Bytes>> {
@@ -217,51 +188,36 @@ const INVALID: &str = "invalid token";
 
 /// A service whose tokens are numbered and dated. `accepts` decides by the age of the token.
 /// `refusal` is the body of its 401.
-#[expect(clippy::type_complexity, reason = "a service is named once")]
 fn judging(
     accepts: impl Fn(Duration) -> bool + Clone + Send + Sync + 'static,
     life: u64,
     refusal: &'static str,
-) -> impl Service<
-    Request<Full<Bytes>>,
-    Response = Response<Full<Bytes>>,
-    Error = BoxError,
-    Future = std::future::Ready<Result<Response<Full<Bytes>>, BoxError>>,
-> + Clone
-+ Send
-+ Sync
-+ 'static {
+) -> Fake {
     let issued = Arc::new(Mutex::new(Vec::new()));
-    service_fn(move |request: Request<Full<Bytes>>| {
+    fake(move |request| {
         let mut issued = issued.lock().expect("no panic");
-        std::future::ready(if request.method() == "POST" {
+        if request.method() == "POST" {
             issued.push(Instant::now());
-            let number = issued.len() - 1;
-            let token = format!(
-                r#"{{"access_token":"t-{number}","expires_in":{life},"token_type":"Bearer"}}"#
-            );
-            Ok(Response::new(Full::from(token)))
-        } else {
-            let token = request.headers()["authorization"].to_str().expect("ASCII");
-            let (_, number) = token.split_once("t-").expect("a number");
-            let number: usize = number.parse().expect("a number");
-            if accepts(issued[number].elapsed()) {
-                status(200, "data")
-            } else {
-                status(401, refusal)
-            }
-        })
+            return Ok(token(issued.len() - 1, life));
+        }
+        let token = request.headers()["authorization"].to_str().expect("ASCII");
+        let (_, number) = token.split_once("Bearer t").expect("a number");
+        let number: usize = number.parse().expect("a number");
+        match accepts(issued[number].elapsed()) {
+            true => status(200, "data"),
+            false => status(401, refusal),
+        }
     })
 }
 
+fn token(number: usize, life: u64) -> Response<Full<Bytes>> {
+    let token =
+        format!(r#"{{"access_token":"t{number}","expires_in":{life},"token_type":"Bearer"}}"#);
+    Response::new(Full::from(token))
+}
+
 /// Makes 20 calls a second for an hour and returns the failed ones of 72,000, and the last error.
-async fn failed_of_an_hour<S>(stack: S) -> (u32, Option<Error>)
-where
-    S: Service<Request<Full<Bytes>>, Error = Error, Response: Send, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-{
+async fn failed_of_an_hour(stack: Stack) -> (u32, Option<Error>) {
     let mut calls = JoinSet::new();
     let (mut failed, mut last) = (0, None);
     for _ in 0..72_000 {
@@ -334,8 +290,10 @@ fn status(status: u16, body: &'static str) -> Result<Response<Full<Bytes>>, BoxE
 
 #[tokio::test(start_paused = true)]
 async fn token_endpoint_401_names_the_token_endpoint() {
-    let service = service_fn(async |_: Request<Full<Bytes>>| status(401, "go away"));
-    let error = whole(service).oneshot(data()).await.map(drop);
+    let error = whole(fake(|_| status(401, "go away")))
+        .oneshot(data())
+        .await
+        .map(drop);
     let error = error.expect_err("there is no token");
     for line in [
         error.to_string(),
@@ -363,12 +321,9 @@ async fn early_expired_tokens_fail_no_call_for_any_401_body() {
 #[tokio::test(start_paused = true)]
 async fn limit_refusals_cost_no_budget_and_failures_do() {
     for (refusal, attempts) in [(416, 3), (423, 3), (429, 3), (503, 1)] {
-        let service = service_fn(move |request: Request<Full<Bytes>>| async move {
-            if request.method() == "POST" {
-                let token = r#"{"access_token":"t","expires_in":86400,"token_type":"Bearer"}"#;
-                return Ok(Response::new(Full::from(token)));
-            }
-            status(refusal, "")
+        let service = fake(move |request| match request.method() == "POST" {
+            true => Ok(token(1, 86_400)),
+            false => status(refusal, ""),
         });
         let error = whole(service).oneshot(data()).await.map(drop);
         let error = error.expect_err("it always refuses");
