@@ -27,7 +27,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<Exit, Failure> {
         )));
     };
     let records = tower_tds_fleet::Fleet::records(store, name).await;
-    output::print(table(&records.map_err(|error| failure(&error))?))?;
+    output::print(table(&records.map_err(|error| settings.failure(&error))?))?;
     Ok(Exit::Whole)
 }
 
@@ -56,16 +56,16 @@ impl Settings {
         };
         let service = self.value(BASE_URL).unwrap_or_default();
         let fleet = tower_tds_fleet::Fleet::join(store, name, service, limiter);
-        let fleet = fleet.map_err(|error| failure(&error))?;
+        let fleet = fleet.map_err(|error| self.failure(&error))?;
         // A job joins once, so the cell is still empty.
         drop(self.fleet.set(fleet.clone()));
         let mut ready = pin!(fleet.ready());
         if let Ok(ready) = timeout(SOON, &mut ready).await {
-            return ready.map_err(|error| failure(&error));
+            return ready.map_err(|error| self.failure(&error));
         }
         output::note("waiting for the fleet's store: 17 s if it is new or was emptied");
         tokio::select! {
-            ready = ready => ready.map_err(|error| failure(&error)),
+            ready = ready => ready.map_err(|error| self.failure(&error)),
             () = self.stop.requested() => Ok(()),
         }
     }
@@ -76,18 +76,32 @@ impl Settings {
             fleet.leave().await;
         }
     }
-}
 
-fn failure(error: &FleetError) -> Failure {
-    let exit = match error.kind() {
-        StoreFault::Unreachable
-        | StoreFault::ReadOnly
-        | StoreFault::OutOfMemory
-        | StoreFault::Other => Exit::Unreachable,
-        // All other faults are errors of the configuration.
-        _ => Exit::Usage,
-    };
-    Failure::new(exit, plain(&error.to_string()))
+    fn failure(&self, error: &FleetError) -> Failure {
+        let exit = match error.kind() {
+            StoreFault::Unreachable
+            | StoreFault::ReadOnly
+            | StoreFault::OutOfMemory
+            | StoreFault::Other => Exit::Unreachable,
+            // All other faults are errors of the configuration.
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, self.store_fault(error))
+    }
+
+    /// Names the store by its address, where no password is, and what to do about its fault.
+    pub(crate) fn store_fault(&self, error: &FleetError) -> String {
+        let step = match error.kind() {
+            StoreFault::Unreachable => "; start it or correct --fleet, or go on alone without it",
+            StoreFault::Credentials => "; correct TDS_FLEET_STORE",
+            StoreFault::ReadOnly => "; give the address of the master",
+            StoreFault::OutOfMemory => "; raise its maxmemory",
+            _ => "",
+        };
+        let store = self.store().ok().flatten();
+        let at = store.map(|(store, _)| format!("{}: ", store.get_connection_info().addr()));
+        plain(&format!("{}{error}{step}", at.unwrap_or_default()))
+    }
 }
 
 /// Formats one line for each member: what it has, and the age of its last question.
@@ -96,22 +110,14 @@ fn table(records: &[Record]) -> String {
         "{:16} {:24} {:>8} {:>7} {:>6} {:>9}\n",
         "member", "process", "requests", "sockets", "wants", "seen"
     );
-    for Record {
-        id,
-        process,
-        held,
-        wants,
-        seen,
-        requests_free_in,
-        sockets_free_in,
-        ..
-    } in records
-    {
-        let (requests, sockets) = (held.requests, held.connections);
+    for it in records {
+        let (requests, sockets) = (it.held.requests, it.held.connections);
+        let (id, process, wants, seen) = (&it.id, &it.process, it.wants, it.seen);
         table +=
             &format!("{id:16} {process:24} {requests:>8} {sockets:>7} {wants:>6} {seen:>6.1?} ago");
-        if *seen > SILENT {
-            let [requests, sockets] = [requests_free_in, sockets_free_in].map(Duration::as_secs);
+        if seen > SILENT {
+            let free = [it.requests_free_in, it.sockets_free_in];
+            let [requests, sockets] = free.map(|free| free.as_secs());
             table += &format!("; silent: requests free in {requests} s, sockets in {sockets} s");
         }
         table += "\n";

@@ -57,7 +57,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
     };
     let client = timeout(left(), settings.client(builder)).await;
     let store = || settings.fleet.get().and_then(|fleet| fleet.status().fault);
-    let fault = || store().map(|fault| format!(" ({})", plain(&fault.to_string())));
+    let fault = || store().map(|fault| format!(" ({})", settings.store_fault(&fault)));
     let fault = || fault().unwrap_or_default();
     let client =
         client.map_err(|_| late(format!("a share of the fleet's limits{}", fault())))??;

@@ -5,9 +5,9 @@
 --          ARGV[5] the run that answered its last question, while its share lasts; ARGV[6] its host and process;
 --          ARGV[7] the origin of its service, which earlier versions do not name
 -- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
---          memory, silence, pause, leaves, share (requests, places, sockets), stepped
+--          memory, silence, leaves, share (requests, places, sockets), stepped
 --
--- The hash is decimal text: run (of the server), began (since when it has data), quotas, service, silent, paused, anew
+-- The hash is decimal text: run (of the server), began (since when it has data), quotas, service, silent, anew
 -- (the last step of the clock), and a field for
 -- each member, "member:ID" with number, record, wanted, total, unit, hold, seen, memory, state, since, and the host and process
 -- in quotes. Later versions only append to it.
@@ -25,8 +25,7 @@ local run = redis.call('INFO', 'server'):match('run_id:(%w+)')
 local asked = numbers(ARGV[3])
 local me = {id = ARGV[1], number = tonumber(ARGV[2]), claim = three(asked, 1), wanted = three(asked, 4),
   total = three(asked, 7), unit = asked[10], hold = asked[11], seen = now, memory = asked[12], state = IDLE, since = now}
-local silence, pause, leaves = asked[13], asked[14], asked[15] == 1
-local have = three(asked, 16)
+local silence, leaves, have, stepped = asked[13], asked[14] == 1, three(asked, 15), asked[18] == 1
 
 -- What the store remembers.
 local hash, others, before, forgotten = {}, {}, nil, {}
@@ -47,7 +46,6 @@ if before and me.number <= before.number then
 end
 -- If another server answered last, members have shares that this server does not have on record. After a forward step of the
 -- clock, records look older than they are, so silent members are counted anew.
-local stepped = asked[19] == 1
 local is_known = hash.run == run and (ARGV[5] == '' or ARGV[5] == run) and not stepped
 local began, memory = is_known and tonumber(hash.began) or now, me.memory
 local anew = stepped and now or tonumber(hash.anew or 0)
@@ -127,7 +125,6 @@ for _, member in ipairs(members) do
   local list = is_active(member) and not (leaves and member == me) and holders or idle
   list[#list + 1] = member
 end
-local waiting = #holders
 table.sort(holders, function(a, b)
   local x, y = turn(a), turn(b)
   return x < y or x == y and a.id < b.id
@@ -192,11 +189,8 @@ end
 local state = share[1] >= unit and share[2] > 0 and share[3] > 0 and HOLDS or is_active(me) and not leaves and WAITS or IDLE
 if state ~= me.state then me.state, me.since = state, now end
 
-local write = {'run', run, 'began', began, 'quotas', ARGV[4], 'anew', anew}
-for name, lasts in pairs({silent = silence, paused = pause}) do
-  hash[name] = math.max(tonumber(hash[name] or 0), lasts > 0 and now + lasts or 0)
-  write[#write + 1], write[#write + 2] = name, hash[name]
-end
+local silent = math.max(tonumber(hash.silent or 0), silence > 0 and now + silence or 0)
+local write = {'run', run, 'began', began, 'quotas', ARGV[4], 'anew', anew, 'silent', silent}
 if service ~= '' then write[#write + 1], write[#write + 2] = 'service', service end
 if leaves then me.seen = now - ENDS end
 if leaves and math.max(record[1], record[2], record[3]) == 0 then
@@ -209,8 +203,8 @@ end
 redis.call('HSET', KEYS[1], unpack(write))
 if #forgotten > 0 then redis.call('HDEL', KEYS[1], unpack(forgotten)) end
 redis.call('PEXPIRE', KEYS[1], WEEK)
-local answer = {now, math.max(0, hash.silent - now), math.max(0, hash.paused - now), math.max(0, grows_at - now), live, waiting}
-for _, list in ipairs({share, total, taken, record, frees, withheld}) do
+local answer = {now, math.max(0, silent - now), math.max(0, grows_at - now), live, frees[1], frees[2]}
+for _, list in ipairs({share, total, withheld}) do
   for k = 1, 3 do answer[#answer + 1] = list[k] end
 end
 return {answer, run}

@@ -18,14 +18,14 @@ pub struct FleetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// No answer in time: the host is unknown, the server is down, or the network is cut.
+    /// No answer in time: the host is unknown, the server is down, the network is cut, or the port
+    /// of a `rediss://` address has no TLS.
     Unreachable,
     /// The user or the password is wrong.
     Credentials,
     /// The user lacks the right to run a command.
     MissingRight,
-    /// Either side refused the other's certificate, the port has no TLS, or the program has no
-    /// cryptography provider.
+    /// Either side refused the other's certificate, or the program has no cryptography provider.
     Tls,
     /// The server is a replica, or refuses writes for another reason.
     ReadOnly,
@@ -87,15 +87,6 @@ impl FleetError {
         Self {
             kind: StoreFault::Unreachable,
             detail: "no answer in time".to_owned(),
-        }
-    }
-
-    /// Returns the fault of a `rediss://` address whose port speaks the protocol without TLS.
-    pub(crate) fn without_tls() -> Self {
-        Self {
-            kind: StoreFault::Tls,
-            detail: "its port answers without TLS; write redis://, or the server's TLS port"
-                .to_owned(),
         }
     }
 

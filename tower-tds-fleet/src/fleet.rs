@@ -329,8 +329,10 @@ impl Driver {
             in_flight: snapshot.in_flight,
             waiting,
             without_socket: connects.max(if wants_socket { waiting } else { 0 }),
-            silence: snapshot.silent_for.unwrap_or_default(),
-            pause: snapshot.paused_for.unwrap_or_default(),
+            silence: snapshot
+                .silent_for
+                .max(snapshot.paused_for)
+                .unwrap_or_default(),
             whole,
             unit: self.unit,
             suspended: load.was_suspended,

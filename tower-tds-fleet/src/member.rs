@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tower_tds_limits::Share;
 
 /// Share of a member, and its questions to the store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Member {
     /// Number of the last question. It only grows, and the store refuses older ones.
     number: u64,
@@ -20,27 +20,18 @@ pub(crate) struct Member {
     until: Instant,
     /// End of the silence or pause after a refusal of any member.
     silent_until: Instant,
-    earlier: Earlier,
+    /// Whether it was applied.
+    is_silenced: bool,
     /// Whether the end of the share was applied.
     is_over: bool,
+    /// Whether idle sockets beyond the share were to be closed at the last look.
+    closing: bool,
     /// Time on the store's clock in the last answer, and when its question was sent.
     clock: Option<(Duration, Instant)>,
     /// Whether that clock was set forward, until an answer shows that the store has recorded this.
     stepped: bool,
     /// When the member began to leave.
     leaves_at: Option<Instant>,
-}
-
-/// Earlier states, which show what has changed since.
-#[derive(Debug, Default)]
-struct Earlier {
-    waiting: bool,
-    /// Number of calls that last waited for a socket, and when they did.
-    without_socket: Option<(u32, Instant)>,
-    shrinking: bool,
-    refused: bool,
-    silenced: bool,
-    closing: bool,
 }
 
 /// State of the member's limiter.
@@ -51,9 +42,8 @@ pub(crate) struct Load {
     pub(crate) waiting: u32,
     /// Calls that wait for a socket.
     pub(crate) without_socket: u32,
-    /// Remaining silence after a 423, and remaining pause after a 429.
+    /// Remaining silence after a 423, or pause after a 429.
     pub(crate) silence: Duration,
-    pub(crate) pause: Duration,
     /// All of the limits, as refusals of this member have lowered them.
     pub(crate) whole: Share,
     /// Smallest share of which each quota gets at least one request.
@@ -74,7 +64,6 @@ pub(crate) struct Question {
     pub(crate) whole: Share,
     pub(crate) unit: u32,
     pub(crate) silence: Duration,
-    pub(crate) pause: Duration,
     pub(crate) leaves: bool,
     /// Whether the store's clock was set forward.
     pub(crate) stepped: bool,
@@ -122,8 +111,9 @@ impl Member {
             share: Share::default(),
             until: now,
             silent_until: now,
-            earlier: Earlier::default(),
+            is_silenced: false,
             is_over: true,
+            closing: false,
             clock: None,
             stepped: false,
             leaves_at: None,
@@ -198,7 +188,7 @@ impl Member {
     }
 
     fn apply(&mut self, now: Instant) -> Action {
-        self.earlier.silenced = now < self.silent_until;
+        self.is_silenced = now < self.silent_until;
         Action::Apply(self.usable(), self.until)
     }
 
@@ -206,7 +196,7 @@ impl Member {
     /// no sockets, so that no call is sent, but keeps its requests until they are over.
     fn usable(&self) -> Share {
         let mut share = self.share;
-        if self.earlier.silenced {
+        if self.is_silenced {
             share.requests = 0;
         } else if self.leaves_at.is_some() {
             share.connections = 0;
@@ -225,13 +215,12 @@ impl Member {
             self.share = Share::default();
             return Action::Apply(self.share, now);
         }
-        if !self.is_over && self.earlier.silenced && self.silent_until <= now {
+        if !self.is_over && self.is_silenced && self.silent_until <= now {
             return self.apply(now);
         }
-        let share = self.share(now);
         let closing = load.in_flight == 0 && load.held.connections > self.usable().connections;
-        if closing != self.earlier.closing && !self.is_over {
-            self.earlier.closing = closing;
+        if closing != self.closing && !self.is_over {
+            self.closing = closing;
             if closing {
                 return Action::CloseIdle(self.usable(), self.until);
             }
@@ -239,30 +228,13 @@ impl Member {
         if self.asked.is_some_and(|asked| asked + GIVE_UP <= now) {
             self.asked = None;
         }
-        if load.without_socket > 0 {
-            self.earlier.without_socket = Some((load.without_socket, now));
-        }
-        let shrinking = larger(load.held, share) != share;
-        let refused = !load.silence.is_zero() || !load.pause.is_zero();
-        let at_once = (self.earlier.waiting && load.waiting == 0)
-            || (self.earlier.shrinking && !shrinking)
-            || (!self.earlier.refused && refused);
-        let cadence = if at_once {
-            AT_LEAST
-        } else if load.waiting > 0 || self.leaves_at.is_some() {
-            WAITING
-        } else {
-            USUAL
-        };
+        let is_idle = load.in_flight == 0 && load.waiting == 0 && load.held.requests == 0;
+        let is_idle = is_idle && load.silence.is_zero() && self.leaves_at.is_none();
+        let cadence = if is_idle { USUAL } else { BUSY };
         let is_due = self.last.is_none_or(|last| last + cadence <= now);
         if self.asked.is_some() || !is_due {
-            // Returns without updating the earlier state, so that the next question follows a
-            // change at once.
             return Action::Wait;
         }
-        self.earlier.waiting = load.waiting > 0;
-        self.earlier.shrinking = shrinking;
-        self.earlier.refused = refused;
         Action::Ask(self.question(load, now, false))
     }
 
@@ -279,10 +251,7 @@ impl Member {
         let places = more(held.places, waiting, whole.places);
         // A member asks in advance only for half of what it has, because all that it claims is withheld
         // for a long time if it dies. One socket is for token requests.
-        let waited = self.earlier.without_socket;
-        let waited = waited.filter(|(_, at)| now < *at + PEAKS);
-        let without_socket = waited.map_or(0, |(calls, _)| calls);
-        let grows = without_socket.min(held.connections.div_ceil(2));
+        let grows = load.without_socket.min(held.connections.div_ceil(2));
         let sockets = more(held.connections, grows + 1, whole.connections);
         let mut wanted = Share {
             requests: requests.max(unit),
@@ -300,7 +269,6 @@ impl Member {
             whole,
             unit,
             silence: load.silence,
-            pause: load.pause,
             leaves,
             stepped: self.stepped,
         }
@@ -323,25 +291,18 @@ pub(crate) const ENDS: Duration = Duration::from_secs(5);
 /// Age at which an answer no longer counts.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 
-/// Time between two looks of a member at its limiter. It is a quarter of [`AT_LEAST`], so that looks
-/// add little to the wait for a question.
+/// Time between two looks of a member at its limiter. It is a tenth of [`BUSY`], so that looks add
+/// little to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
-
-/// How long a member wants more sockets after a call has waited for one. Such waits come with each
-/// peak, and are shorter than the time between two questions, so a single question may miss them.
-const PEAKS: Duration = Duration::from_secs(2);
 
 /// Shortest step of the store's clock that matters. Shorter ones do not, because `Load::counts_for`
 /// has two intervals in reserve; two clocks take half an hour to differ by this much.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Shortest time between two questions.
-const AT_LEAST: Duration = Duration::from_millis(100);
+/// Time between two questions of a member that has calls, or was refused.
+const BUSY: Duration = Duration::from_millis(250);
 
-/// Time between two questions while calls wait.
-const WAITING: Duration = Duration::from_millis(250);
-
-/// Time between two questions of a member without waiting calls.
+/// Time between two questions of an idle member.
 const USUAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tower_tds_limits::{Limiter, Quota, Share};
 
 use crate::{
-    error::{FleetError, StoreFault},
+    error::FleetError,
     member::{Answer, ENDS, GIVE_UP, Question},
     tls,
 };
@@ -41,14 +41,10 @@ pub struct FleetStatus {
     pub waiting: u32,
     /// Members that asked the store within the last five seconds, this one included.
     pub members: u32,
-    /// Members with calls in flight or waiting, or with requests that still count.
-    pub active: u32,
     /// Limits that the members divide.
     pub total: Share,
-    /// Sum over all members of what they have, or may still have, in use.
-    pub recorded: Share,
-    /// Part of `recorded` that silent members had: those that were killed, left with requests in
-    /// flight, or do not reach the store. No member gets it until it is free.
+    /// What silent members had: those that were killed, left with requests in flight, or do not
+    /// reach the store. No member gets it until it is free.
     pub withheld: Share,
     /// How long until the requests of silent members are free.
     pub requests_free_in: Duration,
@@ -58,8 +54,6 @@ pub struct FleetStatus {
     /// the fleet may be incomplete: when it is new or all its members were silent, after a restart
     /// or a failover, and after a forward step of the store's clock.
     pub grows_in: Duration,
-    /// How much longer nothing is sent, because a member was refused.
-    pub silent_for: Duration,
     /// Time of the store's last answer.
     pub answered: Option<Instant>,
     /// Error of the last question to the store, if it failed.
@@ -249,13 +243,7 @@ impl Ask for Link {
             let opened = timeout(CONNECT, self.open()).await;
             let opened =
                 opened.map_or_else(|_| Err(FleetError::unanswered()), |opened| Ok(opened?));
-            if let Err(mut error) = opened {
-                if error.kind() == StoreFault::Unreachable
-                    && let Store::Node(client) = &self.store
-                    && tls::is_missing(client).await
-                {
-                    error = FleetError::without_tls();
-                }
+            if let Err(error) = opened {
                 return (self, Err(error));
             }
         }
@@ -305,7 +293,6 @@ pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
         terms.hold,
         terms.memory,
         millis(question.silence),
-        millis(question.pause),
         question.leaves.into(),
     ];
     let all = shares.into_iter().flat_map(three).chain(rest);
@@ -327,26 +314,18 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
             connections: count(at + 2)?,
         })
     };
-    let (taken, record) = (three(12)?, three(15)?);
     let answer = Answer {
         share: three(6)?,
-        silence: time(1)?.max(time(2)?),
+        silence: time(1)?,
         clock: time(0)?,
     };
     let status = FleetStatus {
-        grows_in: time(3)?,
-        members: count(4)?,
-        active: count(5)?,
+        grows_in: time(2)?,
+        members: count(3)?,
+        requests_free_in: time(4)?,
+        sockets_free_in: time(5)?,
         total: three(9)?,
-        recorded: Share {
-            requests: taken.requests.checked_add(record.requests)?,
-            places: taken.places.checked_add(record.places)?,
-            connections: taken.connections.checked_add(record.connections)?,
-        },
-        withheld: three(20)?,
-        requests_free_in: time(18)?,
-        sockets_free_in: time(19)?,
-        silent_for: answer.silence,
+        withheld: three(12)?,
         ..FleetStatus::default()
     };
     Some(Reply { answer, status })

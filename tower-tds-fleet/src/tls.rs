@@ -1,13 +1,6 @@
 //! Cryptography for TLS to the store.
 
-use std::time::Duration;
-
 use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::timeout,
-};
 
 /// Installs a cryptography provider for a client with a TLS address, if there is none.
 ///
@@ -43,26 +36,6 @@ fn speaks_tls(client: &Client) -> bool {
     let address = client.get_connection_info().addr();
     matches!(address, ConnectionAddr::TcpTls { .. })
 }
-
-/// Whether the port of a TLS address answers without TLS.
-///
-/// A plain server waits for the end of a line, which a handshake does not have, so it looks like a
-/// server that hangs. Sending it a line shows the difference.
-pub(crate) async fn is_missing(client: &Client) -> bool {
-    let ConnectionAddr::TcpTls { host, port, .. } = client.get_connection_info().addr() else {
-        return false;
-    };
-    let answer = async {
-        let mut socket = TcpStream::connect((host.as_str(), *port)).await.ok()?;
-        socket.write_all(b"PING\r\n").await.ok()?;
-        socket.read_u8().await.ok()
-    };
-    // Each reply of the protocol begins with its type: here a status or an error.
-    matches!(timeout(ANSWERS, answer).await, Ok(Some(b'+' | b'-')))
-}
-
-/// Enough for two round trips on any network that answers questions in time.
-const ANSWERS: Duration = Duration::from_secs(2);
 
 const NONE: &str = "there is no cryptography for TLS to the store: turn on the feature `ring` or `aws-lc-rs`, or \
                     install a CryptoProvider";

@@ -134,6 +134,9 @@ async fn two_jobs_of_a_fleet_keep_the_limits_and_share_a_token_and_a_signal_leav
     }
 }
 
+const UNREACHABLE: &str = "127.0.0.1:1: the store is unreachable: ";
+const STEP: &str = "; start it or correct --fleet, or go on alone without it";
+
 #[tokio::test]
 async fn unreachable_fleet_store_ends_a_job_before_any_request() {
     let bench = Bench::new("fleet-faults", Config::default()).await;
@@ -142,7 +145,7 @@ async fn unreachable_fleet_store_ends_a_job_before_any_request() {
     let files = bench.path("files");
     let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
     let mut cases = vec![
-        ("redis://127.0.0.1:1", "", 5, "the store is unreachable"),
+        ("redis://x:p4ssw0rd@127.0.0.1:1", "", 5, UNREACHABLE),
         ("nonsense", "", 2, "write redis://HOST:PORT"),
         (
             "redis://x:p4ssw0rd@nonsense:1:2/",
@@ -172,8 +175,21 @@ async fn unreachable_fleet_store_ends_a_job_before_any_request() {
         assert_eq!(run.status.code(), Some(code), "{store}: {err}");
         let last = err.lines().last().unwrap_or_default();
         assert!(last.contains(told), "{store}: {err}");
+        assert!(told != UNREACHABLE || last.contains(STEP), "{err}");
         assert!(!err.contains("p4ssw0rd") && !err.contains("wr0ng"), "{err}");
     }
+    // The same before the fault is final.
+    let mut run = bench.tds(&["get", "/v1/live/bus", "--deadline", "1s"]);
+    run.env("TDS_FLEET_STORE", "redis://x:p4ssw0rd@127.0.0.1:1");
+    let run = output(run).await;
+    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
+    assert!(err(&run).contains("the deadline passed"), "{}", err(&run));
+    assert!(
+        err(&run).contains(UNREACHABLE) && err(&run).contains(STEP),
+        "{}",
+        err(&run)
+    );
+    assert!(!err(&run).contains("p4ssw0rd"), "{}", err(&run));
     // An interval of an hour cannot be divided.
     let mut hour = bench.tds(&[&bulk[..], &["--rate", "1000/1h"]].concat());
     hour.env("TDS_FLEET_STORE", &right);

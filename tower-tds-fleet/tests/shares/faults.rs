@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use redis::{Client, cmd};
+use redis::cmd;
 use tds_sim::{Rule, Server};
 use tokio::{
     task::JoinSet,
@@ -129,42 +129,6 @@ async fn flushed_store_causes_no_refusal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evicted_hash_causes_no_refusal() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    through(
-        "eviction",
-        store.client(),
-        Rule::LeakyBucket { burst: 10 },
-        12,
-        async || {
-            let mut connection = store.connection();
-            let mut set = |name: &str, value: &str| {
-                let mut config = cmd("CONFIG");
-                config.arg("SET").arg(name).arg(value);
-                config.exec(&mut connection).unwrap();
-            };
-            set("maxmemory-policy", "allkeys-random");
-            set("maxmemory", "1");
-            let mut connection = store.connection();
-            drop(cmd("SET").arg("other").arg("value").exec(&mut connection));
-            let there: u32 = cmd("EXISTS")
-                .arg("{test}:shares")
-                .query(&mut connection)
-                .unwrap();
-            assert_eq!(there, 0, "it is evicted");
-            let mut set = cmd("CONFIG");
-            set.arg(&["SET", "maxmemory", "0"])
-                .exec(&mut connection)
-                .unwrap();
-        },
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushed_scripts_cause_no_refusal() {
     let Some(store) = RedisServer::start() else {
         return;
@@ -179,42 +143,6 @@ async fn flushed_scripts_cause_no_refusal() {
             cmd("SCRIPT")
                 .arg("FLUSH")
                 .exec(&mut store.connection())
-                .unwrap();
-        },
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn changed_store_password_causes_no_refusal() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    through(
-        "password changed for 9 s",
-        store.client(),
-        Rule::SlidingLogAll,
-        12,
-        async || {
-            let mut connection = store.connection();
-            let mut user = |password: &str| {
-                let mut set = cmd("CONFIG");
-                set.arg(&["SET", "requirepass", password])
-                    .exec(&mut connection)
-                    .unwrap();
-            };
-            user("another");
-            let kill = ["KILL", "TYPE", "normal", "SKIPME", "yes"];
-            let mut admin = Client::open(format!("{}?pass=another", store.url()))
-                .unwrap()
-                .get_connection()
-                .unwrap();
-            cmd("CLIENT").arg(&kill).exec(&mut admin).unwrap();
-            sleep(Duration::from_secs(9)).await;
-            cmd("CONFIG")
-                .arg(&["SET", "requirepass", ""])
-                .exec(&mut admin)
                 .unwrap();
         },
     )

@@ -1,4 +1,4 @@
-//! Two fleets on one store, and one fleet of two versions.
+//! One fleet of two versions.
 
 use std::{
     env,
@@ -6,68 +6,10 @@ use std::{
     time::Duration,
 };
 
-use redis::cmd;
-use tds_sim::{Rule, Server};
-use tokio::{task::JoinSet, time::sleep};
-use tower_tds::Limits;
+use tds_sim::Rule;
+use tokio::time::sleep;
 
-use crate::shares::{
-    Member, RedisServer, assert_clean, process::Process, remember, remember_as, service,
-};
-
-/// Measures the requests a second at each service.
-async fn rates(servers: &[Server; 2], seconds: u64) -> [f64; 2] {
-    let seen = || [0, 1].map(|at: usize| assert_clean(&servers[at]));
-    let before = seen();
-    sleep(Duration::from_secs(seconds)).await;
-    let after = seen();
-    [0, 1].map(|at| (after[at] - before[at]) as f64 / seconds as f64)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute or more"]
-async fn two_fleets_on_one_store_do_not_disturb_each_other() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    let names = ["one", "two"];
-    names.iter().for_each(|name| remember_as(name, &store));
-    let servers = [
-        service(Rule::SlidingCounter).await,
-        service(Rule::SlidingCounter).await,
-    ];
-    let join = |at: usize| {
-        let join = || Member::join_as(names[at], store.client(), &servers[at], Limits::default());
-        (0..4).map(|_| join()).collect::<Vec<_>>()
-    };
-    let fleets = [join(0), join(1)];
-    let mut running = [JoinSet::new(), JoinSet::new()];
-    for member in &fleets[0] {
-        member.call(15, &mut running[0]);
-    }
-    sleep(Duration::from_secs(6)).await;
-    let [alone, _] = rates(&servers, 12).await;
-    for member in &fleets[1] {
-        member.call(15, &mut running[1]);
-    }
-    sleep(Duration::from_secs(6)).await;
-    let both = rates(&servers, 12).await;
-    // The first loses its record, so its shares do not grow for 17 s.
-    let mut lose = cmd("DEL");
-    lose.arg("{one}:shares")
-        .exec(&mut store.connection())
-        .unwrap();
-    sleep(Duration::from_secs(2)).await;
-    let [first, second] = [&fleets[0][0], &fleets[1][0]].map(|member| member.fleet.status());
-    let beside = rates(&servers, 12).await;
-    println!("alone {alone:.1}; both {both:.1?}; while the first does not grow {beside:.1?}");
-    assert!(first.grows_in > Duration::from_secs(5), "{first:?}");
-    assert_eq!(second.grows_in, Duration::ZERO);
-    assert_eq!((first.members, second.members), (4, 4));
-    for rate in [both[0], both[1], beside[1]] {
-        assert!(rate >= 0.9 * alone, "{rate} of {alone}");
-    }
-}
+use crate::shares::{RedisServer, assert_clean, process::Process, remember, service};
 
 /// A program of these tests from an earlier version, named by `FLEET_EARLIER`: `.ci/slow` builds it.
 fn earlier() -> Option<PathBuf> {

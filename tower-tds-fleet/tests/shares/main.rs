@@ -42,17 +42,8 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn join(store: impl Into<Store>, server: &Server, limits: Limits) -> Self {
-        Self::join_as("test", store, server, limits)
-    }
-
-    pub(crate) fn join_as(
-        name: &str,
-        store: impl Into<Store>,
-        server: &Server,
-        limits: Limits,
-    ) -> Self {
         let client = client(server, limits);
-        let fleet = Fleet::join(store, name, server.base_url(), client.limiter()).unwrap();
+        let fleet = Fleet::join(store, "test", server.base_url(), client.limiter()).unwrap();
         let url = format!("{}/v1/live/bus", server.base_url());
         Self { client, fleet, url }
     }
@@ -86,14 +77,9 @@ pub(crate) fn call(client: &Client, url: &str, callers: usize, running: &mut Joi
 
 /// A service that counts by this rule, and answers after 100 ms.
 pub(crate) async fn service(rule: Rule) -> Server {
-    slow_service(rule, Duration::from_millis(100)).await
-}
-
-/// A service that answers after this time.
-pub(crate) async fn slow_service(rule: Rule, takes: Duration) -> Server {
     let mut config = Config::default();
     config.rule = rule;
-    config.faults.before_head = Delay::Constant(takes);
+    config.faults.before_head = Delay::Constant(Duration::from_millis(100));
     Server::start(config).await.unwrap()
 }
 
@@ -102,22 +88,12 @@ pub(crate) const ANYWHERE: &str = "https://data.example.org";
 
 /// Writes a record of the fleet without members, so that shares grow at once.
 pub(crate) fn remember(store: &RedisServer) {
-    remember_as("test", store);
-}
-
-pub(crate) fn remember_as(name: &str, store: &RedisServer) {
     let mut connection = store.connection();
     let info: String = cmd("INFO").arg("server").query(&mut connection).unwrap();
     let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
     let mut set = cmd("HSET");
-    set.arg(format!("{{{name}}}:shares")).arg(&[
-        "run",
-        run.unwrap(),
-        "began",
-        "0",
-        "quotas",
-        "1000",
-    ]);
+    set.arg("{test}:shares")
+        .arg(&["run", run.unwrap(), "began", "0", "quotas", "1000"]);
     set.exec(&mut connection).unwrap();
 }
 

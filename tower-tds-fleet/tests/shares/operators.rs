@@ -4,10 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use redis::{Client, cmd};
 use tds_sim::Rule;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 use tower_tds::{Limits, Quota};
 use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
@@ -34,15 +31,20 @@ async fn ready_names_the_fault() {
     let admin = || store.connection();
     let open = |url: String| Client::open(url).unwrap();
     // There is no server on the port, which the kernel gives to nobody, or the host is unknown.
-    let (refused, unknown, tls) = tokio::join!(
+    let unreachable = tokio::join!(
         kind(open("redis://127.0.0.1:1".to_owned())),
         kind(open("redis://no-such-host.invalid:6379".to_owned())),
         // The server has no TLS.
         kind(open(format!("rediss://{address}"))),
     );
-    assert_eq!(refused, StoreFault::Unreachable);
-    assert_eq!(unknown, StoreFault::Unreachable);
-    assert_eq!(tls, StoreFault::Tls);
+    assert_eq!(
+        unreachable,
+        (
+            StoreFault::Unreachable,
+            StoreFault::Unreachable,
+            StoreFault::Unreachable
+        )
+    );
     // One user has a wrong password, and one lacks a right.
     let user = ["SETUSER", "member", "on", ">right", "~*", "+@all", "-hset"];
     cmd("ACL").arg(&user).exec(&mut admin()).unwrap();
@@ -153,73 +155,6 @@ async fn errors_of_calls_name_the_fault_of_the_store() {
         println!("{text}");
         assert!(text.contains("the store is unreachable"), "{text}");
     }
-}
-
-/// A server behind a TLS address that speaks something else, says no, or says nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rediss_address_distinguishes_a_port_without_tls_from_a_silent_one() {
-    let Some((store, address)) = on_a_port() else {
-        return;
-    };
-    let open = |address: &str| Client::open(format!("rediss://{address}")).unwrap();
-    let mut password = cmd("CONFIG");
-    password.arg(&["SET", "requirepass", "secret"]);
-    password.exec(&mut store.connection()).unwrap();
-    // An HTTP server, one that refuses each handshake, and one that only accepts.
-    let page = b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice();
-    let handshake_failure = [21, 3, 3, 0, 2, 2, 40].as_slice();
-    let page = talker(page).await;
-    let refuses = talker(handshake_failure).await;
-    let silent = talker(b"").await;
-    let (plain, page, refuses, silent) = tokio::join!(
-        kind(open(&address)),
-        kind(open(&page)),
-        kind(open(&refuses)),
-        kind(open(&silent)),
-    );
-    assert_eq!(plain, StoreFault::Tls, "a port that wants a password");
-    assert_eq!(page, StoreFault::Tls, "a page");
-    assert_eq!(refuses, StoreFault::Tls, "an alert");
-    assert_eq!(silent, StoreFault::Unreachable, "a server that hangs");
-}
-
-/// Listens, and answers the first bytes of each connection by these.
-async fn talker(says: &'static [u8]) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut first = [0; 512];
-                drop(socket.read(&mut first).await);
-                drop(socket.write_all(says).await);
-                sleep(Duration::from_secs(30)).await;
-            });
-        }
-    });
-    address
-}
-
-/// `tds fleet status` shows by this text which process a record is of.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn record_of_a_member_ends_with_its_host_and_process() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(store.client(), "test", ANYWHERE, &limiter).unwrap();
-    fleet.ready().await.unwrap();
-    let mut all = cmd("HGETALL");
-    all.arg("{test}:shares");
-    let all: Vec<(String, String)> = all.query(&mut store.connection()).unwrap();
-    let is_member = |(name, _): &&(String, String)| name.starts_with("member:");
-    let (_, record) = all.iter().find(is_member).unwrap();
-    let process = format!(":{}\"", std::process::id());
-    assert!(record.ends_with(&process), "{record}");
-    let (numbers, text) = record.split_once(",\"").unwrap();
-    assert_eq!(numbers.split(',').count(), 16, "{record}");
-    assert!(text.len() > process.len(), "a host: {record}");
 }
 
 /// Creates a user `member` with the rights of OPERATORS.md, and with `more`, which the page also

@@ -61,49 +61,28 @@ fn next_question(member: &mut Member, load: Load, now: Instant) -> Option<u64> {
 }
 
 #[test]
-fn question_interval_depends_on_waiting_calls_and_changes() {
-    let over = held(share(20, 0, 0));
+fn question_interval_depends_on_what_a_member_has_to_do() {
     let silenced = Load {
         silence: ms(700),
         ..idle()
     };
-    let paused = Load {
-        pause: ms(700),
+    let flying = Load {
+        in_flight: 1,
         ..idle()
     };
-    for (before, after, expected) in [
-        (idle(), idle(), 1_000),
-        (idle(), waiting(1), 250),
-        (waiting(1), waiting(1), 250),
-        (waiting(1), idle(), 100),
-        (idle(), over, 1_000),
-        (over, over, 1_000),
-        (over, idle(), 100),
-        (idle(), silenced, 100),
-        (idle(), paused, 100),
-        (silenced, paused, 1_000),
-        (silenced, idle(), 1_000),
+    for (load, expected) in [
+        (idle(), 1_000),
+        (held(share(0, 0, 5)), 1_000),
+        (waiting(1), 250),
+        (flying, 250),
+        (held(share(1, 0, 0)), 250),
+        (silenced, 250),
     ] {
         let mut member = sharing(Instant::now());
-        let now = Instant::now() + ms(1_000);
-        let number = asks(&mut member, before, now).number;
-        answered(&mut member, number, Duration::ZERO, now);
-        let next = next_question(&mut member, after, now);
-        assert_eq!(next, Some(expected), "{before:?} {after:?}");
+        let last = member.last.unwrap();
+        let next = next_question(&mut member, load, last);
+        assert_eq!(next, Some(expected), "{load:?}");
     }
-}
-
-#[test]
-fn member_asks_again_after_an_unanswered_or_failed_question() {
-    let now = Instant::now();
-    let mut member = Member::new(now);
-    let first = asks(&mut member, idle(), now);
-    assert_eq!(first.number, 1);
-    assert_eq!(next_question(&mut member, idle(), now), Some(2_000));
-    let later = now + ms(2_000);
-    member.on(Event::Failed(2), later);
-    assert_eq!(next_question(&mut member, idle(), later), Some(1_000));
-    assert_eq!(member.number, 3);
 }
 
 #[test]
@@ -153,15 +132,6 @@ fn leaving_member_wants_no_more_requests_than_it_holds() {
     let mut member = Member::new(now);
     member.has_left(load, now);
     assert_eq!(asks(&mut member, load, now).wanted, share(2, 1, 3));
-}
-
-#[test]
-fn claim_is_the_larger_of_share_and_held() {
-    let now = Instant::now();
-    let mut member = sharing(now);
-    let question = asks(&mut member, held(share(4, 5, 1)), now + ms(1_000));
-    assert_eq!(question.share, share(10, 2, 3));
-    assert_eq!(question.claim, share(10, 5, 3));
 }
 
 #[test]
@@ -241,66 +211,4 @@ fn leaving_member_may_go_when_it_holds_nothing_or_after_five_seconds() {
         (question.share, question.claim),
         (Share::default(), load.held)
     );
-}
-
-#[test]
-fn answer_of_a_clock_that_was_set_forward_is_reported_and_not_used() {
-    // Milliseconds from the first question to its answer, to the second question and its answer;
-    // and how far the store's clock has gone between the two answers.
-    for (times, clock, stepped) in [
-        ([0, 1_000, 1_000], 1_000, false),
-        ([0, 1_000, 1_000], 2_000, false),
-        ([0, 1_000, 1_000], 2_001, true),
-        ([0, 1_000, 1_000], 21_000, true),
-        ([0, 1_000, 1_000], 0, false),
-        // The first question was answered at once, and the second one as late as possible.
-        ([1_900, 2_000, 3_900], 4_900, false),
-        ([1_900, 2_000, 3_900], 4_901, true),
-    ] {
-        let now = Instant::now();
-        let [first, asked, second] = times.map(|millis| now + ms(millis));
-        let mut member = Member::new(now);
-        let answer = |clock: u64, connections| Answer {
-            share: share(10, 2, connections),
-            silence: Duration::ZERO,
-            clock: ms(50_000 + clock),
-        };
-        let number = asks(&mut member, waiting(1), now).number;
-        member.on(Event::Answered(number, answer(0, 3)), first);
-        let question = asks(&mut member, waiting(1), asked);
-        assert!(!question.stepped);
-        member.on(Event::Answered(question.number, answer(clock, 4)), second);
-        let name = format!("{times:?} {clock}");
-        let expected = if stepped { 3 } else { 4 };
-        assert_eq!(member.share(second).connections, expected, "{name}");
-        let next = asks(&mut member, waiting(1), second + ms(250));
-        assert_eq!(next.stepped, stepped, "{name}");
-        // The answer to the report is used, and it is reported once.
-        member.on(
-            Event::Answered(next.number, answer(clock + 250, 5)),
-            second + ms(250),
-        );
-        assert_eq!(member.share(second + ms(250)).connections, 5, "{name}");
-        assert!(!asks(&mut member, waiting(1), second + ms(500)).stepped);
-    }
-}
-
-#[test]
-fn suspended_member_takes_no_answer_for_a_step() {
-    let now = Instant::now();
-    let mut member = sharing(now);
-    let suspended = Load {
-        suspended: true,
-        ..idle()
-    };
-    member.on(Event::Seen(suspended), now);
-    let later = now + ms(1_000);
-    let question = asks(&mut member, idle(), later);
-    let answer = Answer {
-        share: share(10, 2, 3),
-        silence: Duration::ZERO,
-        clock: ms(3_600_000),
-    };
-    member.on(Event::Answered(question.number, answer), later);
-    assert_eq!(member.share(later), answer.share);
 }

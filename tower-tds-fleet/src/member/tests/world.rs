@@ -1,4 +1,5 @@
 use std::{
+    collections::VecDeque,
     io,
     pin::{Pin, pin},
     sync::{
@@ -26,7 +27,10 @@ use tower_tds_limits::{
 use crate::{
     Fleet, FleetError,
     member::{GIVE_UP, Question},
-    store::{Ask, FleetStatus, Reply, Terms, numbers, reply, tests::model::Division},
+    store::{
+        Ask, FleetStatus, Reply, Terms, numbers, reply,
+        tests::twin::{Asked, Division},
+    },
 };
 
 /// Delays of the way to the service and to the store, in milliseconds.
@@ -53,7 +57,6 @@ struct Shared {
     began: Instant,
     rng: Mutex<fastrand::Rng>,
     division: Mutex<Division>,
-    run: Mutex<u64>,
     members: Mutex<Vec<Process>>,
     /// When requests were counted.
     counted: Mutex<Vec<Duration>>,
@@ -62,8 +65,8 @@ struct Shared {
     most_open: AtomicU32,
     /// Time that a response takes beyond its way, in milliseconds.
     takes: AtomicU32,
-    /// Sum of the steps of the store's clock, in milliseconds.
-    stepped: AtomicU32,
+    /// A counter without a fleet: the second, and what was counted in it.
+    counter: Mutex<(u64, u32)>,
 }
 
 /// One member's process.
@@ -72,15 +75,15 @@ pub(crate) struct Process {
     world: World,
     limiter: Limiter,
     fleet: Option<Fleet>,
+    /// Whether each call increments a counter in the store, and waits for the next second beyond 50.
+    is_naive: bool,
     state: Arc<State>,
 }
 
 #[derive(Default)]
 struct State {
-    stopped: Gate,
-    cut: AtomicBool,
-    refuses: AtomicBool,
-    is_late: AtomicBool,
+    /// A stopped process polls nothing.
+    stopped: AtomicBool,
     callers: Mutex<JoinSet<()>>,
     /// Sockets that the service has open from this process.
     open: AtomicU32,
@@ -96,20 +99,12 @@ struct State {
 /// A socket of a process, as its pool has it.
 type Socket = TokioIo<LimitedIo<TokioIo<DuplexStream>>>;
 
-/// A gate that keeps a stopped process from polling.
-#[derive(Default)]
-struct Gate {
-    closed: AtomicBool,
-    wakers: Mutex<Vec<Waker>>,
-}
-
 /// Way to the model of the store.
 struct Wire {
     world: World,
-    id: String,
+    id: u64,
     terms: Terms,
     state: Arc<State>,
-    run: Option<(String, Instant)>,
 }
 
 /// Service, as one process reaches it.
@@ -139,13 +134,12 @@ impl World {
             began: Instant::now(),
             rng: Mutex::new(fastrand::Rng::with_seed(seed)),
             division: Mutex::default(),
-            run: Mutex::default(),
             members: Mutex::default(),
             counted: Mutex::default(),
             broken: Mutex::default(),
             most_open: AtomicU32::default(),
             takes: AtomicU32::default(),
-            stepped: AtomicU32::default(),
+            counter: Mutex::default(),
         };
         let world = Self {
             shared: Arc::new(shared),
@@ -166,44 +160,33 @@ impl World {
         let state = Arc::new(State::default());
         let wire = Wire {
             world: self.clone(),
-            id: format!("{:016x}", self.shared.rng.lock().unwrap().u64(..)),
+            id: self.shared.rng.lock().unwrap().u64(..),
             terms: terms.clone(),
             state: Arc::clone(&state),
-            run: None,
         };
         let fleet = Fleet::join_by(wire, terms.unit, &limiter).unwrap();
-        self.add(limiter, Some(fleet), state);
+        self.add(limiter, Some(fleet), false, state);
     }
 
-    pub(crate) fn join_alone(&self) {
+    /// Adds a process without a fleet.
+    pub(crate) fn join_alone(&self, is_naive: bool) {
         let limiter = Limiter::new(self.shared.limits.clone());
-        self.add(limiter, None, Arc::default());
+        self.add(limiter, None, is_naive, Arc::default());
     }
 
-    fn add(&self, limiter: Limiter, fleet: Option<Fleet>, state: Arc<State>) {
+    fn add(&self, limiter: Limiter, fleet: Option<Fleet>, is_naive: bool, state: Arc<State>) {
         let world = self.clone();
         self.shared.members.lock().unwrap().push(Process {
             world,
             limiter,
             fleet,
+            is_naive,
             state,
         });
     }
 
     pub(crate) fn members(&self) -> Vec<Process> {
         self.shared.members.lock().unwrap().clone()
-    }
-
-    /// The store forgets everything, as after a restart.
-    pub(crate) fn forget(&self) {
-        *self.shared.division.lock().unwrap() = Division::default();
-        *self.shared.run.lock().unwrap() += 1;
-    }
-
-    /// Sets the store's clock forward.
-    pub(crate) fn step(&self, by: Duration) {
-        let millis = u32::try_from(by.as_millis()).unwrap();
-        self.shared.stepped.fetch_add(millis, SeqCst);
     }
 
     /// Makes responses of calls that begin from now on slower.
@@ -246,7 +229,7 @@ impl World {
                 .map(|member| {
                     let status = member.fleet.as_ref().unwrap().status();
                     let age = status.answered.map(|at| at.elapsed());
-                    let stopped = member.state.stopped.closed.load(SeqCst);
+                    let stopped = member.state.stopped.load(SeqCst);
                     (
                         status.share,
                         member.limiter.load().held,
@@ -300,6 +283,49 @@ impl World {
         refused
     }
 
+    /// The requests that a log of 50 a second would have refused.
+    pub(crate) fn over_the_log(&self) -> usize {
+        let mut counted = self.shared.counted.lock().unwrap().clone();
+        counted.sort_unstable();
+        let (mut log, mut refused) = (VecDeque::new(), 0);
+        for at in counted {
+            while log
+                .front()
+                .is_some_and(|first| *first + Duration::from_secs(1) <= at)
+            {
+                log.pop_front();
+            }
+            if log.len() < 50 {
+                log.push_back(at)
+            } else {
+                refused += 1
+            }
+        }
+        refused
+    }
+
+    /// A permit of the counter in the store.
+    async fn count(&self) {
+        loop {
+            for _way in 0..2 {
+                sleep(self.store_delay().unwrap_or_default()).await;
+            }
+            let now = self.shared.began.elapsed();
+            let count = {
+                let mut counter = self.shared.counter.lock().unwrap();
+                if counter.0 != now.as_secs() {
+                    *counter = (now.as_secs(), 0);
+                }
+                counter.1 += 1;
+                counter.1
+            };
+            if count <= 50 {
+                return;
+            }
+            sleep(Duration::from_secs(now.as_secs() + 1) - now).await;
+        }
+    }
+
     /// Whether the window is the only rule.
     fn is_by_window(&self) -> bool {
         self.shared.limits == Limits::default().rules(Rules::window())
@@ -341,34 +367,22 @@ impl World {
     /// The store's clock, which is not the members'.
     fn store_now(&self) -> u64 {
         let now = self.shared.began.elapsed().as_millis();
-        let stepped = u64::from(self.shared.stepped.load(SeqCst));
-        1_700_000_000_000 + stepped + u64::try_from(now).unwrap()
+        1_700_000_000_000 + u64::try_from(now).unwrap()
     }
 }
 
 // === impl Process ===
 
 impl Process {
-    /// The larger of share and held.
-    ///
-    /// A process that was stopped for long reads its responses late. So its account holds the
-    /// requests for longer than the service can count them, and this leaves them out until the
-    /// process has read the responses.
+    /// The larger of share and held. A process that is stopped for long holds its requests for longer than the
+    /// service can count them.
     fn taken(&self) -> Share {
-        let status = self.fleet.as_ref().unwrap().status();
-        let held = self.limiter.load().held;
-        let both = super::super::larger(status.share, held);
-        let is_old = |at: Instant| at.elapsed() > SILENT;
-        let is_stopped = self.state.stopped.closed.load(SeqCst);
-        if is_stopped && status.answered.is_some_and(is_old) {
-            self.state.is_late.store(true, SeqCst);
-        } else if both == status.share {
-            self.state.is_late.store(false, SeqCst);
-        }
-        let taken = if self.state.is_late.load(SeqCst) {
+        let status = self.status();
+        let is_old = status.answered.is_some_and(|at| at.elapsed() > SILENT);
+        let taken = if self.is_stopped() && is_old {
             status.share
         } else {
-            both
+            super::super::larger(status.share, self.limiter.load().held)
         };
         // Exactly those that the service has: it may have closed what a stopped process still holds.
         let sockets = status.share.connections.max(self.sockets());
@@ -401,16 +415,23 @@ impl Process {
             connector: self.connector(),
             takes: Duration::from_millis(self.world.shared.takes.load(SeqCst).into()),
         };
+        let naive = self.is_naive.then(|| api.clone());
         let service = ServiceBuilder::new()
             .layer(RequestLimitLayer::new(self.limiter.clone()))
             .service(api);
         for _ in 0..callers {
             let (service, state) = (service.clone(), Arc::clone(&self.state));
+            let naive = naive.clone();
             running.spawn(async move {
                 loop {
                     let began = Instant::now();
-                    let call = service.clone().oneshot(Request::new(()));
-                    drop(call.await);
+                    if let Some(api) = &naive {
+                        api.world.count().await;
+                        drop(api.exchange(false).await);
+                    } else {
+                        let call = service.clone().oneshot(Request::new(()));
+                        drop(call.await);
+                    }
                     let took = u32::try_from(began.elapsed().as_millis()).unwrap();
                     state.longest.fetch_max(took, SeqCst);
                 }
@@ -441,7 +462,7 @@ impl Process {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.state.stopped.closed.load(SeqCst)
+        self.state.stopped.load(SeqCst)
     }
 
     /// The requests of this process that were counted.
@@ -451,87 +472,48 @@ impl Process {
 
     /// Kills the process.
     pub(crate) fn kill(&self) {
-        self.state.cut.store(true, SeqCst);
-        self.state.stopped.close();
+        self.stop();
         self.call(0);
     }
 
-    /// Stops for a time.
-    pub(crate) fn stop(&self, lasts: Duration) {
-        self.state.stopped.close();
-        let state = Arc::clone(&self.state);
-        tokio::spawn(async move {
-            sleep(lasts).await;
-            state.stopped.open();
-        });
-    }
-
-    /// Cuts the connection to the store for a time.
-    pub(crate) fn cut(&self, lasts: Duration) {
-        let state = Arc::clone(&self.state);
-        if !state.cut.swap(true, SeqCst) {
-            tokio::spawn(async move {
-                sleep(lasts).await;
-                state.cut.store(false, SeqCst);
-            });
-        }
-    }
-
-    pub(crate) fn leave(&self) {
-        if let Some(fleet) = self.fleet.clone() {
-            tokio::spawn(async move { fleet.leave().await });
-        }
-    }
-
-    /// Makes the next response a 423.
-    pub(crate) fn refused(&self) {
-        self.state.refuses.store(true, SeqCst);
+    /// Stops the process for good.
+    pub(crate) fn stop(&self) {
+        self.state.stopped.store(true, SeqCst);
     }
 }
 
 // === impl Wire ===
 
 impl Ask for Wire {
-    async fn ask(mut self, question: Question) -> (Self, Result<Reply, FleetError>) {
+    async fn ask(self, question: Question) -> (Self, Result<Reply, FleetError>) {
         let (sender, receiver) = oneshot::channel();
-        let (world, id, terms) = (self.world.clone(), self.id.clone(), self.terms.clone());
+        let (world, id, terms) = (self.world.clone(), self.id, self.terms.clone());
         let state = Arc::clone(&self.state);
-        let last = self
-            .run
-            .clone()
-            .filter(|(_, at)| at.elapsed() < super::super::ENDS);
         // The question reaches the store even if the member gives it up.
         tokio::spawn(async move {
             let (there, back) = (world.store_delay(), world.store_delay());
-            if state.cut.load(SeqCst) || state.stopped.closed.load(SeqCst) {
+            if state.stopped.load(SeqCst) {
                 return;
             }
             let Some(there) = there else { return };
             sleep(there).await;
-            let asked = numbers(&question, &terms);
-            let asked: Vec<u64> = asked.split(',').map(|n| n.parse().unwrap()).collect();
-            let run = world.shared.run.lock().unwrap().to_string();
-            let now = world.store_now();
-            let answer = world.shared.division.lock().unwrap().ask(
-                &id,
-                question.number,
-                &asked,
-                &terms.quotas,
-                now,
-                (&run, last.as_ref().map_or("", |(run, _)| run)),
-            );
+            let numbers = numbers(&question, &terms);
+            let asked = Asked::of((id, question.number), &numbers, &terms.quotas, None);
+            let answer = world
+                .shared
+                .division
+                .lock()
+                .unwrap()
+                .ask(&asked, 0, world.store_now());
             let Some(back) = back else { return };
             sleep(back).await;
-            if !state.cut.load(SeqCst) {
-                drop(sender.send((answer, run)));
+            if !state.stopped.load(SeqCst) {
+                drop(sender.send(answer));
             }
         });
         let answer = match timeout(GIVE_UP, receiver).await {
-            Ok(Ok((Ok(values), run))) => {
-                self.run = Some((run, Instant::now()));
-                Ok(reply(&values).unwrap())
-            }
-            Ok(Ok((Err(_), _))) => Err(FleetError::settings("refused")),
+            Ok(Ok(Ok(values))) => Ok(reply(&values).unwrap()),
+            Ok(Ok(Err(_))) => Err(FleetError::settings("refused")),
             // A lost message is never answered, as on a real wire.
             Ok(Err(_lost)) => {
                 sleep(GIVE_UP).await;
@@ -594,7 +576,7 @@ impl Api {
             _response = receiver => None,
             read = socket.read(&mut end) => Some(read),
         };
-        std::future::poll_fn(|cx| self.state.stopped.poll(cx)).await;
+        std::future::poll_fn(|_| self.state.runs()).await;
         if let Some(read) = ended {
             return Err(read
                 .err()
@@ -613,8 +595,8 @@ impl Service<Request<()>> for Api {
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.state.stopped.poll(cx).map(Ok)
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.state.runs().map(Ok)
     }
 
     fn call(&mut self, request: Request<()>) -> Self::Future {
@@ -622,13 +604,7 @@ impl Service<Request<()>> for Api {
         Box::pin(async move {
             api.exchange(request.headers().contains_key(CONNECTION))
                 .await?;
-            let status = if api.state.refuses.swap(false, SeqCst) {
-                423
-            } else {
-                200
-            };
-            let response = Response::builder().status(status);
-            Ok(response.body(http_body_util::Empty::new()).unwrap())
+            Ok(Response::new(http_body_util::Empty::new()))
         })
     }
 }
@@ -640,8 +616,8 @@ impl Service<()> for Connector {
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.state.stopped.poll(cx).map(Ok)
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.state.runs().map(Ok)
     }
 
     fn call(&mut self, (): ()) -> Self::Future {
@@ -661,6 +637,13 @@ impl Service<()> for Connector {
 // === impl State ===
 
 impl State {
+    fn runs(&self) -> Poll<()> {
+        if self.stopped.load(SeqCst) {
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
     /// The service's side of a socket: open until the process closes it, or its keep-alive ends.
     async fn serve(self: Arc<Self>, mut socket: DuplexStream, there: Duration) {
         self.open.fetch_add(1, SeqCst);
@@ -678,31 +661,9 @@ impl State {
         }
         sleep(there).await;
         // A process that is stopped closes nothing, and a host that is lost closes nothing at all.
-        let closes = pin!(std::future::poll_fn(|cx| self.stopped.poll(cx)));
+        let closes = pin!(std::future::poll_fn(|_| self.runs()));
         let _ended = timeout(KEEP_ALIVE, closes).await;
         self.open.fetch_sub(1, SeqCst);
-    }
-}
-
-// === impl Gate ===
-
-impl Gate {
-    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.closed.load(SeqCst) {
-            self.wakers.lock().unwrap().push(cx.waker().clone());
-            return Poll::Pending;
-        }
-        Poll::Ready(())
-    }
-
-    fn close(&self) {
-        self.closed.store(true, SeqCst);
-    }
-
-    fn open(&self) {
-        self.closed.store(false, SeqCst);
-        let wakers = std::mem::take(&mut *self.wakers.lock().unwrap());
-        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
