@@ -355,11 +355,8 @@ impl State {
     /// Ends the flight with an error.
     pub(crate) fn failed(&mut self, error: &TokenError, now: Timestamp) {
         let reason = self.land();
-        // Without credentials nothing was sent, and the provider may return them soon.
-        let is_short = error.is_transient() || error.is_missing_credentials();
-        let wait = self
-            .backoff
-            .fail(is_short, error.retry_after(), (self.draw)());
+        let hint = error.retry_after();
+        let wait = self.backoff.fail(error.is_brief(), hint, (self.draw)());
         let error = error.with_retry_after(wait);
         self.notices.push(Notice::Failed(error.clone(), reason));
         self.failure = Some(Failure {
@@ -406,7 +403,7 @@ impl State {
     pub(crate) fn refused(&mut self, generation: u64, now: Timestamp) -> Result<(), Refresh> {
         self.advance(now);
         let Some(token) = self.find(generation) else {
-            return self.missed(now);
+            return Err(Refresh::Replaced);
         };
         token.refusals = token.refusals.saturating_add(1);
         token.refused_at = Some(now);
@@ -447,7 +444,7 @@ impl State {
     pub(crate) fn role_missing(&mut self, generation: u64, now: Timestamp) -> Result<(), Refresh> {
         self.advance(now);
         let Some(token) = self.find(generation) else {
-            return self.missed(now);
+            return Err(Refresh::Replaced);
         };
         let age = token.bearer.sent.age_at(now);
         let newer = self.tokens.last().filter(|it| it.is_good_at(now));
@@ -467,14 +464,6 @@ impl State {
         }
         self.begin(Reason::Role, now);
         Ok(())
-    }
-
-    /// Decides on a refused call whose token is gone: a resend needs the token in use, or a new one.
-    fn missed(&mut self, now: Timestamp) -> Result<(), Refresh> {
-        if self.pick_at(now).is_some() {
-            return Err(Refresh::Replaced);
-        }
-        self.request(now).map_err(|_| Refresh::None)
     }
 
     /// Whether the token of this number was never accepted, and so may be too young.

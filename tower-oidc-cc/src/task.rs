@@ -63,13 +63,19 @@ impl Shared {
     }
 
     /// Returns the token in use, if calls may send it without a look at the state.
-    ///
-    /// It reads only the wall clock, because the timer of the task covers the steady one.
     #[inline]
     pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
         let slot = self.slot.load();
-        let bearer = slot.as_ref().filter(|it| self.is_settled(it))?;
-        (self.clock.wall() < bearer.lifetime.renew_at.wall).then(|| Arc::clone(bearer))
+        let bearer = slot.as_ref().filter(|it| self.may_send(it))?;
+        Some(Arc::clone(bearer))
+    }
+
+    /// Whether calls may send this token without a look at the state.
+    ///
+    /// It reads only the wall clock, because the timer of the task covers the steady one.
+    #[inline]
+    pub(crate) fn may_send(&self, bearer: &Bearer) -> bool {
+        self.is_settled(bearer) && self.clock.wall() < bearer.lifetime.renew_at.wall
     }
 
     /// Whether this is still the token that calls may send.
@@ -111,16 +117,14 @@ impl Shared {
         }
     }
 
-    /// Returns whether there is a task for the flights, after an attempt to start one on the current runtime. If the
-    /// runtime of the last task has ended, the new task repeats its flight.
-    pub(crate) fn drive(self: &Arc<Self>) -> bool {
+    /// Starts a task for the flights on the current runtime, unless one runs. It repeats the flight of one whose runtime
+    /// has ended.
+    pub(crate) fn drive(self: &Arc<Self>) {
         let mut locked = self.lock();
-        let is_running = |task: &JoinHandle<()>| !task.is_finished();
-        if !locked.task.as_ref().is_some_and(is_running) {
+        if locked.task.as_ref().is_none_or(JoinHandle::is_finished) {
             let task = run(Arc::downgrade(self), Arc::clone(&self.changed));
             locked.task = Handle::try_current().ok().map(|it| it.spawn(task));
         }
-        locked.task.as_ref().is_some_and(is_running)
     }
 
     /// Runs `work` under the lock, and publishes what follows. Emits the log lines after the lock,
@@ -205,4 +209,4 @@ async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
 }
 
 const PANICKED: &str =
-    "the HTTP client or the token store panicked: read what the panic hook printed";
+    "the HTTP client, the token store or the provider panicked: read what the panic hook printed";

@@ -17,7 +17,9 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tokio::time::advance;
 use tower::service_fn;
-use tower_oidc_cc::{Credentials, Provider, StoredToken, TokenEndpoint, TokenSource, TokenStore};
+use tower_oidc_cc::{
+    Credentials, CredentialsProvider, StoredToken, TokenEndpoint, TokenSource, TokenStore,
+};
 use tracing::subscriber::DefaultGuard;
 
 use crate::{
@@ -75,7 +77,7 @@ async fn no_text_of_a_provider_shows_a_secret() {
         let (text, secret) = parts(marked);
         let capture = Capture::default();
         let _guard = listen(&capture);
-        let provider = Provider::from_fn(move || {
+        let provider = CredentialsProvider::from_fn(move || {
             let error = Err::<Credentials, _>(BoxError::from(text.clone()));
             async move { error }
         });
@@ -100,7 +102,7 @@ async fn a_provider_that_repeats_an_earlier_secret_shows_none() {
     let capture = Capture::default();
     let _guard = listen(&capture);
     let asked = Arc::new(AtomicUsize::new(0));
-    let provider = Provider::from_fn(move || {
+    let provider = CredentialsProvider::from_fn(move || {
         let asked = asked.fetch_add(1, Ordering::Relaxed);
         async move {
             match asked {
