@@ -2,7 +2,7 @@
 //! held while its token is replaced.
 
 use std::{
-    fmt, mem,
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -75,9 +75,9 @@ pub struct BearerAuthLayer {
 pub struct BearerAuth<S> {
     inner: S,
     rules: Arc<Rules>,
-    readiness: Readiness,
-    /// Token of the last call, and of the next one once that is ready.
+    /// Token of the next call. From then on there is no wait, because the inner service may hold a permit.
     bearer: Option<Arc<Bearer>>,
+    pending: Option<Box<Pending>>,
 }
 
 pin_project! {
@@ -132,15 +132,9 @@ struct Rules {
     places: Places,
 }
 
-/// Result of the wait for a token since the last call.
-#[derive(Default)]
-enum Readiness {
-    #[default]
-    Unready,
-    /// Boxed again, because services are copied with each call, and few of them wait.
-    Waiting(Box<Wait<Result<Arc<Bearer>, TokenError>>>),
-    /// This state never returns to `Waiting`, because the inner service may hold a permit.
-    Ready,
+/// A wait for a token since the last call. Boxed, because services are copied with each call, and few of them wait.
+enum Pending {
+    Waiting(Wait<Result<Arc<Bearer>, TokenError>>),
     /// No token: the next call returns this error.
     Failed(TokenError),
 }
@@ -188,8 +182,8 @@ impl<S> Layer<S> for BearerAuthLayer {
         BearerAuth {
             inner,
             rules: Arc::clone(&self.rules),
-            readiness: Readiness::Unready,
             bearer: None,
+            pending: None,
         }
     }
 }
@@ -201,40 +195,30 @@ impl<S> BearerAuth<S> {
     /// there is a token.
     #[inline]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        if let Readiness::Unready = self.readiness {
-            let shared = &self.rules.source.shared;
-            let last = self.bearer.take().filter(|it| shared.may_send(it));
-            self.bearer = last.or_else(|| shared.settled());
-            if self.bearer.is_some() {
-                self.readiness = Readiness::Ready;
-            }
+        if self.bearer.is_none() && self.pending.is_none() {
+            self.bearer = self.rules.source.shared.settled();
         }
-        match self.readiness {
-            Readiness::Ready => Poll::Ready(true),
-            _ => self.poll_wait(cx),
+        match self.bearer {
+            Some(_) => Poll::Ready(true),
+            None => self.poll_wait(cx),
         }
     }
 
     #[cold]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let source = &self.rules.source;
-        loop {
-            match &mut self.readiness {
-                Readiness::Unready => {
-                    let wait = source.clone().wait();
-                    self.readiness = Readiness::Waiting(Box::new(Box::pin(wait)));
+        let begin = || Box::new(Pending::Waiting(Box::pin(source.clone().wait())));
+        let pending = self.pending.get_or_insert_with(begin);
+        if let Pending::Waiting(wait) = &mut **pending {
+            match ready!(wait.as_mut().poll(cx)) {
+                Ok(bearer) => {
+                    self.bearer = Some(bearer);
+                    self.pending = None;
                 }
-                Readiness::Waiting(wait) => match ready!(wait.as_mut().as_mut().poll(cx)) {
-                    Ok(bearer) => {
-                        self.bearer = Some(bearer);
-                        self.readiness = Readiness::Ready;
-                    }
-                    Err(error) => self.readiness = Readiness::Failed(error),
-                },
-                Readiness::Ready => return Poll::Ready(true),
-                Readiness::Failed(_) => return Poll::Ready(false),
+                Err(error) => **pending = Pending::Failed(error),
             }
         }
+        Poll::Ready(self.bearer.is_some())
     }
 
     /// Inserts the header into a request that may carry the token.
@@ -242,9 +226,9 @@ impl<S> BearerAuth<S> {
     fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
         let Rules { source, places } = &*self.rules;
         places.check(request.uri(), request.headers())?;
-        let bearer = match (mem::take(&mut self.readiness), &self.bearer) {
-            (Readiness::Ready, Some(bearer)) if source.shared.is_settled(bearer) => bearer,
-            (readiness, _) => self.bearer.insert(bearer(&source.shared, readiness)?),
+        let bearer = match self.bearer.take() {
+            Some(bearer) if source.shared.is_settled(&bearer) => bearer,
+            last => unsettled(&source.shared, last.is_some(), self.pending.take())?,
         };
         let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         // `insert` replaces all earlier values: a server that receives two may read either.
@@ -297,8 +281,8 @@ impl<S: Clone> Clone for BearerAuth<S> {
         Self {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
-            readiness: Readiness::Unready,
-            bearer: self.bearer.clone(),
+            bearer: None,
+            pending: None,
         }
     }
 }
@@ -410,12 +394,17 @@ impl Sent {
 
 /// Returns the token of a call whose service is not ready, or whose token is not settled.
 #[cold]
-fn bearer(shared: &Shared, readiness: Readiness) -> Result<Arc<Bearer>, TokenError> {
-    match (readiness, shared.bearer()) {
-        (Readiness::Failed(error), _) => Err(error),
-        (Readiness::Waiting(_), _) | (Readiness::Unready, None) => Err(UNREADY.into()),
-        (Readiness::Ready, None) => Err(EXPIRED.into()),
-        (Readiness::Ready | Readiness::Unready, Some(bearer)) => Ok(bearer),
+fn unsettled(
+    shared: &Shared,
+    is_ready: bool,
+    pending: Option<Box<Pending>>,
+) -> Result<Arc<Bearer>, TokenError> {
+    match (pending.map(|it| *it), shared.bearer()) {
+        (Some(Pending::Failed(error)), _) => Err(error),
+        (Some(Pending::Waiting(_)), _) => Err(UNREADY.into()),
+        (None, Some(bearer)) => Ok(bearer),
+        (None, None) if is_ready => Err(EXPIRED.into()),
+        (None, None) => Err(UNREADY.into()),
     }
 }
 

@@ -315,12 +315,6 @@ impl State {
         if reason == Reason::Refused {
             self.refreshes.note_at(now);
         }
-        // A server may return one token until its end.
-        let is_same = |it: &&mut Kept| it.bearer.token.header() == token.header();
-        if let Some(kept) = self.tokens.iter_mut().find(is_same) {
-            Arc::make_mut(&mut kept.bearer).lifetime = lifetime;
-            return;
-        }
         self.generation += 1;
         let left = lifetime.expires_at.left_at(now);
         let renewed = Notice::Renewed(self.generation, reason, left, issued.is_own);
@@ -384,7 +378,6 @@ impl State {
         };
         let refusals = token.refusals;
         (token.is_accepted, token.refusals, token.refused_at) = (true, 0, None);
-        let end = token.bearer.lifetime.expires_at;
         if !is_newest {
             return;
         }
@@ -392,11 +385,7 @@ impl State {
         if !is_waiting {
             self.refreshes.tolerate(refusals);
         }
-        // An older one is of use only if it is good and outlives this one.
-        self.tokens.retain(|it| {
-            let outlives = it.bearer.lifetime.expires_at.steady > end.steady;
-            it.bearer.generation == generation || (outlives && !it.is_refused())
-        });
+        self.tokens.retain(|it| it.bearer.generation == generation);
     }
 
     /// Decides on a call that was refused with the token of this number: `Ok` if it is held for the flight.
@@ -447,14 +436,6 @@ impl State {
             return Err(Refresh::Replaced);
         };
         let age = token.bearer.sent.age_at(now);
-        let newer = self.tokens.last().filter(|it| it.is_good_at(now));
-        if newer.is_some_and(|it| it.bearer.generation > generation) {
-            // The newer token may have the role, so its turn has come.
-            if let Some(older) = self.find(generation) {
-                Arc::make_mut(&mut older.bearer).lifetime.renew_at = now;
-            }
-            return Err(Refresh::Replaced);
-        }
         let wait = self.roles.missing(generation);
         if self.in_flight.is_some() {
             return Ok(());

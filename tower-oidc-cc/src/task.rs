@@ -63,19 +63,13 @@ impl Shared {
     }
 
     /// Returns the token in use, if calls may send it without a look at the state.
-    #[inline]
-    pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
-        let slot = self.slot.load();
-        let bearer = slot.as_ref().filter(|it| self.may_send(it))?;
-        Some(Arc::clone(bearer))
-    }
-
-    /// Whether calls may send this token without a look at the state.
     ///
     /// It reads only the wall clock, because the timer of the task covers the steady one.
     #[inline]
-    pub(crate) fn may_send(&self, bearer: &Bearer) -> bool {
-        self.is_settled(bearer) && self.clock.wall() < bearer.lifetime.renew_at.wall
+    pub(crate) fn settled(&self) -> Option<Arc<Bearer>> {
+        let slot = self.slot.load();
+        let bearer = slot.as_ref().filter(|it| self.is_settled(it))?;
+        (self.clock.wall() < bearer.lifetime.renew_at.wall).then(|| Arc::clone(bearer))
     }
 
     /// Whether this is still the token that calls may send.

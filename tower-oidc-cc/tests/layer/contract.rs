@@ -140,7 +140,8 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
 async fn calls_without_readiness_say_so_while_there_is_no_token() {
     let endpoint = Endpoint::always(Reply::token(DAY).after(secs(1)));
     let mut service = layer(&tokens(&endpoint)).layer(echo());
-    let error = service.clone().call(get(DATA)).await.unwrap_err();
+    let mut unready = service.clone();
+    let error = unready.call(get(DATA)).await.unwrap_err();
     assert!(error.to_string().contains("await `ready`"), "{error}");
     // A service whose readiness is still pending is not ready.
     let mut pending = task::spawn(std::future::poll_fn(|cx| {

@@ -1,7 +1,5 @@
 //! One token request for all callers, also when callers are dropped and runtimes end.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use crate::layer::support;
 
 use support::{
@@ -9,7 +7,7 @@ use support::{
     tokens,
 };
 use tokio::{runtime, task::JoinSet};
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, ServiceExt};
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_cold_calls_make_one_request() {

@@ -1,5 +1,7 @@
 //! The health of a token.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use crate::layer::support;
 
 use std::sync::{Arc, Mutex, OnceLock};

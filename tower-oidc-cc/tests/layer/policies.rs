@@ -1,7 +1,5 @@
 //! Times of the renewal, and the token requests of a day under each.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use crate::layer::support;
 
 use std::time::Duration;

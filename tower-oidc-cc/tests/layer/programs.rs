@@ -4,15 +4,12 @@
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri};
-use http_body_util::{Empty, Full};
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioIo},
-};
+use http_body_util::Full;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tds_sim::{Config, Server};
-use tokio::{net::TcpStream, task::JoinSet};
+use tokio::task::JoinSet;
 use tonic::{Status, metadata::MetadataValue, service::interceptor::InterceptedService};
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, ServiceExt};
 use tower_oidc_cc::{
     BearerAuthLayer, Credentials, FileStore, Origin, Outcome, TokenEndpoint, TokenSource,
 };
@@ -78,56 +75,8 @@ async fn tonic_interceptor_sends_the_current_token() {
     served(&server);
 }
 
-/// A connection of hyper's own. Its requests carry a path alone, like those of tonic's clients.
-async fn connection(
-    server: &Server,
-) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error>
-{
-    let uri = data(server);
-    let authority = uri.authority().unwrap().as_str();
-    let stream = TcpStream::connect(authority).await.unwrap();
-    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
-    let (sender, connection) = handshake.await.unwrap();
-    drop(tokio::spawn(connection));
-    Sender(sender)
-}
-
-struct Sender(hyper::client::conn::http1::SendRequest<Empty<Bytes>>);
-
-impl Service<Request<Empty<Bytes>>> for Sender {
-    type Response = Response<hyper::body::Incoming>;
-    type Error = hyper::Error;
-    type Future =
-        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
-
-    fn poll_ready(
-        &mut self,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), hyper::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Empty<Bytes>>) -> Self::Future {
-        Box::pin(self.0.send_request(request))
-    }
-}
-
 fn origin(server: &Server) -> Origin {
     Origin::from_uri(&data(server)).unwrap()
-}
-
-#[tokio::test]
-async fn layer_for_an_origin_wraps_a_plain_hyper_connection() {
-    let (server, source) = started().await;
-    let layer = BearerAuthLayer::for_origin(source, origin(&server));
-    let uri = data(&server);
-    let request = Request::get(uri.path())
-        .header("host", uri.authority().unwrap().as_str())
-        .body(Empty::new())
-        .unwrap();
-    let service = layer.layer(connection(&server).await);
-    assert_eq!(service.oneshot(request).await.unwrap().status(), 200);
-    served(&server);
 }
 
 #[tokio::test]

@@ -11,8 +11,7 @@ use std::{
 };
 
 use support::{
-    Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle,
-    tokens,
+    Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, settle, tokens,
 };
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};

@@ -148,7 +148,8 @@ async fn invalid_store_entry_is_ignored() {
         assert_eq!(endpoint.count(), 1, "{bytes}");
     }
     let (store, endpoint) = (Store::default(), Endpoint::default());
-    store.put(&key, good);
+    // By a clock that is ahead.
+    store.put(&key, entry(&key, "stored", now + 59_000, 60_000));
     let service = layer(&process(&store, &endpoint)).layer(echo());
     let response = service.oneshot(get(DATA)).await.unwrap();
     assert_eq!(response.into_body(), "Bearer stored");

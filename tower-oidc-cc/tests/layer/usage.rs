@@ -60,6 +60,11 @@ async fn invalidated_token_stays_in_use_until_its_successor_arrives() {
     settle().await;
     assert_eq!(endpoint.count(), before);
     assert_eq!(source.token().await.unwrap().secret(), second.secret());
+    // No response shows that a token was good, so its age does: it is dead, and replaced at once.
+    sleep(secs(130)).await;
+    source.invalidate(&second);
+    settle().await;
+    assert_eq!(endpoint.count(), before + 1);
 }
 
 fn with_host(uri: &str, host: &str) -> Request<Body> {
