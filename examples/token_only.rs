@@ -21,9 +21,9 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     // Any client can fetch the token. Here it is the same one.
     let tokens = TokenSource::builder(endpoint, credentials).build(http.clone());
-    // `Origin::loopback` allows http to this machine. For any other host only https is allowed,
-    // because a token that can be read on the way can be used by others.
-    let origin = Origin::loopback(&server.base_url().parse()?)?;
+    // For any other host than this machine only https is allowed, because a token that can be read on
+    // the way can be used by others.
+    let origin = Origin::from_uri(&server.base_url().parse()?)?;
     let service = BearerAuthLayer::new(tokens, [origin]).layer(http);
 
     for name in ["bus", "metro", "rail"] {

@@ -150,14 +150,10 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// What a programmer has to do, and what a user of this program has to.
-pub(crate) const WORDS: [(&str, &str); 7] = [
+pub(crate) const WORDS: [(&str, &str); 6] = [
     ("Builder::proxy", "--proxy or TDS_PROXY"),
     (
         ", or Builder::loopback_http for a server on this machine",
-        "",
-    ),
-    (
-        " (or `Origin::loopback`, for plain http on this machine)",
         "",
     ),
     (

@@ -5,7 +5,8 @@ use std::{error::Error, fmt::Display, num::NonZeroU32, path::Path, sync::Arc, ti
 use http::Uri;
 use tds_sim::{Config, Server};
 use tower_tds::{
-    AuthServer, Builder, Client, Credentials, Limits, Provider, Quota, layers::token::TokenEndpoint,
+    AuthServer, Builder, Client, Credentials, CredentialsProvider, Limits, Quota,
+    layers::token::TokenEndpoint,
 };
 use tower_tds_fleet::RedisTokens;
 use tower_tds_outcome::Secrets;
@@ -177,7 +178,7 @@ impl Settings {
             let path = &*secret.value;
             let secret = read_secret(Path::new(path))
                 .map_err(|error| self.unusable(SECRET_FILE, &format_args!("{path}: {error}")))?;
-            (Provider::file(id, path), secret)
+            (CredentialsProvider::file(id, path), secret)
         } else {
             let key = Credentials::new(id, &*secret.value).map_err(|error| {
                 let why = causes(&error);

@@ -128,7 +128,7 @@ impl Assertion {
     }
 
     /// Sets the audience of each assertion; by default the address of the token endpoint, without its
-    /// query and default port.
+    /// query.
     ///
     /// Set it if your server follows the successor of RFC 7523 and requires its issuer as the audience;
     /// Keycloak 26.5.0 accepts both.

@@ -15,8 +15,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use form_urlencoded::{Serializer, byte_serialize};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::HeaderValue;
-use tokio::{sync::Mutex, task::spawn_blocking};
-use tower_tds_outcome::Secrets;
+use tokio::task::spawn_blocking;
+use tower_tds_outcome::{Secrets, place};
 use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
@@ -39,7 +39,7 @@ mod tests;
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed assertion for each request |
-/// | [`form`](Self::form) | `tls_client_auth`, `none` | in the TLS handshake, in the [`field`](Self::field)s that you add, or nowhere |
+/// | [`empty`](Self::empty) | `tls_client_auth`, `none` | in the TLS handshake, in the [`field`](Self::field)s that you add, or nowhere |
 ///
 /// For any other grant, add [`field`](Self::field)s: see the code for [your server](crate::_servers).
 ///
@@ -75,7 +75,7 @@ pub struct Credentials {
 /// provider is called before each token request. If the server refuses the credentials, calls go on with the token in
 /// use. Without one, they call the provider every five seconds, and new credentials end the backoff.
 #[derive(Clone)]
-pub struct Provider {
+pub struct CredentialsProvider {
     function: Arc<dyn Fn() -> Providing + Send + Sync>,
     secrets: Secrets,
 }
@@ -104,7 +104,7 @@ impl Credentials {
         client_secret: impl Into<String>,
     ) -> Result<Self, ConfigError> {
         let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
-        let credentials = Self::form(client_id.clone()).field("client_id", client_id);
+        let credentials = Self::empty(client_id.clone()).field("client_id", client_id);
         Ok(credentials.secret("client_secret", secret))
     }
 
@@ -126,7 +126,7 @@ impl Credentials {
         ))?;
         Ok(Self {
             header: Some(header),
-            ..Self::form(client_id)
+            ..Self::empty(client_id)
         })
     }
 
@@ -142,22 +142,22 @@ impl Credentials {
     ) -> Result<Self, ConfigError> {
         let client_id = checked(client_id.into(), ID)?;
         // The assertion names the client, but some servers read this field first.
-        let credentials = Self::form(client_id.clone()).field("client_id", client_id);
+        let credentials = Self::empty(client_id.clone()).field("client_id", client_id);
         Ok(Self {
             assertion: Some(assertion),
             ..credentials
         })
     }
 
-    /// Starts a form without a proof: for servers that identify you by an assertion, a certificate of the HTTP client
-    /// (RFC 8705), or nothing.
+    /// Starts with an empty form: for servers that identify you by an assertion, a certificate of the HTTP client (RFC
+    /// 8705), or nothing.
     ///
-    /// Only the [`field`](Self::field)s that you add are sent, such as `client_id`. `account` is not: a
-    /// [`TokenStore`](crate::TokenStore) keeps the token under this name.
+    /// Only the [`field`](Self::field)s that you add are sent, such as `client_id`. The `name` is for a
+    /// [`TokenStore`](crate::TokenStore), which keeps the token under it.
     #[must_use]
-    pub fn form(account: impl Into<String>) -> Self {
+    pub fn empty(name: impl Into<String>) -> Self {
         Self {
-            client_id: account.into(),
+            client_id: name.into(),
             header: None,
             #[cfg(feature = "private-key-jwt")]
             assertion: None,
@@ -168,7 +168,7 @@ impl Credentials {
     /// Adds a field to the form of the token request, such as an assertion.
     ///
     /// A field `grant_type` replaces `client_credentials`. If a value must be new for each request,
-    /// return the credentials from [`Provider::from_fn`]. For values that never change and are not secret, prefer
+    /// return the credentials from [`CredentialsProvider::from_fn`]. For values that never change and are not secret, prefer
     /// [`TokenSourceBuilder::field`](crate::TokenSourceBuilder::field).
     ///
     /// Programs of one client must not share a store if they act for different subjects: a
@@ -216,6 +216,18 @@ impl Credentials {
         u16::from_be_bytes([high, low])
     }
 
+    /// Adds what proves the client to the secrets that no text may show. An assertion is recognised by its form.
+    pub(crate) fn tell(&self, secrets: &Secrets) {
+        if let Some(header) = &self.header {
+            secrets.add_authorization(header);
+        }
+        for (name, value) in &self.fields {
+            if let Some(proof) = PROOFS.into_iter().find(|proof| proof == name) {
+                secrets.add(proof, value);
+            }
+        }
+    }
+
     /// Fills the form of one request to `endpoint`, and returns the header if it holds the proof.
     pub(crate) fn prove_at(
         &self,
@@ -234,7 +246,7 @@ impl Credentials {
         #[cfg(feature = "private-key-jwt")]
         if let Some(assertion) = &self.assertion {
             let signed = assertion
-                .sign_at(now, &self.client_id, &endpoint.audience())
+                .sign_at(now, &self.client_id, &place(endpoint.uri()))
                 .ok_or_else(|| TokenError::no_credentials(&UNSIGNED, &Secrets::default()))?;
             form.append_pair("client_assertion_type", ASSERTION_TYPE);
             form.append_pair("client_assertion", &signed);
@@ -255,13 +267,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
-// === impl Provider ===
+// === impl CredentialsProvider ===
 
-impl Provider {
+impl CredentialsProvider {
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
-    /// The file is read again before each token request. While it is empty, unreadable, too large or gone, or has
-    /// several lines, the last good secret stays in use. A half-written secret looks like a whole one, so write the new
+    /// The file is read again before each token request. A half-written secret looks like a whole one, so write the new
     /// secret to another file, and rename that to this one. It must be a regular file of 16 KiB at most.
     ///
     /// On unix, a file that its group or other users can write is refused, because they could then choose the secret.
@@ -269,10 +280,14 @@ impl Provider {
     /// Each read takes a blocking thread of the runtime. If a network file system hangs, that thread hangs with it.
     #[must_use]
     pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
-        let (client_id, path) = (client_id.into(), client_secret.into());
-        // A read holds the lock, so that hanging reads block one thread only.
-        let kept = Arc::default();
-        Self::new(move || from_file(client_id.clone(), path.clone(), Arc::clone(&kept)))
+        let (client_id, path) = (client_id.into(), Arc::<Path>::from(client_secret.into()));
+        Self::from_fn(move || {
+            let (client_id, path) = (client_id.clone(), Arc::clone(&path));
+            async move {
+                let text = spawn_blocking(move || read(&path)).await??;
+                Ok::<_, Box<dyn Error + Send + Sync>>(Credentials::new(client_id, text.as_str())?)
+            }
+        })
     }
 
     /// Calls an async function, such as the client of a vault.
@@ -314,16 +329,16 @@ impl Provider {
     }
 }
 
-impl From<Credentials> for Provider {
+impl From<Credentials> for CredentialsProvider {
     fn from(credentials: Credentials) -> Self {
         let credentials = Arc::new(credentials);
         Self::new(move || ready(Ok(Arc::clone(&credentials))))
     }
 }
 
-impl fmt::Debug for Provider {
+impl fmt::Debug for CredentialsProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Provider")
+        f.write_str("CredentialsProvider")
     }
 }
 
@@ -364,30 +379,7 @@ fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
     Some(header)
 }
 
-/// Reads the file again, because it is small and token requests are rare. A watch would miss the
-/// changes of a network file system.
-async fn from_file(
-    client_id: String,
-    path: PathBuf,
-    kept: Arc<Mutex<Option<Arc<Credentials>>>>,
-) -> Provided {
-    let kept = kept.lock_owned().await;
-    let (text, mut kept) = spawn_blocking(move || (read(&path), kept)).await?;
-    let credentials =
-        text.and_then(|text| Ok(Arc::new(Credentials::new(client_id, text.as_str())?)));
-    match (credentials, &*kept) {
-        (Ok(credentials), _) => Ok(Arc::clone(kept.insert(credentials))),
-        (Err(error), Some(last)) => {
-            tracing::warn!(
-                error,
-                "the secret's file is not usable; the last good secret stays in use"
-            );
-            Ok(Arc::clone(last))
-        }
-        (Err(error), None) => Err(error),
-    }
-}
-
+/// Reads the file of a secret. A watch would miss the changes of a network file system.
 fn read(path: &Path) -> Result<Zeroizing<String>, Box<dyn Error + Send + Sync>> {
     let refused = |reason: &str| format!("{}: {reason}", path.display());
     let named = |error: io::Error| refused(&error.to_string());
@@ -429,6 +421,15 @@ const SECRET: ConfigError = ConfigError::new(
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 #[cfg(feature = "private-key-jwt")]
 const UNSIGNED: ConfigError = ConfigError::new("the private key cannot sign");
+/// Fields of a form that prove something: RFC 6749, 7521, 8693.
+const PROOFS: [&str; 6] = [
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "password",
+    "subject_token",
+    "actor_token",
+];
 /// Largest file of a secret. A secret of Keycloak has 32 characters.
 const LARGEST: u64 = 16 * 1024;
 const WRITABLE: &str = "its group or other users may write the secret's file: chmod 600 it";

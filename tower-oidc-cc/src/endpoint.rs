@@ -6,9 +6,8 @@ use bytes::Bytes;
 use http::{Uri, response::Parts, uri::Scheme};
 use serde::Deserialize;
 use serde_json::Value;
+use tower_tds_outcome::place;
 
-#[cfg(feature = "private-key-jwt")]
-use crate::origin::default_port;
 use crate::{
     error::{ConfigError, Kind, TokenError},
     origin::Origin,
@@ -60,7 +59,6 @@ mod tests;
 pub struct TokenEndpoint {
     /// Address of the endpoint, or of the discovery document.
     uri: Uri,
-    origin: Origin,
     /// Issuer that the discovery document must name.
     issuer: Option<String>,
 }
@@ -83,11 +81,8 @@ impl TokenEndpoint {
     /// Returns an error if the address is plain http on another machine, is not absolute, or
     /// carries user information.
     pub fn new(uri: Uri) -> Result<Self, ConfigError> {
-        Ok(Self {
-            origin: Origin::loopback(&uri)?,
-            uri,
-            issuer: None,
-        })
+        Origin::from_uri(&uri)?;
+        Ok(Self { uri, issuer: None })
     }
 
     /// Builds `{auth_url}/auth/realms/{realm}/protocol/openid-connect/token`.
@@ -131,8 +126,7 @@ impl TokenEndpoint {
     /// You can also pass the address of the document itself (OpenID Connect or RFC 8414), which
     /// contains `/.well-known/`.
     ///
-    /// The document is read before the first token request, and again after a failed one, unless the
-    /// credentials were refused. It must name this issuer and a `token_endpoint` over https; a
+    /// The document is read before each token request. It must name this issuer and a `token_endpoint` over https; a
     /// document that was read over plain http on this machine may also name a plain http address on
     /// this machine. Failures are retried like those of a token request.
     ///
@@ -207,28 +201,12 @@ impl TokenEndpoint {
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
-
-    /// Returns the audience of an assertion: the address without query and default port. Servers
-    /// compare it with their own address, letter by letter (RFC 7523, section 3; RFC 3986, section
-    /// 6.2.1).
-    #[cfg(feature = "private-key-jwt")]
-    pub(crate) fn audience(&self) -> String {
-        let scheme = self.uri.scheme().unwrap_or(&Scheme::HTTPS);
-        let authority = self.uri.authority().map_or("", |it| it.as_str());
-        let default = default_port(scheme).map(|port| format!(":{port}"));
-        let bare = default.and_then(|port| authority.strip_suffix(port.as_str()));
-        format!(
-            "{scheme}://{}{}",
-            bare.unwrap_or(authority),
-            self.uri.path()
-        )
-    }
 }
 
 /// Shows the origin and the path, without the query, which may hold a secret.
 impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenEndpoint({}{})", self.origin, self.uri.path())
+        write!(f, "TokenEndpoint({})", place(&self.uri))
     }
 }
 

@@ -108,16 +108,16 @@ pub use self::assertion::Assertion;
 #[cfg(feature = "file-store")]
 pub use self::store::file::FileStore;
 pub use self::{
-    credentials::{Credentials, Provider},
+    credentials::{Credentials, CredentialsProvider},
     endpoint::TokenEndpoint,
-    error::{ConfigError, Error, Rejection, TokenError},
+    error::{ConfigError, Error, TokenError},
     origin::Origin,
     reply::AccessToken,
     service::{BearerAuth, BearerAuthLayer, ResponseFuture},
     source::{Health, TokenSource, TokenSourceBuilder},
     store::{StoredToken, TokenStore},
 };
-pub use tower_tds_outcome::{DeadlineAt, Outcome};
+pub use tower_tds_outcome::{Cause, DeadlineAt, Outcome, Resend};
 
 #[cfg(feature = "private-key-jwt")]
 mod assertion;

@@ -82,38 +82,12 @@ impl Places {
 impl Origin {
     /// Takes the origin of an https address; its path and query do not matter.
     ///
-    /// # Errors
-    ///
-    /// Returns an error if the address is not https, is not absolute, or carries user information.
-    pub fn from_uri(uri: &Uri) -> Result<Self, ConfigError> {
-        let origin = Self::parse(uri)?;
-        if origin.scheme != Scheme::HTTPS {
-            return Err(ConfigError::new(
-                "only https keeps a token secret: use an https address (or `Origin::loopback`, for \
-                 plain http on this machine)",
-            ));
-        }
-        Ok(origin)
-    }
-
-    /// Takes the origin of an https address, or of a plain http one on this machine.
-    ///
-    /// Use it in development and tests. Loopback is `localhost`, `127.0.0.0/8` and `[::1]`.
+    /// In development and tests, plain http is accepted for this machine: `localhost`, `127.0.0.0/8` and `[::1]`.
     ///
     /// # Errors
     ///
     /// Returns an error if the address is plain http on another host, is not absolute, or carries user information.
-    pub fn loopback(uri: &Uri) -> Result<Self, ConfigError> {
-        let origin = Self::parse(uri)?;
-        if origin.scheme == Scheme::HTTP && !uri.host().is_some_and(is_loopback) {
-            return Err(ConfigError::new(
-                "plain http is only for this machine: use an https address, or a loopback host",
-            ));
-        }
-        Ok(origin)
-    }
-
-    fn parse(uri: &Uri) -> Result<Self, ConfigError> {
+    pub fn from_uri(uri: &Uri) -> Result<Self, ConfigError> {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             return Err(ConfigError::new(
                 "the address has no scheme or host: use an absolute one, https://host",
@@ -122,6 +96,11 @@ impl Origin {
         if default_port(scheme).is_none() {
             return Err(ConfigError::new(
                 "the address is neither http nor https: use an https address",
+            ));
+        }
+        if *scheme == Scheme::HTTP && !is_loopback(authority.host()) {
+            return Err(ConfigError::new(
+                "plain http is only for this machine: use an https address, or a loopback host",
             ));
         }
         let authority = normal(scheme, authority).and_then(|it| Authority::try_from(it).ok());

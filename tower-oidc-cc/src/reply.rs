@@ -76,16 +76,12 @@ impl Reply {
 impl AccessToken {
     /// Builds the header of a token, or returns the fault of the token.
     pub(crate) fn new(token: &str) -> Result<Self, &'static str> {
-        if token.is_empty() {
-            return Err("it is empty");
-        }
         // RFC 6750, section 2.1, allows even fewer characters. Some servers would end the header at a
         // space or a line end.
-        if !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err("it is not visible ASCII");
-        }
+        let is_plain = !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
         let header = HeaderValue::try_from(format!("{SCHEME}{token}"));
-        let mut header = header.map_err(|_| "it is not a header value")?;
+        let header = header.ok().filter(|_| is_plain);
+        let mut header = header.ok_or("it is empty, or not visible ASCII")?;
         header.set_sensitive(true);
         Ok(Self { header, held: None })
     }
@@ -267,8 +263,7 @@ const BUSY: [&str; 4] = [
     "slow_down",
     "unknown_error",
 ];
-/// The type of RFC 6750, and Apigee's name for it.
 /// The name of tokens among the secrets.
 const TOKEN: &str = "access_token";
-
+/// The type of RFC 6750, and Apigee's name for it.
 const BEARER: [&str; 2] = ["Bearer", "BearerToken"];

@@ -3,8 +3,7 @@
 use std::{
     error::Error,
     future::poll_fn,
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -19,7 +18,7 @@ use tower_tds_outcome::Secrets;
 
 use crate::{
     clock::Clock,
-    credentials::{Credentials, Form, Provider},
+    credentials::{Credentials, CredentialsProvider, Form},
     endpoint::TokenEndpoint,
     error::{Kind, TokenError},
     reply::{self, Issued},
@@ -33,15 +32,13 @@ mod tests;
 /// The grant of one source: makes its token requests.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
-    settings: Settings,
-    /// Endpoint that was discovered. The mutex guards only this field.
-    discovered: Mutex<Option<TokenEndpoint>>,
+    pub(crate) settings: Settings,
 }
 
 /// Settings of all token requests of a source.
 pub(crate) struct Settings {
     pub(crate) endpoint: TokenEndpoint,
-    pub(crate) provider: Provider,
+    pub(crate) provider: CredentialsProvider,
     /// Fields of all forms, besides those of the grant and the client.
     pub(crate) fields: Vec<(String, String)>,
     /// Headers of all requests.
@@ -62,15 +59,7 @@ type Answer = (Parts, Result<Bytes, TokenError>);
 
 impl Grant {
     pub(crate) fn new(exchange: Box<Exchange>, settings: Settings) -> Self {
-        Self {
-            exchange,
-            settings,
-            discovered: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
+        Self { exchange, settings }
     }
 
     /// One flight: the credentials, and a token for them. `None` if the credentials are those that were refused.
@@ -96,9 +85,6 @@ impl Grant {
         let asked = self.ask(&credentials);
         let fetched = match store {
             Some(store) => {
-                // With a stored token there is no request from which they would be known.
-                let request = request_at(clock.now().wall, endpoint, &credentials, fields);
-                drop(request.map(|request| know(provider.secrets(), &request)));
                 let turn = Turn {
                     key: key(endpoint, fields, credentials.client_id()),
                     digest,
@@ -110,25 +96,19 @@ impl Grant {
             }
             None => asked.await,
         };
-        match fetched {
-            Ok(issued) => Ok(Some(issued)),
-            Err(error) if error.endpoint().is_none() => {
-                Err(error.for_credentials(digest).at(endpoint.uri()))
-            }
-            Err(error) => Err(error.for_credentials(digest)),
-        }
+        let of_these = |error: TokenError| error.for_credentials(digest).at(endpoint.uri());
+        fetched.map(Some).map_err(of_these)
     }
 
-    /// Calls the provider. If it panics or takes too long, that is an error like any other.
+    /// Calls the provider. If it takes too long, that is an error like any other.
     async fn credentials(&self) -> Result<Arc<Credentials>, TokenError> {
         let provider = &self.settings.provider;
-        let provided = timeout(self.settings.timeout, provider.provide());
-        let provided = match AssertUnwindSafe(provided).catch_unwind().await {
-            Ok(Ok(provided)) => provided,
-            Ok(Err(_)) => Err("the provider took too long".into()),
-            Err(_) => Err("the provider panicked".into()),
-        };
-        provided.map_err(|error| TokenError::no_credentials(&*error, provider.secrets()))
+        let secrets = provider.secrets();
+        let provided = timeout(self.settings.timeout, provider.provide()).await;
+        let provided = provided.unwrap_or_else(|_| Err("the provider took too long".into()));
+        let provided = provided.map_err(|error| TokenError::no_credentials(&*error, secrets))?;
+        provided.tell(secrets);
+        Ok(provided)
     }
 
     /// Requests a token.
@@ -138,28 +118,20 @@ impl Grant {
         let secrets = self.settings.provider.secrets();
         let sent = clock.now();
         let request = request_at(sent.wall, &endpoint, credentials, fields)?;
-        know(secrets, &request);
-        let mut read = match self.exchange(request).await {
+        let read = match self.exchange(request).await {
             Ok((head, body)) => reply::read(&head, body, sent, clock.wall(), secrets),
             Err(error) => Err(error),
         };
-        match &mut read {
-            // Before it is saved: a store may show it in an error.
-            Ok(issued) => issued.token.hold(secrets),
-            Err(error) if error.is_refusal() => {}
-            // The endpoint may have moved, so the next flight reads the document again.
-            Err(_) => *self.discovered() = None,
-        }
-        read.map_err(|error| error.at(endpoint.uri()))
+        let mut issued = read.map_err(|error| error.at(endpoint.uri()))?;
+        // Before it is saved: a store may show it in an error.
+        issued.token.hold(secrets);
+        Ok(issued)
     }
 
-    /// Returns the endpoint, from the discovery document if there is one.
+    /// Returns the endpoint. A discovery document is read each time, because the endpoint may have moved.
     async fn endpoint(&self) -> Result<TokenEndpoint, TokenError> {
         let endpoint = &self.settings.endpoint;
         if !endpoint.is_discovered() {
-            return Ok(endpoint.clone());
-        }
-        if let Some(endpoint) = &*self.discovered() {
             return Ok(endpoint.clone());
         }
         let document = endpoint.uri();
@@ -170,16 +142,7 @@ impl Grant {
             Ok((head, body)) => endpoint.found(&head, body, self.settings.clock.wall()),
             Err(error) => Err(error),
         };
-        let endpoint = found.map_err(|error| error.at(document))?;
-        tracing::info!(?endpoint, "the token endpoint was discovered");
-        *self.discovered() = Some(endpoint.clone());
-        Ok(endpoint)
-    }
-
-    fn discovered(&self) -> MutexGuard<'_, Option<TokenEndpoint>> {
-        self.discovered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        found.map_err(|error| error.at(document))
     }
 
     async fn exchange(&self, mut request: Request<Bytes>) -> Result<Answer, TokenError> {
@@ -244,19 +207,6 @@ fn request_at(
     Ok(request)
 }
 
-/// Adds the client's proof to the secrets that no text may show.
-fn know(secrets: &Secrets, request: &Request<Bytes>) {
-    if let Some(header) = request.headers().get(header::AUTHORIZATION) {
-        secrets.add_authorization(header);
-    }
-    for (field, value) in form_urlencoded::parse(request.body()) {
-        let known = PROOFS.into_iter().find(|proof| *proof == field);
-        if let Some(proof) = known {
-            secrets.add(proof, &value);
-        }
-    }
-}
-
 /// Reads a response, and its body to the end or to `LARGEST`.
 async fn collect<R>(response: Response<R>, secrets: &Secrets) -> Answer
 where
@@ -277,15 +227,6 @@ where
     (head, body)
 }
 
-/// Fields of a form that prove something: RFC 6749, 7521, 8693.
-const PROOFS: [&str; 6] = [
-    "client_secret",
-    "client_assertion",
-    "assertion",
-    "password",
-    "subject_token",
-    "actor_token",
-];
 /// Name of this crate, for logs of servers and for firewalls that refuse requests without one (RFC 9110, section 10.1.5).
 pub(crate) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
     env!("CARGO_PKG_NAME"),

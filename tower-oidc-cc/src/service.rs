@@ -2,26 +2,26 @@
 //! held while its token is replaced.
 
 use std::{
-    fmt, mem,
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use futures_util::FutureExt as _;
 use http::{Request, Response, header::AUTHORIZATION};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, Outcome};
+use tower_tds_outcome::{Cause, DeadlineAt, Outcome};
 
 use crate::{
-    error::{BoxError, Error, Kind, Refresh, Rejection, TokenError},
+    error::{BoxError, Error, Kind, Refresh, TokenError, refusal},
     origin::{Origin, Places},
     source::TokenSource,
     state::Bearer,
+    task::Shared,
 };
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
@@ -54,8 +54,8 @@ pub struct BearerAuthLayer {
 /// Without a token `poll_ready` does not fail. It keeps the error of the token request, which the future of the next
 /// `call` returns without calling the inner service.
 ///
-/// If you `call` without `poll_ready`, the token is used if there is one. Otherwise the token request starts, and your
-/// future returns an error whose text demands readiness.
+/// If you `call` without `poll_ready`, the token is used if there is one. Otherwise your future returns an error whose
+/// text demands readiness.
 ///
 /// # Cancel safety
 ///
@@ -75,7 +75,9 @@ pub struct BearerAuthLayer {
 pub struct BearerAuth<S> {
     inner: S,
     rules: Arc<Rules>,
-    readiness: Readiness,
+    /// Token of the next call. From then on there is no wait, because the inner service may hold a permit.
+    bearer: Option<Arc<Bearer>>,
+    pending: Option<Box<Pending>>,
 }
 
 pin_project! {
@@ -106,7 +108,7 @@ pin_project! {
         Held {
             // `None` once the call has ended. Boxed, because each move of a future copies the largest of its states.
             result: Option<Box<Result<T, BoxError>>>,
-            wait: Pin<Box<dyn Future<Output = Rejection> + Send + Sync>>,
+            wait: Wait<Cause>,
         },
         Failed {
             error: TokenError,
@@ -130,28 +132,15 @@ struct Rules {
     places: Places,
 }
 
-/// Result of the wait for a token since the last call.
-#[derive(Default)]
-enum Readiness {
-    #[default]
-    Unready,
-    /// Boxed again, because services are copied with each call, and few of them wait.
-    Waiting(Box<Wait>),
-    /// This state never returns to `Waiting`, because the inner service may hold a permit.
-    Ready(Arc<Bearer>),
+/// A wait for a token since the last call. Boxed, because services are copied with each call, and few of them wait.
+enum Pending {
+    Waiting(Wait<Result<Arc<Bearer>, TokenError>>),
     /// No token: the next call returns this error.
     Failed(TokenError),
 }
 
-/// What a result shows about the token of its call.
-enum Refused {
-    No,
-    Now(Rejection),
-    Held(Pin<Box<dyn Future<Output = Rejection> + Send + Sync>>),
-}
-
-/// Wait for a token.
-type Wait = Pin<Box<dyn Future<Output = Result<Arc<Bearer>, TokenError>> + Send + Sync>>;
+/// Wait for a token, or for what becomes of a refused one.
+type Wait<T> = Pin<Box<dyn Future<Output = T> + Send + Sync>>;
 
 // === impl BearerAuthLayer ===
 
@@ -193,7 +182,8 @@ impl<S> Layer<S> for BearerAuthLayer {
         BearerAuth {
             inner,
             rules: Arc::clone(&self.rules),
-            readiness: Readiness::Unready,
+            bearer: None,
+            pending: None,
         }
     }
 }
@@ -205,35 +195,30 @@ impl<S> BearerAuth<S> {
     /// there is a token.
     #[inline]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        if let Readiness::Ready(_) = self.readiness {
-            return Poll::Ready(true);
+        if self.bearer.is_none() && self.pending.is_none() {
+            self.bearer = self.rules.source.shared.settled();
         }
-        if let Readiness::Unready = self.readiness
-            && let Some(bearer) = self.rules.source.shared.settled()
-        {
-            self.readiness = Readiness::Ready(bearer);
-            return Poll::Ready(true);
+        match self.bearer {
+            Some(_) => Poll::Ready(true),
+            None => self.poll_wait(cx),
         }
-        self.poll_wait(cx)
     }
 
     #[cold]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let source = &self.rules.source;
-        loop {
-            match &mut self.readiness {
-                Readiness::Unready => {
-                    let wait = source.clone().wait();
-                    self.readiness = Readiness::Waiting(Box::new(Box::pin(wait)));
+        let begin = || Box::new(Pending::Waiting(Box::pin(source.clone().wait())));
+        let pending = self.pending.get_or_insert_with(begin);
+        if let Pending::Waiting(wait) = &mut **pending {
+            match ready!(wait.as_mut().poll(cx)) {
+                Ok(bearer) => {
+                    self.bearer = Some(bearer);
+                    self.pending = None;
                 }
-                Readiness::Waiting(wait) => {
-                    let waited = ready!(wait.as_mut().as_mut().poll(cx));
-                    self.readiness = waited.map_or_else(Readiness::Failed, Readiness::Ready);
-                }
-                Readiness::Ready(_) => return Poll::Ready(true),
-                Readiness::Failed(_) => return Poll::Ready(false),
+                Err(error) => **pending = Pending::Failed(error),
             }
         }
+        Poll::Ready(self.bearer.is_some())
     }
 
     /// Inserts the header into a request that may carry the token.
@@ -241,9 +226,9 @@ impl<S> BearerAuth<S> {
     fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
         let Rules { source, places } = &*self.rules;
         places.check(request.uri(), request.headers())?;
-        let bearer = match mem::take(&mut self.readiness) {
-            Readiness::Ready(bearer) if source.shared.is_settled(&bearer) => bearer,
-            readiness => self.bearer(readiness)?,
+        let bearer = match self.bearer.take() {
+            Some(bearer) if source.shared.is_settled(&bearer) => bearer,
+            last => unsettled(&source.shared, last.is_some(), self.pending.take())?,
         };
         let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         // `insert` replaces all earlier values: a server that receives two may read either.
@@ -254,26 +239,6 @@ impl<S> BearerAuth<S> {
             generation: bearer.generation,
             deadline,
         })
-    }
-
-    /// Returns the token of a call whose service is not ready, or whose token is not settled.
-    #[cold]
-    fn bearer(&self, readiness: Readiness) -> Result<Arc<Bearer>, TokenError> {
-        let current = self.rules.source.shared.bearer();
-        let missing = match (readiness, current) {
-            // The inner service was not polled to readiness, so it cannot be called, even if there is a token now.
-            (Readiness::Failed(_), Some(_)) => EXPIRED,
-            (Readiness::Failed(error), None) => return Err(error),
-            (Readiness::Waiting(_), _) => return Err(UNREADY.into()),
-            (_, Some(bearer)) => return Ok(bearer),
-            (Readiness::Ready(_), None) => EXPIRED,
-            (Readiness::Unready, None) => UNREADY,
-        };
-        // One poll begins the token request, which goes on without its caller.
-        let waited = self.rules.source.clone().wait().now_or_never();
-        waited
-            .and_then(Result::err)
-            .map_or_else(|| Err(missing.into()), Err)
     }
 }
 
@@ -316,7 +281,8 @@ impl<S: Clone> Clone for BearerAuth<S> {
         Self {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
-            readiness: Readiness::Unready,
+            bearer: None,
+            pending: None,
         }
     }
 }
@@ -353,25 +319,17 @@ where
                         return polled.map_err(Error::below);
                     }
                     let result = ready!(polled).map_err(Into::into);
-                    match sent.refused(&result) {
-                        Refused::No => return Poll::Ready(result.map_err(Error::below)),
-                        Refused::Now(rejection) => return Poll::Ready(rejected(result, rejection)),
-                        Refused::Held(wait) => call.set(Call::Held {
-                            result: Some(Box::new(result)),
-                            wait,
-                        }),
-                    }
+                    let Some(wait) = sent.refused(&result) else {
+                        return Poll::Ready(result.map_err(Error::below));
+                    };
+                    let result = Some(Box::new(result));
+                    call.set(Call::Held { result, wait });
                 }
                 // ## Held => done
                 CallProj::Held { result, wait } => {
-                    if result.is_none() {
-                        return Poll::Pending;
-                    }
-                    let rejection = ready!(wait.as_mut().poll(cx));
+                    let cause = ready!(wait.as_mut().poll(cx));
                     let result = result.take();
-                    return result.map_or(Poll::Pending, |result| {
-                        Poll::Ready(rejected(*result, rejection))
-                    });
+                    return result.map_or(Poll::Pending, |it| Poll::Ready(refused(*it, cause)));
                 }
                 // ## Failed => done
                 CallProj::Failed { error } => return Poll::Ready(Err(error.clone().into())),
@@ -389,9 +347,9 @@ impl<F, T> fmt::Debug for ResponseFuture<F, T> {
 // === impl Sent ===
 
 impl Sent {
-    /// Reports a refused call. It is held while its token is being replaced.
+    /// Reports a refused call, and returns its wait. `None` if it was not refused.
     #[cold]
-    fn refused<R>(&self, result: &Result<Response<R>, BoxError>) -> Refused {
+    fn refused<R>(&self, result: &Result<Response<R>, BoxError>) -> Option<Wait<Cause>> {
         let outcome = match result {
             Ok(response) => Outcome::of_response(response),
             Err(error) => Outcome::of_error(&**error).unwrap_or(Outcome::Lost),
@@ -404,50 +362,60 @@ impl Sent {
                 .report(|it, now| it.role_missing(generation, now)),
             Outcome::NoHeader => Err(Refresh::None),
             // Any other outcome shows nothing about the token.
-            _ => return Refused::No,
+            _ => return None,
         };
-        match reported {
-            Ok(flight) => Refused::Held(Box::pin(self.clone().hold(outcome, flight))),
-            Err(refresh) => Refused::Now(self.rejection(outcome, refresh)),
-        }
+        Some(Box::pin(self.clone().hold(outcome, reported)))
     }
 
-    /// Waits until the flight or the time for it has ended.
-    async fn hold(self, outcome: Outcome, flight: Option<u64>) -> Rejection {
+    /// Waits until the flight that replaces the token, or the time for it, has ended.
+    async fn hold(self, outcome: Outcome, reported: Result<Option<u64>, Refresh>) -> Cause {
         let shared = &self.source.shared;
-        let longest = shared.now().steady + LONGEST;
-        let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
-        let until = deadline.map_or(longest, |it| it.min(longest));
-        drop(timeout_at(until, shared.ended(flight)).await);
-        let newest = shared.with(|state, _| state.generation());
-        let refresh = if newest > self.generation {
-            Refresh::Replaced
-        } else if shared.bearer().is_some() && outcome == Outcome::TokenRefused {
-            Refresh::Requested
-        } else {
-            Refresh::None
+        let refresh = match reported {
+            Err(refresh) => refresh,
+            Ok(flight) => {
+                let longest = shared.now().steady + LONGEST;
+                let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
+                let until = deadline.map_or(longest, |it| it.min(longest));
+                drop(timeout_at(until, shared.ended(flight)).await);
+                let newest = shared.with(|state, _| state.generation());
+                if newest > self.generation {
+                    Refresh::Replaced
+                } else if shared.bearer().is_some() && outcome == Outcome::TokenRefused {
+                    Refresh::Requested
+                } else {
+                    Refresh::None
+                }
+            }
         };
-        self.rejection(outcome, refresh)
-    }
-
-    fn rejection(&self, outcome: Outcome, refresh: Refresh) -> Rejection {
-        let shared = &self.source.shared;
         let is_untried = shared.with(|state, _| state.is_untried(self.generation));
-        Rejection::new(outcome, refresh, is_untried)
+        refusal(outcome, refresh, is_untried)
     }
 }
 
-fn rejected<R>(
-    result: Result<Response<R>, BoxError>,
-    rejection: Rejection,
-) -> Result<Response<R>, Error> {
-    tracing::debug!(?rejection, "the service refused a call");
+/// Returns the token of a call whose service is not ready, or whose token is not settled.
+#[cold]
+fn unsettled(
+    shared: &Shared,
+    is_ready: bool,
+    pending: Option<Box<Pending>>,
+) -> Result<Arc<Bearer>, TokenError> {
+    match (pending.map(|it| *it), shared.bearer()) {
+        (Some(Pending::Failed(error)), _) => Err(error),
+        (Some(Pending::Waiting(_)), _) => Err(UNREADY.into()),
+        (None, Some(bearer)) => Ok(bearer),
+        (None, None) if is_ready => Err(EXPIRED.into()),
+        (None, None) => Err(UNREADY.into()),
+    }
+}
+
+fn refused<R>(result: Result<Response<R>, BoxError>, cause: Cause) -> Result<Response<R>, Error> {
+    tracing::debug!(?cause, "the service refused a call");
     match result {
         Ok(mut response) => {
-            response.extensions_mut().insert(rejection);
+            response.extensions_mut().insert(cause);
             Ok(response)
         }
-        Err(error) => Err(Error::refused(error, rejection)),
+        Err(error) => Err(Error::refused(error, cause)),
     }
 }
 

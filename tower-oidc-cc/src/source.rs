@@ -16,9 +16,9 @@ use tower_tds_outcome::{Secrets, place};
 
 use crate::{
     clock::{Clock, Timestamp},
-    credentials::Provider,
+    credentials::CredentialsProvider,
     endpoint::TokenEndpoint,
-    error::{Kind, Refresh, TokenError},
+    error::{Refresh, TokenError},
     reply::AccessToken,
     request::{Grant, Settings, USER_AGENT, exchange},
     state::{Bearer, Need, State},
@@ -68,7 +68,7 @@ use crate::{
 /// next refusal after the backoff repeats it.
 ///
 /// Until the refresh has a result, the refused call is held, so that your resend carries the new token. Other calls
-/// wait for one second at most and then send the refused token. See [`Rejection`](crate::Rejection) for the resend.
+/// wait for one second at most and then send the refused token. See [`Error`](crate::Error) for the resend.
 ///
 /// # Missing roles
 ///
@@ -81,6 +81,10 @@ use crate::{
 /// Dropping a caller ends only its own wait, because the source's task makes the token requests. If that
 /// task's runtime ends, the next caller starts another task, and another token request if one was in
 /// flight.
+///
+/// # Panics
+///
+/// A wait for a token panics outside of a tokio runtime with a timer, as tokio's own timers do.
 ///
 /// # Clone
 ///
@@ -153,7 +157,7 @@ impl TokenSource {
     #[must_use]
     pub fn builder(
         endpoint: TokenEndpoint,
-        credentials: impl Into<Provider>,
+        credentials: impl Into<CredentialsProvider>,
     ) -> TokenSourceBuilder {
         TokenSourceBuilder {
             settings: Settings {
@@ -243,9 +247,8 @@ impl TokenSource {
     /// # let _ = shut_down;
     /// ```
     pub async fn idle(&self) {
-        while let Some(flight) = self.shared.in_flight()
-            && self.shared.drive()
-        {
+        while let Some(flight) = self.shared.in_flight() {
+            self.shared.drive();
             let look = self.shared.now().steady + LOOK_EVERY;
             drop(timeout_at(look, self.shared.ended(Some(flight))).await);
         }
@@ -257,7 +260,7 @@ impl TokenSource {
     /// Share them with layers that put texts of the same service into errors.
     #[must_use]
     pub fn secrets(&self) -> &Secrets {
-        self.shared.grant.settings().provider.secrets()
+        self.shared.grant.settings.provider.secrets()
     }
 
     /// Returns the condition of the token, without waiting or requesting one.
@@ -285,7 +288,7 @@ impl TokenSource {
                 .map(|it| it.lifetime.expires_at.left_at(now)),
             last_success: state.succeeded_at().map(|at| at.age_at(now)),
             last_error: state.last_error().cloned(),
-            endpoint: place(self.shared.grant.settings().endpoint.uri()),
+            endpoint: place(self.shared.grant.settings.endpoint.uri()),
         })
     }
 }
@@ -300,10 +303,9 @@ impl TokenSource {
                 state.tick(now);
                 Ok::<_, TokenError>((need, state.in_flight(), now.steady))
             })?;
-            let is_driven = self.shared.drive();
+            self.shared.drive();
             let until = match need {
                 Need::Send(bearer) => return Ok(bearer),
-                Need::Wait(_) if !is_driven => return Err(NO_RUNTIME.into()),
                 // The runtime that runs the flight may end.
                 Need::Wait(until) => until.unwrap_or_else(|| now + LOOK_EVERY),
             };
@@ -320,7 +322,8 @@ impl TokenSource {
         let flight = self
             .shared
             .with(|state, now| refused(state, now).map(|()| state.in_flight()))?;
-        self.shared.drive().then_some(flight).ok_or(Refresh::None)
+        self.shared.drive();
+        Ok(flight)
     }
 }
 
@@ -447,4 +450,3 @@ impl fmt::Debug for TokenSourceBuilder {
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time after which a waiting caller looks whether the runtime of the flight has ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const NO_RUNTIME: Kind = Kind::Unready("no tokio runtime runs the token request");

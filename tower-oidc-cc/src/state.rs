@@ -315,12 +315,6 @@ impl State {
         if reason == Reason::Refused {
             self.refreshes.note_at(now);
         }
-        // A server may return one token until its end.
-        let is_same = |it: &&mut Kept| it.bearer.token.header() == token.header();
-        if let Some(kept) = self.tokens.iter_mut().find(is_same) {
-            Arc::make_mut(&mut kept.bearer).lifetime = lifetime;
-            return;
-        }
         self.generation += 1;
         let left = lifetime.expires_at.left_at(now);
         let renewed = Notice::Renewed(self.generation, reason, left, issued.is_own);
@@ -355,11 +349,8 @@ impl State {
     /// Ends the flight with an error.
     pub(crate) fn failed(&mut self, error: &TokenError, now: Timestamp) {
         let reason = self.land();
-        // Without credentials nothing was sent, and the provider may return them soon.
-        let is_short = error.is_transient() || error.is_missing_credentials();
-        let wait = self
-            .backoff
-            .fail(is_short, error.retry_after(), (self.draw)());
+        let hint = error.retry_after();
+        let wait = self.backoff.fail(error.is_brief(), hint, (self.draw)());
         let error = error.with_retry_after(wait);
         self.notices.push(Notice::Failed(error.clone(), reason));
         self.failure = Some(Failure {
@@ -387,7 +378,6 @@ impl State {
         };
         let refusals = token.refusals;
         (token.is_accepted, token.refusals, token.refused_at) = (true, 0, None);
-        let end = token.bearer.lifetime.expires_at;
         if !is_newest {
             return;
         }
@@ -395,18 +385,14 @@ impl State {
         if !is_waiting {
             self.refreshes.tolerate(refusals);
         }
-        // An older one is of use only if it is good and outlives this one.
-        self.tokens.retain(|it| {
-            let outlives = it.bearer.lifetime.expires_at.steady > end.steady;
-            it.bearer.generation == generation || (outlives && !it.is_refused())
-        });
+        self.tokens.retain(|it| it.bearer.generation == generation);
     }
 
     /// Decides on a call that was refused with the token of this number: `Ok` if it is held for the flight.
     pub(crate) fn refused(&mut self, generation: u64, now: Timestamp) -> Result<(), Refresh> {
         self.advance(now);
         let Some(token) = self.find(generation) else {
-            return self.missed(now);
+            return Err(Refresh::Replaced);
         };
         token.refusals = token.refusals.saturating_add(1);
         token.refused_at = Some(now);
@@ -447,17 +433,9 @@ impl State {
     pub(crate) fn role_missing(&mut self, generation: u64, now: Timestamp) -> Result<(), Refresh> {
         self.advance(now);
         let Some(token) = self.find(generation) else {
-            return self.missed(now);
+            return Err(Refresh::Replaced);
         };
         let age = token.bearer.sent.age_at(now);
-        let newer = self.tokens.last().filter(|it| it.is_good_at(now));
-        if newer.is_some_and(|it| it.bearer.generation > generation) {
-            // The newer token may have the role, so its turn has come.
-            if let Some(older) = self.find(generation) {
-                Arc::make_mut(&mut older.bearer).lifetime.renew_at = now;
-            }
-            return Err(Refresh::Replaced);
-        }
         let wait = self.roles.missing(generation);
         if self.in_flight.is_some() {
             return Ok(());
@@ -467,14 +445,6 @@ impl State {
         }
         self.begin(Reason::Role, now);
         Ok(())
-    }
-
-    /// Decides on a refused call whose token is gone: a resend needs the token in use, or a new one.
-    fn missed(&mut self, now: Timestamp) -> Result<(), Refresh> {
-        if self.pick_at(now).is_some() {
-            return Err(Refresh::Replaced);
-        }
-        self.request(now).map_err(|_| Refresh::None)
     }
 
     /// Whether the token of this number was never accepted, and so may be too young.

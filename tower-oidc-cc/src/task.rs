@@ -111,16 +111,14 @@ impl Shared {
         }
     }
 
-    /// Returns whether there is a task for the flights, after an attempt to start one on the current runtime. If the
-    /// runtime of the last task has ended, the new task repeats its flight.
-    pub(crate) fn drive(self: &Arc<Self>) -> bool {
+    /// Starts a task for the flights on the current runtime, unless one runs. It repeats the flight of one whose runtime
+    /// has ended.
+    pub(crate) fn drive(self: &Arc<Self>) {
         let mut locked = self.lock();
-        let is_running = |task: &JoinHandle<()>| !task.is_finished();
-        if !locked.task.as_ref().is_some_and(is_running) {
+        if locked.task.as_ref().is_none_or(JoinHandle::is_finished) {
             let task = run(Arc::downgrade(self), Arc::clone(&self.changed));
             locked.task = Handle::try_current().ok().map(|it| it.spawn(task));
         }
-        locked.task.as_ref().is_some_and(is_running)
     }
 
     /// Runs `work` under the lock, and publishes what follows. Emits the log lines after the lock,
@@ -205,4 +203,4 @@ async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
 }
 
 const PANICKED: &str =
-    "the HTTP client or the token store panicked: read what the panic hook printed";
+    "the HTTP client, the token store or the provider panicked: read what the panic hook printed";

@@ -14,7 +14,8 @@ use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept}
 use tokio::time::Instant;
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
-    ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
+    ConfigError, Credentials, CredentialsProvider, Origin, TokenEndpoint, TokenSource,
+    TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
@@ -57,7 +58,7 @@ use crate::{
 pub struct Builder {
     auth: AuthServer,
     base_url: String,
-    credentials: Provider,
+    credentials: CredentialsProvider,
     /// Applied in `build`, because a token source needs the parsed addresses.
     renewal: Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>,
     limits: SharedLimits,
@@ -119,7 +120,7 @@ impl From<TokenEndpoint> for AuthServer {
 // === impl Builder ===
 
 impl Builder {
-    pub(crate) fn new(auth: AuthServer, base_url: &str, credentials: Provider) -> Self {
+    pub(crate) fn new(auth: AuthServer, base_url: &str, credentials: CredentialsProvider) -> Self {
         Self {
             auth,
             base_url: base_url.to_owned(),
@@ -159,7 +160,7 @@ impl Builder {
                     .map_err(|error| BuildError::because(unusable, error))?
                     .into()
             }
-            (None, Some(path)) => Provider::file(id, path),
+            (None, Some(path)) => CredentialsProvider::file(id, path),
             (Some(_), Some(_)) => {
                 return Err(BuildError::new(
                     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: unset one of them",
@@ -192,10 +193,10 @@ impl Builder {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use tower_tds::{Client, Provider};
+    /// use tower_tds::{Client, CredentialsProvider};
     ///
     /// // A token of a day is renewed every four hours, and the secret is read again each time.
-    /// let key = Provider::file("my-client-id", "/run/secrets/tds");
+    /// let key = CredentialsProvider::file("my-client-id", "/run/secrets/tds");
     /// let client = Client::builder("https://auth.example.org", "https://data.example.org", key)
     ///     .tokens(|tokens| tokens.refresh_before(Duration::from_secs(20 * 3_600)));
     /// # drop(client);
@@ -478,13 +479,10 @@ impl Builder {
 
     /// Returns the origin of an address, if the token may go there.
     fn origin(&self, uri: &Uri) -> Result<Origin, BoxError> {
-        Ok(match self.schemes {
-            Schemes::HttpsOnly if uri.scheme() == Some(&Scheme::HTTP) => {
-                return Err(HTTPS_ONLY.into());
-            }
-            Schemes::HttpsOnly => Origin::from_uri(uri)?,
-            Schemes::LoopbackHttp => Origin::loopback(uri)?,
-        })
+        match self.schemes {
+            Schemes::HttpsOnly if uri.scheme() == Some(&Scheme::HTTP) => Err(HTTPS_ONLY.into()),
+            Schemes::HttpsOnly | Schemes::LoopbackHttp => Ok(Origin::from_uri(uri)?),
+        }
     }
 
     fn endpoint(&self) -> Result<TokenEndpoint, BoxError> {

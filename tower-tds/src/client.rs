@@ -14,7 +14,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 use tower::{BoxError, ServiceExt as _};
-use tower_oidc_cc::{Provider, TokenSource};
+use tower_oidc_cc::{CredentialsProvider, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{CloneBody, Error, RetryLayer};
 use tower_tds_limits::Limiter;
@@ -94,13 +94,13 @@ impl Client {
     ///
     /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any
     /// [`TokenEndpoint`](tower_oidc_cc::TokenEndpoint). `credentials` are fixed
-    /// [`Credentials`](tower_oidc_cc::Credentials), or a [`Provider`] that reads them again for
+    /// [`Credentials`](tower_oidc_cc::Credentials), or a [`CredentialsProvider`] that reads them again for
     /// each token request. Only the origin of `base_url` gets the token.
     #[must_use]
     pub fn builder(
         auth: impl Into<AuthServer>,
         base_url: &str,
-        credentials: impl Into<Provider>,
+        credentials: impl Into<CredentialsProvider>,
     ) -> Builder {
         Builder::new(auth.into(), base_url, credentials.into())
     }

@@ -125,7 +125,7 @@ pub mod layers {
     };
 }
 
-pub use tower_oidc_cc::{Credentials, Provider};
+pub use tower_oidc_cc::{Credentials, CredentialsProvider};
 pub use tower_tds_errors::{Error, Kind};
 pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 

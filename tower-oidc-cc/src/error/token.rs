@@ -113,6 +113,11 @@ impl TokenError {
         matches!(self.0.kind, Kind::Rejected(_))
     }
 
+    /// Whether there may be a token soon: after a transient failure, or once a provider has credentials.
+    pub(crate) fn is_brief(&self) -> bool {
+        self.0.cause.outcome == Outcome::NoToken
+    }
+
     /// Returns the digest of the credentials that were refused.
     pub(crate) fn refused(&self) -> Option<u16> {
         self.0.digest
@@ -128,9 +133,12 @@ impl TokenError {
         }
     }
 
-    /// Returns the same error, with its address but without the query.
+    /// Returns the same error, with the address of its request unless it has one.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
-        self.with(|repr| repr.cause.request = Some((Method::POST, place(uri).into())))
+        self.with(|repr| {
+            let request = &mut repr.cause.request;
+            request.get_or_insert_with(|| (Method::POST, place(uri).into()));
+        })
     }
 
     /// Returns the same error, with the remaining backoff.
@@ -151,41 +159,6 @@ impl TokenError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.remedy().0
-    }
-
-    /// Whether the [`Provider`](crate::Provider) returned no credentials, so that no token request was
-    /// sent.
-    ///
-    /// After a backoff of at most half a minute, the next token request calls the provider again.
-    #[must_use]
-    pub fn is_missing_credentials(&self) -> bool {
-        matches!(self.0.kind, Kind::NoCredentials)
-    }
-
-    /// Returns the address of the token endpoint or the discovery document: scheme, host, port and
-    /// path.
-    #[must_use]
-    pub fn endpoint(&self) -> Option<&str> {
-        Some(&self.0.cause.request.as_ref()?.1)
-    }
-
-    /// Returns the next step, with which `Display` ends.
-    #[must_use]
-    pub fn advice(&self) -> &'static str {
-        self.0.kind.remedy().1
-    }
-
-    /// Returns the secrets of the token request. The text of a [`source`](Error::source) may contain one, so redact it
-    /// before you log it.
-    #[must_use]
-    pub fn secrets(&self) -> Option<&Secrets> {
-        self.0.cause.secrets.as_ref()
-    }
-
-    /// Whether the layer refused the request because of its address or its `Host` header.
-    #[must_use]
-    pub fn is_foreign_origin(&self) -> bool {
-        matches!(self.0.kind, Kind::Foreign(..))
     }
 
     /// Returns the time until the end of the backoff. If you call before that, you get this error
@@ -225,7 +198,7 @@ impl fmt::Display for TokenError {
         let Repr {
             kind, words, cause, ..
         } = &*self.0;
-        let place = self.endpoint();
+        let place = cause.request.as_ref().map(|(_, place)| &**place);
         let is_document = place.is_some_and(|place| place.contains("/.well-known/"));
         f.write_str(&kind.text(if is_document { DOCUMENT } else { ENDPOINT }))?;
         if let Some(place) = place {
@@ -237,7 +210,7 @@ impl fmt::Display for TokenError {
         if let Some(wait) = cause.wait {
             write!(f, "; next attempt in {:.1} s", wait.as_secs_f64())?;
         }
-        write!(f, "; {}", self.advice())
+        write!(f, "; {}", kind.remedy().1)
     }
 }
 

@@ -124,28 +124,4 @@ proptest! {
             prop_assert!(state.in_use_at(now).is_some() || !had, "{:?}", step);
         }
     }
-
-    #[test]
-    fn random_refusals_cause_at_most_sixteen_requests_an_hour(
-        seed in any::<u64>(),
-        refusals in 0.0..1.0,
-        pace in 50u64..5_000,
-    ) {
-        let mut chance = fastrand::Rng::with_seed(seed);
-        let (mut state, begin) = (state(), start());
-        state.fetched(token(begin, 86_400), begin);
-        let (mut passed, mut requests) = (Duration::ZERO, 0);
-        while passed < secs(3_600) {
-            passed += Duration::from_millis(pace);
-            let now = begin.checked_add(passed).unwrap();
-            let generation = state.generation();
-            if chance.f64() >= refusals {
-                state.accepted(generation, now);
-            } else if state.refused(generation, now).is_ok() {
-                requests += 1;
-                state.fetched(token(now, 86_400), now);
-            }
-        }
-        prop_assert!(requests <= 16, "{}", requests);
-    }
 }

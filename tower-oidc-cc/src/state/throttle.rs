@@ -24,6 +24,8 @@ pub(crate) struct Backoff {
 pub(crate) struct Refreshes {
     /// Those of the last hour that brought a token; a failed one is repeated at its backoff.
     past: VecDeque<Timestamp>,
+    /// The last one, unless a token was accepted after refusals since: then it replaced no dead token, and delays none.
+    last: Option<Timestamp>,
     /// Most refusals in a row of a token that was accepted after them.
     tolerated: u32,
 }
@@ -86,16 +88,19 @@ impl Refreshes {
         }
         let units = u32::try_from(MOST.saturating_sub(self.past.len())).unwrap_or(0);
         let spread = HOUR.saturating_sub(first.age_at(now)).checked_div(units);
-        refusals > self.tolerated && spread.is_some_and(|spread| last.age_at(now) >= spread)
+        let is_due = |spread| self.last.is_none_or(|last| last.age_at(now) >= spread);
+        refusals > self.tolerated && spread.is_some_and(is_due)
     }
 
     /// Records that a refresh has brought a token.
     pub(crate) fn note_at(&mut self, now: Timestamp) {
         self.past.push_back(now);
+        self.last = Some(now);
     }
 
     /// Records that a token was accepted after this many refusals.
     pub(crate) fn tolerate(&mut self, refusals: u32) {
+        self.last = self.last.filter(|_| refusals == 0);
         self.tolerated = self.tolerated.max(refusals.min(LONGEST_ROW));
     }
 }

@@ -95,12 +95,7 @@ impl TokenStore for FileStore {
     async fn save(&self, _: &str, entry: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
         let (entry, turn) = (entry.clone(), self.turn().take());
         self.on_disk(move |path| {
-            // In its turn, a process uses a fixed name, so that it removes what a killed one has left.
-            let suffix = match &turn {
-                Some(_) => String::from(".new"),
-                None => format!(".{:x}", fastrand::u64(..)),
-            };
-            let written = write(path, &suffix, entry.as_bytes());
+            let written = write(path, entry.as_bytes());
             // Closes the lock file after the new one is in its place.
             drop(turn);
             written
@@ -115,36 +110,32 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    check_owner(&file.metadata()?)?;
+    check_mode(&file.metadata()?)?;
     let mut bytes = Vec::with_capacity(LARGEST);
     let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
 
-/// Refuses a file that belongs to another user, or that other users can read or write.
+/// Refuses a file that other users can read or write.
 #[cfg(unix)]
-fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
-
-    let ours = metadata.uid() == rustix::process::geteuid().as_raw();
-    if ours && metadata.mode() & 0o077 == 0 {
+fn check_mode(metadata: &fs::Metadata) -> io::Result<()> {
+    if std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 == 0 {
         return Ok(());
     }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        "it belongs to another user, or its group or other users can access it",
-    ))
+    let reason = "its group or other users can access it";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
 #[cfg(not(unix))]
-fn check_owner(_: &fs::Metadata) -> io::Result<()> {
+fn check_mode(_: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a new file beside the old one, and renames it.
-fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
-    let beside = beside(path, suffix);
+/// Writes a new file beside the old one, and renames it. Its name is fixed, so that what a killed process has left is
+/// removed. Without turns, two that write at once may leave a half of one, which is read as none.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = beside(path, ".new");
     drop(fs::remove_file(&beside));
     let written = private(&beside, true).and_then(|mut file| {
         file.write_all(bytes)?;

@@ -8,11 +8,14 @@ use std::{
 use http::{HeaderValue, Request, StatusCode};
 use hyper_util::client::legacy::ResponseFuture;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_oidc_cc::{BearerAuthLayer, Error, Origin, Provider, Rejection, TokenSource};
+use tower_oidc_cc::{BearerAuthLayer, CredentialsProvider, Error, Origin, TokenSource};
 
-use crate::keycloak::{
-    server::{DATA, Keycloak},
-    wire::{self, Body, Http},
+use crate::{
+    keycloak::{
+        server::{DATA, Keycloak},
+        wire::{self, Body, Http},
+    },
+    layer::support::is_worth_a_resend,
 };
 
 #[derive(Clone)]
@@ -28,13 +31,17 @@ pub(crate) type Failed = Error;
 // === impl Data ===
 
 impl Data {
-    pub(crate) fn new(keycloak: &Keycloak, test: &str, credentials: impl Into<Provider>) -> Self {
+    pub(crate) fn new(
+        keycloak: &Keycloak,
+        test: &str,
+        credentials: impl Into<CredentialsProvider>,
+    ) -> Self {
         let client = wire::client();
         let tokens = TokenSource::builder(keycloak.endpoint(test), credentials)
             // The server gives user information only to tokens with this scope.
             .scope("openid")
             .build(client.clone());
-        let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
+        let origin = Origin::from_uri(&keycloak.origin().parse().unwrap()).unwrap();
         Self {
             layer: BearerAuthLayer::new(tokens, [origin]),
             client,
@@ -55,8 +62,7 @@ impl Data {
         let below = service_fn(|request| self.send(request));
         let service = self.layer.layer(below);
         let mut response = service.clone().oneshot(self.request()).await?;
-        let finding = response.extensions().get::<Rejection>();
-        if finding.is_some_and(Rejection::is_worth_a_resend) {
+        if is_worth_a_resend(&response) {
             response = service.oneshot(self.request()).await?;
         }
         Ok(response.status())

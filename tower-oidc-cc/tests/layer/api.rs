@@ -2,19 +2,14 @@
 
 use crate::layer::support;
 
-use std::{
-    cell::Cell,
-    convert::Infallible,
-    future::{Ready, ready},
-    io,
-    marker::PhantomPinned,
-    rc::Rc,
-    task::{Context, Poll},
-};
+use std::{future::Ready, io};
 
-use http::{Request, Response};
-use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
-use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
+use http::{
+    HeaderValue, Request, Response,
+    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
+};
+use support::{Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, tokens};
+use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
     Assertion, BearerAuth, BearerAuthLayer, ConfigError, Credentials, Error, Origin, Outcome,
     ResponseFuture, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder,
@@ -45,37 +40,6 @@ fn auto_traits_are_as_promised() {
     assert_eq!(size_of::<TokenError>(), size_of::<usize>());
 }
 
-/// A service that is not `Clone`, `Sync`, `Unpin` or even `Send`.
-#[derive(Debug)]
-struct Bare(Rc<Cell<u32>>, PhantomPinned);
-
-impl Service<Request<Self>> for Bare {
-    type Response = Response<Self>;
-    type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Self>) -> Self::Future {
-        self.0.set(self.0.get().wrapping_add(1));
-        ready(Ok(Response::new(request.into_body())))
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn layer_requires_no_auto_traits_of_services_and_bodies() {
-    let count = Rc::new(Cell::new(0));
-    let bare = || Bare(Rc::clone(&count), PhantomPinned);
-    let service = layer(&tokens(&Endpoint::default())).layer(bare());
-    service
-        .oneshot(Request::get(DATA).body(bare()).unwrap())
-        .await
-        .unwrap();
-    assert_eq!(count.get(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn layered_service_fits_box_clone_sync_service() {
     let service = layer(&tokens(&Endpoint::default())).layer(echo());
@@ -89,45 +53,48 @@ async fn layered_service_fits_box_clone_sync_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_below_is_the_source_and_needs_no_type_parameter() {
+async fn errors_keep_their_source_and_name_the_endpoint() {
+    let link = |link: &(dyn std::error::Error + 'static)| link.downcast_ref().map(io::Error::kind);
     let below = tower::service_fn(async |_: Request<Body>| {
-        Err::<Response<String>, _>(io::Error::other("below"))
+        Err::<Response<String>, _>(io::Error::from(io::ErrorKind::BrokenPipe))
     });
-    let call = || {
-        layer(&tokens(&Endpoint::default()))
-            .layer(below)
-            .oneshot(get(DATA))
-    };
-    let error: Error = call().await.unwrap_err();
-    let source = std::error::Error::source(&error).unwrap();
-    assert_eq!(
-        source.downcast_ref::<io::Error>().unwrap().to_string(),
-        "below"
+    let service = layer(&tokens(&Endpoint::default())).layer(below);
+    let error: Error = service.oneshot(get(DATA)).await.unwrap_err();
+    let kind = tower_tds_outcome::chain(&error).find_map(link);
+    assert_eq!(kind, Some(io::ErrorKind::BrokenPipe));
+
+    let tokens = tokens(&Endpoint::always(Reply::broken()));
+    let error = tokens.ready().await.unwrap_err();
+    let kind = tower_tds_outcome::chain(&error).find_map(link);
+    assert_eq!(kind, Some(io::ErrorKind::ConnectionReset));
+    let place =
+        "(https://sso.example.com/auth/realms/ServiceConnect/protocol/openid-connect/token)";
+    let text = error.to_string();
+    assert!(
+        text.contains("connection reset") && text.contains(place),
+        "{text}"
     );
-    // `?` converts it wherever an error of the standard library is expected.
-    let boxed = async || -> Result<(), Box<dyn std::error::Error>> {
-        call().await?;
-        Ok(())
-    };
-    assert!(boxed().await.unwrap_err().is::<Error>());
-    let error = call().await.unwrap_err();
-    let below = std::error::Error::source(&error).unwrap();
-    assert!(below.is::<io::Error>());
+    assert_eq!(format!("{error:?}").lines().count(), 2);
+    assert_eq!(format!("{error:#?}").lines().count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn transport_error_is_the_source_and_appears_in_the_text() {
-    let error = tokens(&Endpoint::always(Reply::broken()))
-        .ready()
-        .await
-        .unwrap_err();
-    let link = |link: &(dyn std::error::Error + 'static)| link.downcast_ref().map(io::Error::kind);
-    let kind = tower_tds_outcome::chain(&error).find_map(link);
-    assert_eq!(kind, Some(io::ErrorKind::ConnectionReset));
-    let text = error.to_string();
-    assert!(text.contains("connection reset"), "{text}");
-    let place = "https://sso.example.com/auth/realms/ServiceConnect/protocol/openid-connect/token";
-    assert!(text.contains(place), "{text}");
-    assert_eq!(format!("{error:?}").lines().count(), 2);
-    assert_eq!(format!("{error:#?}").lines().count(), 2);
+async fn token_requests_name_the_crate_and_carry_the_headers_that_were_set() {
+    let value = HeaderValue::from_static;
+    for (agent, sent) in [
+        (None, concat!("tower-oidc-cc/", env!("CARGO_PKG_VERSION"))),
+        (Some("timetable/1"), "timetable/1"),
+    ] {
+        let endpoint = Endpoint::default();
+        let mut builder = builder().header(CONTENT_TYPE, value("text/plain"));
+        if let Some(agent) = agent {
+            builder = builder.header(USER_AGENT, value(agent));
+        }
+        builder.build(endpoint.clone()).ready().await.unwrap();
+        let headers = &endpoint.posts()[0].headers;
+        assert_eq!(headers[USER_AGENT], sent);
+        // Servers refuse a form of another type.
+        assert_eq!(headers[CONTENT_TYPE], "application/x-www-form-urlencoded");
+        assert_eq!(headers[ACCEPT], "application/json");
+    }
 }

@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tds_sim::{Config, Sim};
 use tokio::time::advance;
-use tower_oidc_cc::{Assertion, Credentials, TokenEndpoint, TokenError, TokenSource};
+use tower_oidc_cc::{Assertion, Credentials, TokenEndpoint, TokenSource};
 
 fn tokens(sim: &Sim, credentials: Credentials, scope: &str) -> TokenSource {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
@@ -26,32 +26,19 @@ fn tokens(sim: &Sim, credentials: Credentials, scope: &str) -> TokenSource {
         }))
 }
 
-async fn ready(sim: &Sim, credentials: Credentials) -> Result<(), TokenError> {
-    tokens(sim, credentials, "email").ready().await
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_secret_gets_a_token_by_form_and_by_header() {
+async fn a_secret_gets_a_token_by_form_and_by_header_and_no_other_method_is_tried() {
     let sim = Sim::new(Config::default());
     let (id, secret) = (sim.client_id(), sim.client_secret());
-    ready(&sim, Credentials::new(id, secret).unwrap())
-        .await
-        .unwrap();
-    ready(&sim, Credentials::basic(id, secret).unwrap())
-        .await
-        .unwrap();
-    assert_eq!(sim.ledger().summary().tokens_issued, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn failed_client_authentication_tries_no_other_method() {
-    let sim = Sim::new(Config::default());
     for credentials in [Credentials::new, Credentials::basic] {
-        let credentials = credentials(sim.client_id(), "wrong").unwrap();
-        let error = ready(&sim, credentials).await.unwrap_err();
+        let right = credentials(id, secret).unwrap();
+        tokens(&sim, right, "email").ready().await.unwrap();
+        let wrong = credentials(id, "wrong").unwrap();
+        let error = tokens(&sim, wrong, "email").ready().await.unwrap_err();
         assert_eq!(error.oauth_error(), Some("unauthorized_client"));
     }
-    assert_eq!(sim.ledger().summary().token_posts, 2);
+    let seen = sim.ledger().summary();
+    assert_eq!((seen.tokens_issued, seen.token_posts), (2, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,26 +68,4 @@ async fn each_attempt_sends_a_new_assertion() {
     let seen = seen.lock().unwrap().clone();
     let different: BTreeSet<_> = seen.iter().collect();
     assert!(seen.len() >= 3 && different.len() == seen.len(), "{seen:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_requests_name_the_crate_and_carry_the_headers_that_were_set() {
-    use crate::layer::support::{Endpoint, builder};
-    use http::{HeaderValue, header::HeaderName};
-
-    let version = concat!("tower-oidc-cc/", env!("CARGO_PKG_VERSION"));
-    let key = HeaderName::from_static("x-api-key");
-    let value = HeaderValue::from_static;
-    let named = builder()
-        .header(http::header::USER_AGENT, value("timetable/1"))
-        .header(key.clone(), value("7"))
-        .header(http::header::CONTENT_TYPE, value("text/plain"));
-    for (builder, agent, has_key) in [(builder(), version, false), (named, "timetable/1", true)] {
-        let endpoint = Endpoint::default();
-        builder.build(endpoint.clone()).ready().await.unwrap();
-        let post = endpoint.posts().remove(0);
-        assert_eq!(post.headers["user-agent"], agent);
-        assert_eq!(post.headers.contains_key(&key), has_key);
-        assert_eq!(post.content_type, "application/x-www-form-urlencoded");
-    }
 }

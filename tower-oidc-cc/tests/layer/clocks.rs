@@ -76,20 +76,6 @@ async fn call_after_a_suspension_requests_a_new_token_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn suspension_into_the_renewal_window_delays_no_call() {
-    let wall = Wall::new();
-    let endpoint = Endpoint::default();
-    let tokens = wall.tokens(&endpoint);
-    tokens.ready().await.unwrap();
-    wall.step(20 * HOUR);
-    let before = Instant::now();
-    tokens.ready().await.unwrap();
-    assert_eq!(before.elapsed(), Duration::ZERO);
-    sleep(STEP + secs(1)).await;
-    assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn wall_clock_step_of_a_day_costs_at_most_one_request() {
     for step in [DAY, -DAY] {
         let wall = Wall::new();
@@ -122,23 +108,4 @@ async fn token_expires_by_steady_clock_when_wall_clock_lags() {
     wall.step(-DAY);
     sleep(secs(101)).await;
     assert!(service.oneshot(get(DATA)).await.is_err());
-}
-
-#[tokio::test(start_paused = true)]
-async fn wall_clock_step_during_a_request_fails_only_that_flight() {
-    let wall = Wall::new();
-    let endpoint = Endpoint::scripted([Reply::token(60).after(secs(2))]);
-    let tokens = wall.tokens(&endpoint);
-    let stepped = wall.clone();
-    let flight = tokio::spawn({
-        let tokens = tokens.clone();
-        async move { tokens.ready().await }
-    });
-    settle().await;
-    stepped.step(DAY);
-    let error = flight.await.unwrap().unwrap_err();
-    assert!(error.is_transient());
-    sleep(error.retry_after().unwrap()).await;
-    tokens.ready().await.unwrap();
-    assert_eq!(endpoint.count(), 2);
 }

@@ -7,9 +7,9 @@ use crate::layer::{providers::Dir, support};
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
-use support::{Endpoint, builder, endpoint::Reply, settle, warnings::Warnings};
+use support::{Endpoint, builder, endpoint::Reply, settle};
 use tokio::task::JoinSet;
-use tower_oidc_cc::{Credentials, FileStore, TokenEndpoint, TokenSource};
+use tower_oidc_cc::{FileStore, TokenSource};
 
 fn token_file(dir: &Dir) -> PathBuf {
     dir.0.join("token.json")
@@ -51,40 +51,6 @@ async fn ten_starts_at_once_make_one_request() {
     );
 }
 
-#[tokio::test]
-async fn corrupt_or_foreign_token_file_causes_a_token_request() {
-    let (dir, endpoint) = (Dir::new("corrupt"), Endpoint::default());
-    for content in [
-        "",
-        "garbage",
-        r#"{"key":"x","token":"t","issued":0,"life":1}"#,
-    ] {
-        fs::write(token_file(&dir), content).unwrap();
-        let before = endpoint.count();
-        token(&process(&dir, &endpoint)).await;
-        assert_eq!(endpoint.count(), before + 1, "{content}");
-    }
-    let uri = TokenEndpoint::keycloak("https://sso.example.com", "other").unwrap();
-    let other = TokenSource::builder(uri, Credentials::new("other", "s").unwrap());
-    let other = other
-        .store(FileStore::new(token_file(&dir)))
-        .build(endpoint.clone());
-    assert_eq!(token(&other).await, "canary-token-4");
-}
-
-#[tokio::test]
-async fn unwritable_token_file_works_like_no_store() {
-    let endpoint = Endpoint::default();
-    for path in ["/no/such/folder/token.json", "/proc/token.json"] {
-        let source = builder()
-            .store(FileStore::new(path))
-            .build(endpoint.clone());
-        token(&source).await;
-        token(&source).await;
-    }
-    assert_eq!(endpoint.count(), 2);
-}
-
 #[tokio::test(start_paused = true)]
 async fn failed_request_ends_the_turn_at_once() {
     let (dir, endpoint) = (Dir::new("failed"), Endpoint::scripted([Reply::down()]));
@@ -95,37 +61,6 @@ async fn failed_request_ends_the_turn_at_once() {
     let start = tokio::time::Instant::now();
     assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
     assert!(start.elapsed().as_secs() < 5, "it does not wait");
-}
-
-#[tokio::test]
-async fn token_file_writable_by_others_is_ignored_and_replaced() {
-    let (dir, endpoint) = (Dir::new("planted"), Endpoint::default());
-    token(&process(&dir, &endpoint)).await;
-    fs::set_permissions(token_file(&dir), fs::Permissions::from_mode(0o622)).unwrap();
-    token(&process(&dir, &endpoint)).await;
-    assert_eq!(endpoint.count(), 2);
-    let mode = fs::metadata(token_file(&dir)).unwrap().permissions().mode();
-    assert_eq!(
-        mode & 0o777,
-        0o600,
-        "and is replaced by one for its owner alone"
-    );
-    token(&process(&dir, &endpoint)).await;
-    assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test]
-async fn token_file_readable_by_others_or_foreign_is_ignored() {
-    let (dir, endpoint) = (Dir::new("foreign"), Endpoint::default());
-    token(&process(&dir, &endpoint)).await;
-    // The file belongs to this user, but has bits for others. A process of root can read any file.
-    fs::set_permissions(token_file(&dir), fs::Permissions::from_mode(0o644)).unwrap();
-    token(&process(&dir, &endpoint)).await;
-    assert_eq!(endpoint.count(), 2);
-    if std::os::unix::fs::chown(token_file(&dir), Some(65_534), None).is_ok() {
-        token(&process(&dir, &endpoint)).await;
-        assert_eq!(endpoint.count(), 3);
-    }
 }
 
 #[test]
@@ -154,44 +89,37 @@ fn source_dropped_during_a_request_ends_its_turn() {
 }
 
 #[tokio::test]
-async fn leftover_file_of_a_killed_program_is_removed() {
-    let (dir, endpoint) = (Dir::new("killed"), Endpoint::default());
-    let left = dir.0.join("token.json.new");
-    fs::write(&left, "half a tok").unwrap();
+async fn unusable_token_file_is_ignored_and_replaced() {
+    let (dir, endpoint) = (Dir::new("unusable"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
-    assert!(!left.exists());
+    let (path, valid) = (
+        token_file(&dir),
+        fs::read_to_string(token_file(&dir)).unwrap(),
+    );
+    let foreign = r#"{"key":"x","token":"t","issued":0,"life":1}"#;
+    // What a killed program has left.
+    fs::write(dir.0.join("token.json.new"), "half a tok").unwrap();
+    for (turn, (content, mode)) in [
+        ("", 0o600),
+        ("garbage", 0o600),
+        (foreign, 0o600),
+        (&*valid, 0o622),
+        (&*valid, 0o644),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        for _ in 0..2 {
+            token(&process(&dir, &endpoint)).await;
+            assert_eq!(endpoint.count(), turn + 2, "{content} {mode:o}");
+        }
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
     let names = fs::read_dir(&dir.0).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["token.json", "token.json.lock"]);
-}
-
-#[tokio::test]
-async fn unusable_token_file_is_logged_with_its_path() {
-    let warnings = Warnings::default();
-    let _guard = warnings.heard();
-    let (dir, endpoint) = (Dir::new("warned"), Endpoint::default());
-    fs::create_dir(token_file(&dir)).unwrap();
-    let source = process(&dir, &endpoint);
-    source.ready().await.unwrap();
-    source.idle().await;
-    // It was neither read nor written.
-    assert_eq!(warnings.of("the token store failed"), 2);
-    assert_eq!(warnings.of(token_file(&dir).to_str().unwrap()), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn programs_that_share_a_file_share_what_the_endpoint_said() {
-    let (dir, endpoint) = (Dir::new("said"), Endpoint::always(Reply::refusal()));
-    for _ in 0..5 {
-        let source = process(&dir, &endpoint);
-        let error = source.ready().await.unwrap_err();
-        assert_eq!(error.oauth_error(), Some("unauthorized_client"));
-    }
-    assert_eq!(endpoint.count(), 1);
-    let mode = fs::metadata(token_file(&dir)).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    fs::write(token_file(&dir), "garbage").unwrap();
-    endpoint.heal();
-    assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
 }

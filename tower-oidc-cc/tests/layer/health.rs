@@ -1,9 +1,15 @@
 //! The health of a token.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use crate::layer::support;
+
+use std::sync::{Arc, Mutex, OnceLock};
 
 use support::{Endpoint, builder, endpoint::Reply, secs};
 use tokio::time::{advance, sleep};
+use tower_oidc_cc::TokenSource;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 #[tokio::test(start_paused = true)]
 async fn health_follows_a_token_through_its_life() {
@@ -35,4 +41,41 @@ async fn health_follows_a_token_through_its_life() {
     sleep(secs(200)).await;
     assert!(!tokens.health().is_ready());
     assert_eq!(tokens.health().life_left, None);
+}
+
+/// Reads the health of the handle at each of its events.
+#[derive(Clone, Default)]
+struct Asks(Arc<OnceLock<TokenSource>>, Arc<Mutex<Vec<u64>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Asks {
+    fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
+        if let Some(source) = self.0.get() {
+            let generation = source.health().generation;
+            self.1.lock().unwrap().push(generation);
+        }
+    }
+}
+
+#[test]
+fn a_subscriber_may_read_the_health_at_each_event() {
+    let asks = Asks::default();
+    let heard = Arc::clone(&asks.1);
+    // With a single dispatcher, an event that another thread meets first is never recorded.
+    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
+    let (done, over) = std::sync::mpsc::channel();
+    // On a thread of its own, so that the test detects a deadlock.
+    std::thread::spawn(move || {
+        let source = Arc::clone(&asks.0);
+        let subscriber = tracing_subscriber::registry().with(asks);
+        tracing::subscriber::with_default(subscriber, || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+            let tokens = builder().build(Endpoint::default());
+            assert!(source.set(tokens.clone()).is_ok());
+            runtime.block_on(tokens.ready()).unwrap();
+            done.send(()).unwrap();
+        });
+    });
+    over.recv_timeout(secs(30)).expect("nothing hangs");
+    assert_eq!(heard.lock().unwrap()[0], 1);
 }

@@ -1,14 +1,13 @@
 //! The layer beside a token endpoint and a data service that count what reaches them.
 
 #[path = "../support/support.rs"]
-mod support;
+pub(crate) mod support;
 
 mod api;
 mod backoff;
 mod client_auth;
 mod clocks;
 mod contract;
-mod edge_cases;
 mod file_store;
 mod flight;
 mod health;
@@ -20,7 +19,7 @@ mod rejection;
 mod renewal;
 mod runtimes;
 mod shutdown;
+mod sockets;
 mod store;
-mod tls;
 mod two_tokens;
 mod usage;

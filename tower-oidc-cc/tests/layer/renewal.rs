@@ -8,20 +8,13 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
 };
 
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioIo},
-};
 use support::{
-    Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle,
-    tokens,
+    Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, settle, tokens,
 };
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
-use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 
 #[tokio::test(start_paused = true)]
 async fn renewal_happens_before_expiry_and_delays_no_call() {
@@ -133,42 +126,6 @@ async fn token_life_starts_when_the_request_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_request_has_its_own_timeout() {
-    let endpoint = Endpoint::always(Reply::hang());
-    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let credentials = Credentials::new("client", "secret").unwrap();
-    let short = TokenSource::builder(uri, credentials)
-        .timeout(secs(3))
-        .build(endpoint.clone());
-    for (tokens, limit) in [(tokens(&endpoint), secs(10)), (short, secs(3))] {
-        let start = Instant::now();
-        let error = tokens.ready().await.unwrap_err();
-        assert!(error.is_transient() && error.to_string().contains("in time"));
-        assert!(start.elapsed() >= limit && start.elapsed() < limit + secs(1));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn successful_token_request_resets_the_backoff() {
-    let endpoint = Endpoint::always(Reply::down());
-    let tokens = tokens(&endpoint);
-    for _ in 0..10 {
-        let error = tokens.ready().await.unwrap_err();
-        sleep(error.retry_after().unwrap()).await;
-    }
-    endpoint.set(Reply::token(1_000));
-    tokens.ready().await.unwrap();
-    endpoint.set(Reply::down());
-    sleep(secs(900)).await;
-    let posts = endpoint.posts();
-    let first = posts[12].at - posts[11].at;
-    assert!(
-        first <= secs(1) + std::time::Duration::from_millis(1),
-        "{first:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn calls_during_a_renewal_neither_request_nor_wait() {
     let endpoint = Endpoint::scripted([Reply::token(1_000)]);
     endpoint.set(Reply::token(1_000).after(secs(5)));
@@ -191,50 +148,6 @@ async fn calls_during_a_renewal_neither_request_nor_wait() {
         assert_eq!(response.into_body(), expected, "{wait}");
     }
     assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn request_timeout_bounds_a_hung_connect() {
-    // hyper connects in the call. The second client connects in its readiness.
-    let connects = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&connects);
-    let connector = tower::service_fn(move |_: http::Uri| {
-        count.fetch_add(1, Ordering::SeqCst);
-        std::future::pending::<io::Result<TokioIo<tokio::net::TcpStream>>>()
-    });
-    let hyper: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
-    let tokens = [
-        builder().timeout(secs(7)).build(hyper),
-        builder().timeout(secs(7)).build(NeverReady),
-    ];
-    for tokens in tokens {
-        let start = Instant::now();
-        let error = tokens.ready().await.unwrap_err();
-        assert!(
-            error.is_transient() && error.to_string().contains("in time"),
-            "{error}"
-        );
-        assert_eq!(start.elapsed(), secs(7));
-    }
-    assert_eq!(connects.load(Ordering::SeqCst), 1);
-}
-
-/// A client that never becomes ready.
-#[derive(Clone)]
-struct NeverReady;
-
-impl Service<http::Request<Body>> for NeverReady {
-    type Response = http::Response<Body>;
-    type Error = io::Error;
-    type Future = std::future::Pending<io::Result<Self::Response>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Pending
-    }
-
-    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
-        unreachable!("it is never ready")
-    }
 }
 
 /// A gateway in front of the endpoint may keep the token.

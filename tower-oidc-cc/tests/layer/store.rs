@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::{Layer, Service, ServiceExt};
-use tower_oidc_cc::{Credentials, StoredToken, TokenEndpoint, TokenSource};
+use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 
 /// One of several processes, which share only the store and the endpoint.
 fn process(store: &Store, endpoint: &Endpoint) -> TokenSource {
@@ -80,26 +80,6 @@ async fn a_process_that_stops_in_its_turn_delays_the_others_by_twelve_seconds_at
         let took = ready(&process(&store, &endpoint)).await;
         assert!(took <= secs(most), "{took:?}");
         assert_eq!(endpoint.count(), 1);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn processes_ask_one_after_another_while_the_endpoint_fails() {
-    let (store, endpoint) = (
-        Store::default(),
-        Endpoint::always(Reply::down().after(secs(1))),
-    );
-    let mut fleet = JoinSet::new();
-    for _ in 0..4 {
-        let tokens = process(&store, &endpoint);
-        fleet.spawn(async move { tokens.ready().await });
-    }
-    assert!(fleet.join_all().await.iter().all(Result::is_err));
-    for pair in endpoint.posts().windows(2) {
-        assert!(
-            pair[1].at - pair[0].at >= secs(1),
-            "a failed process ends its turn"
-        );
     }
 }
 
@@ -168,7 +148,8 @@ async fn invalid_store_entry_is_ignored() {
         assert_eq!(endpoint.count(), 1, "{bytes}");
     }
     let (store, endpoint) = (Store::default(), Endpoint::default());
-    store.put(&key, good);
+    // By a clock that is ahead.
+    store.put(&key, entry(&key, "stored", now + 59_000, 60_000));
     let service = layer(&process(&store, &endpoint)).layer(echo());
     let response = service.oneshot(get(DATA)).await.unwrap();
     assert_eq!(response.into_body(), "Bearer stored");
@@ -270,26 +251,6 @@ async fn store_never_restores_a_refused_token() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn debug_of_a_stored_token_shows_no_token() {
-    let (store, endpoint) = (Store::default(), Endpoint::default());
-    let tokens = process(&store, &endpoint);
-    ready(&tokens).await;
-    settle().await;
-    let stored: Vec<StoredToken> = store.tokens().into_values().collect();
-    let bytes = String::from_utf8(stored[0].as_bytes().to_vec()).unwrap();
-    assert!(bytes.contains("canary-token-1"), "the scan finds a token");
-    assert!(!bytes.contains(SECRET));
-    let builder = builder().store(store.clone());
-    let shown = format!("{stored:?} {stored:#?} {store:?} {tokens:?} {builder:?}");
-    assert!(!shown.contains("canary"), "{shown}");
-    let expires = stored[0].expires_at();
-    assert_eq!(
-        expires,
-        SystemTime::UNIX_EPOCH + secs(1_700_000_000 + 86_400)
-    );
-}
-
 /// Twenty programs that start by cron, in a minute.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_the_endpoint_asked_for_is_kept_by_all_programs_of_a_store() {
@@ -322,7 +283,7 @@ async fn a_wait_that_the_endpoint_asked_for_is_kept_by_all_programs_of_a_store()
             assert!(error.retry_after().unwrap() >= left, "{error}");
             assert!(error.to_string().contains("429"), "{error}");
             assert!(error.to_string().contains("too many"), "{error}");
-            assert!(error.endpoint().is_some(), "{error}");
+            assert!(error.to_string().contains("https://sso"), "{error}");
             sleep(secs(1)).await;
         }
         assert_eq!(endpoint.count(), 1);

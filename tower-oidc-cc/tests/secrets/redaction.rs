@@ -17,7 +17,7 @@ use support::{
 };
 use tokio::time::advance;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_oidc_cc::{Credentials, Provider, Rejection, TokenEndpoint, TokenSource};
+use tower_oidc_cc::{Cause, Credentials, CredentialsProvider, TokenEndpoint, TokenSource};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Collects the output of tracing.
@@ -147,12 +147,12 @@ async fn no_secret_or_token_is_printed_or_logged() {
 
     // Providers and health.
     for provider in [
-        Provider::file("client", "/no/such/file"),
-        Provider::from_fn(async || Credentials::new("client", SECRET)),
+        CredentialsProvider::file("client", "/no/such/file"),
+        CredentialsProvider::from_fn(async || Credentials::new("client", SECRET)),
     ] {
         show(&mut text, &provider);
     }
-    let provider = Provider::from(Credentials::new("client", SECRET).unwrap());
+    let provider = CredentialsProvider::from(Credentials::new("client", SECRET).unwrap());
     show(&mut text, &provider);
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     let builder = TokenSource::builder(uri, provider);
@@ -175,19 +175,13 @@ async fn no_secret_or_token_is_printed_or_logged() {
     let token = tokens.token().await;
     show(&mut text, &token);
 
-    // A refused response and its rejection.
+    // A refused response and its cause.
     let service = support::layer(&tokens).layer(service_fn(async |_: Request<Body>| {
         Ok::<_, Infallible>(dead())
     }));
     let response = service.oneshot(get(DATA)).await.unwrap();
     show(&mut text, &response);
-    text.push_str(
-        &response
-            .extensions()
-            .get::<Rejection>()
-            .unwrap()
-            .to_string(),
-    );
+    show(&mut text, response.extensions().get::<Cause>().unwrap());
 
     let traced = capture.text();
     for event in [

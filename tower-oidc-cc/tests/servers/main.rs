@@ -26,12 +26,15 @@ use http::{Request, Response, StatusCode};
 use tokio::task::{JoinHandle, JoinSet};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, Error, Origin, Provider, Rejection, TokenEndpoint, TokenError,
+    BearerAuthLayer, Credentials, CredentialsProvider, Error, Origin, TokenEndpoint, TokenError,
     TokenSource,
 };
 
 use self::{away::Away, server::Server};
-use crate::keycloak::wire::{self, Body, skip};
+use crate::{
+    keycloak::wire::{self, Body, skip},
+    layer::support::is_worth_a_resend,
+};
 
 type Failed = Error;
 
@@ -44,10 +47,10 @@ struct Data {
 }
 
 impl Data {
-    fn new(server: &Server, provider: impl Into<Provider>) -> Self {
+    fn new(server: &Server, provider: impl Into<CredentialsProvider>) -> Self {
         let tokens = TokenSource::builder(server.endpoint(), provider).build(wire::client());
         let address = server.address("/data");
-        let origin = Origin::loopback(&address.parse().unwrap()).unwrap();
+        let origin = Origin::from_uri(&address.parse().unwrap()).unwrap();
         Self {
             layer: BearerAuthLayer::new(tokens.clone(), [origin]),
             tokens,
@@ -60,8 +63,7 @@ impl Data {
         let service = self.layer.layer(wire::client());
         let request = || Request::get(&self.address).body(Body::default()).unwrap();
         let mut response = service.clone().oneshot(request()).await?;
-        let rejection = response.extensions().get::<Rejection>();
-        if rejection.is_some_and(Rejection::is_worth_a_resend) {
+        if is_worth_a_resend(&response) {
             response = service.oneshot(request()).await?;
         }
         Ok(response.status())
@@ -160,7 +162,7 @@ async fn restart_with_new_keys_and_secret_costs_one_request() {
     for mut server in Server::all("rotation", 86_400).await {
         let vault = Arc::new(Mutex::new("secret"));
         let reads = Arc::new(AtomicUsize::new(0));
-        let provider = Provider::from_fn({
+        let provider = CredentialsProvider::from_fn({
             let (vault, reads) = (Arc::clone(&vault), Arc::clone(&reads));
             move || {
                 reads.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +211,7 @@ impl Load {
 async fn secret_rotation_under_load_fails_no_call() {
     for mut server in Server::all("secret", 86_400).await {
         let vault = Arc::new(Mutex::new("secret"));
-        let provider = Provider::from_fn({
+        let provider = CredentialsProvider::from_fn({
             let vault = Arc::clone(&vault);
             move || {
                 let secret = *vault.lock().unwrap();

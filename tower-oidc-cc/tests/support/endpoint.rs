@@ -36,10 +36,6 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
     pub(crate) at: Instant,
-    pub(crate) method: String,
-    pub(crate) uri: String,
-    pub(crate) content_type: String,
-    pub(crate) accept: String,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: String,
 }
@@ -190,18 +186,10 @@ impl Service<Request<Body>> for Endpoint {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (head, body) = request.into_parts();
-        let text = |name: &str| {
-            let value = head.headers.get(name);
-            value.map_or(String::new(), |v| v.to_str().unwrap().to_owned())
-        };
         let body = text_now(body);
         let mut state = self.state.lock().unwrap();
         state.posts.push(Post {
             at: Instant::now(),
-            method: head.method.to_string(),
-            uri: head.uri.to_string(),
-            content_type: text("content-type"),
-            accept: text("accept"),
             headers: head.headers.clone(),
             body,
         });

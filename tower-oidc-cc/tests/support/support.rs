@@ -9,7 +9,6 @@
 pub(crate) mod endpoint;
 pub(crate) mod probe;
 pub(crate) mod store;
-pub(crate) mod warnings;
 
 use std::{
     convert::Infallible,
@@ -25,8 +24,8 @@ use http_body_util::Full;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
 use tower_oidc_cc::{
-    AccessToken, BearerAuthLayer, Credentials, Origin, Rejection, TokenEndpoint, TokenError,
-    TokenSource, TokenSourceBuilder,
+    AccessToken, BearerAuthLayer, Cause, Credentials, Origin, Outcome, Resend, TokenEndpoint,
+    TokenError, TokenSource, TokenSourceBuilder,
 };
 
 pub(crate) use self::endpoint::Endpoint;
@@ -139,13 +138,23 @@ where
         let call = self.0.call(request);
         Box::pin(async move {
             let response = call.await?;
-            let finding = response.extensions().get::<Rejection>();
-            if finding.is_some_and(Rejection::is_worth_a_resend) {
+            if is_worth_a_resend(&response) {
                 return again.oneshot(copy).await;
             }
             Ok(response)
         })
     }
+}
+
+/// Whether the layer says that a resend helps at once.
+pub(crate) fn is_worth_a_resend<B>(refused: &Response<B>) -> bool {
+    let cause = refused.extensions().get::<Cause>();
+    cause.is_some_and(|it| it.resend == Some(Resend::Free))
+}
+
+/// What a call without a token means to the layers above.
+pub(crate) fn outcome(error: &TokenError) -> Outcome {
+    Cause::of(error).unwrap().outcome
 }
 
 /// The error of a call without a token.

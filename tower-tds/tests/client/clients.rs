@@ -107,7 +107,7 @@ async fn request_with_only_a_path_goes_to_the_one_origin() {
         assert_eq!(answer.expect("data").status(), StatusCode::OK);
     }
     // With two origins, the one that is meant is unknown.
-    let here = Origin::loopback(&server.base_url().parse().expect("a URL")).expect("an origin");
+    let here = Origin::from_uri(&server.base_url().parse().expect("a URL")).expect("an origin");
     let other = Origin::from_uri(&"https://d.example".parse().expect("a URL")).expect("an origin");
     let tokens = client.tokens().clone();
     let two = TdsLayer::new(tokens, [here, other], client.limiter().clone());

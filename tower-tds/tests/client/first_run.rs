@@ -7,7 +7,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
-use tower_tds::{Builder, Client, Credentials, Provider};
+use tower_tds::{Builder, Client, Credentials, CredentialsProvider};
 
 use crate::client::sim::{self, credentials};
 
@@ -73,7 +73,7 @@ async fn printed() -> BTreeMap<&'static str, String> {
     let wrong = Credentials::new(plain.client_id(), "wrong").expect("it can be sent");
     let line = prints(Client::builder(auth, base, wrong).loopback_http(), PATH);
     told("the secret", (auth, base), line.await);
-    let file = Provider::file("id", "/nowhere/secret");
+    let file = CredentialsProvider::file("id", "/nowhere/secret");
     let line = prints(Client::builder(auth, base, file).loopback_http(), PATH);
     told("the file of the secret", (auth, base), line.await);
     let line = prints(at(base, auth).loopback_http(), PATH);

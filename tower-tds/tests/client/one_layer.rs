@@ -39,7 +39,7 @@ async fn within(limits: Limits, idle: usize) -> (Server, TdsLayer, Http) {
     let tokens = TokenSource::builder(endpoint.expect("loopback"), sim::credentials(&server));
     let tokens = tokens.build(counted);
     let base = server.base_url().parse().expect("an address");
-    let origin = Origin::loopback(&base).expect("loopback");
+    let origin = Origin::from_uri(&base).expect("loopback");
     (server, TdsLayer::new(tokens, [origin], limiter), http)
 }
 

@@ -14,7 +14,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tower::ServiceExt;
-use tower_tds::{Client, Credentials, Provider, RequestBody};
+use tower_tds::{Client, Credentials, CredentialsProvider, RequestBody};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::client::log::{Log, listen};
@@ -161,7 +161,7 @@ async fn the_status_of_a_client_shows_no_secret_of_a_provider_or_a_connector() {
             let (log, _guard) = logged();
             let text = marked.replace(['«', '»'], "");
             let error = text.clone();
-            let provider = Provider::from_fn(move || {
+            let provider = CredentialsProvider::from_fn(move || {
                 let error = error.clone();
                 async move {
                     if by_provider {

@@ -9,7 +9,7 @@ use tds_sim::{Config, Server};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::{
-    Client, Credentials, Error, Kind, Limits, Provider, Quota, RequestBody, SharedLimits,
+    Client, Credentials, CredentialsProvider, Error, Kind, Limits, Quota, RequestBody, SharedLimits,
 };
 
 use crate::client::sim::{self, start};
@@ -62,7 +62,7 @@ async fn token_uses_the_callers_provider_and_settings() {
         server.client_id().to_owned(),
         server.client_secret().to_owned(),
     );
-    let provider = Provider::from_fn(move || {
+    let provider = CredentialsProvider::from_fn(move || {
         let credentials = Credentials::new(id.clone(), secret.clone());
         async move { credentials }
     });

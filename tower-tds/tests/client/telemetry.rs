@@ -34,7 +34,7 @@ fn setup(limits: Limits) -> (Sim, TdsLayer) {
     let endpoint = TokenEndpoint::keycloak(URL, "ServiceConnect");
     let tokens = TokenSource::builder(endpoint.expect("loopback"), credentials.expect("usable"));
     let tokens = tokens.build::<_, Full<Bytes>, _>(sim.clone());
-    let origin = Origin::loopback(&http::Uri::from_static(URL)).expect("loopback");
+    let origin = Origin::from_uri(&http::Uri::from_static(URL)).expect("loopback");
     (sim, TdsLayer::new(tokens, [origin], Limiter::new(limits)))
 }
 

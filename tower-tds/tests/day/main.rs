@@ -32,7 +32,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tower_tds::{
-    Credentials, Limiter, Limits, Provider, TdsLayer,
+    Credentials, CredentialsProvider, Limiter, Limits, TdsLayer,
     layers::{
         errors::RetryLayer,
         token::{Origin, TokenEndpoint, TokenSource},
@@ -140,7 +140,7 @@ async fn day(seed: u64, length: Duration) -> Day {
 /// Returns the whole layer. It reads the current credentials of the simulator for each token.
 fn layer(sim: &Sim, limiter: &Limiter, secret: Secret) -> TdsLayer {
     let id = sim.client_id().to_owned();
-    let provider = Provider::from_fn(move || {
+    let provider = CredentialsProvider::from_fn(move || {
         let secret = secret.lock().expect("no panic").clone();
         let credentials = Credentials::new(id.clone(), secret);
         async move { credentials }
@@ -148,7 +148,7 @@ fn layer(sim: &Sim, limiter: &Limiter, secret: Secret) -> TdsLayer {
     let endpoint = TokenEndpoint::keycloak(URL, "ServiceConnect").expect("loopback");
     let tokens = TokenSource::builder(endpoint, provider);
     let tokens = tokens.build::<_, Full<Bytes>, _>(sim.clone());
-    let origin = Origin::loopback(&http::Uri::from_static(URL)).expect("loopback");
+    let origin = Origin::from_uri(&http::Uri::from_static(URL)).expect("loopback");
     TdsLayer::new(tokens, [origin], limiter.clone()).retry(RetryLayer::new().deadline(DEADLINE))
 }
 

@@ -32,14 +32,6 @@ fn day_token_is_renewed_at_four_fifths_minus_jitter() {
 }
 
 #[test]
-fn late_token_is_used_for_half_of_its_remaining_life() {
-    let sent = moment();
-    let now = later(sent, Duration::from_secs(9));
-    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(10), None, 0.5).unwrap();
-    assert_eq!(plan.renew_at, later(now, Duration::from_millis(500)));
-}
-
-#[test]
 fn renewal_that_was_set_varies_by_a_tenth_and_is_half_of_a_shorter_life() {
     let sent = moment();
     let hours = |n: u32| Duration::from_secs(3_600) * n;
@@ -74,28 +66,6 @@ proptest! {
                 prop_assert_eq!(plan.expires_at, later(sent, life.min(LONGEST)));
                 // At most one renewal in half of the remaining life, or in `MIN_DELAY`: no loop.
                 prop_assert!(renewed >= left.mul_f64(0.49).min(MIN_DELAY));
-            }
-        }
-    }
-
-    #[test]
-    fn wall_clock_step_never_extends_a_token_life(
-        life_s in 1u64..100_000,
-        step_s in -100_000i64..100_000,
-        draw in 0.0f64..1.0,
-    ) {
-        let sent = moment();
-        let life = Duration::from_secs(life_s);
-        let step = Duration::from_secs(step_s.unsigned_abs());
-        let wall = if step_s < 0 { sent.wall - step } else { sent.wall + step };
-        let now = Timestamp { wall, ..sent };
-        match Lifetime::plan_at(now, sent, life, None, draw) {
-            None => prop_assert!(wall >= sent.wall + life),
-            Some(plan) => {
-                let by_the_steady = Timestamp { wall, steady: sent.steady + life };
-                prop_assert!(!plan.is_valid_at(by_the_steady));
-                let by_the_wall = Timestamp { wall: sent.wall + life, ..sent };
-                prop_assert!(!plan.is_valid_at(by_the_wall));
             }
         }
     }
