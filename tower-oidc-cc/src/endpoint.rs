@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::{Uri, response::Parts, uri::Scheme};
 use serde::Deserialize;
 use serde_json::Value;
-
 #[cfg(feature = "private-key-jwt")]
-use crate::origin::default_port;
+use tower_tds_outcome::default_port;
+
 use crate::{
     error::{ConfigError, Kind, TokenError},
     origin::Origin,

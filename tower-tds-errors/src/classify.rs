@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use tower_tds_outcome::{
     Cause, Outcome, Resend, Secrets, Sent, challenges, place, retry_after, said,
 };
@@ -329,7 +329,10 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 impl RequestFacts {
     /// Reads the headers of a request.
     #[inline]
-    pub(crate) fn of(headers: &HeaderMap, secrets: Option<&Secrets>) -> Self {
+    pub(crate) fn of<'a>(
+        headers: impl IntoIterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+        secrets: Option<&Secrets>,
+    ) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
         let mut request = Self {
             redaction: secrets.map(|secrets| Redaction::Shared(secrets.clone())),

@@ -5,19 +5,7 @@ use http::{Method, Uri};
 use tower::BoxError;
 
 use super::Error;
-use super::find;
 use crate::{GiveUp, Kind, Sent};
-
-#[test]
-fn error_is_found_through_wrappers() {
-    let error = Error::new(Kind::TokenRefused, "no");
-    let wrapped = io::Error::other(io::Error::other(error));
-    assert_eq!(
-        find::<Error>(&wrapped).map(Error::kind),
-        Some(Kind::TokenRefused)
-    );
-    assert!(find::<Error>(&io::Error::other("no")).is_none());
-}
 
 #[test]
 fn boxed_error_converts_back_unchanged() {

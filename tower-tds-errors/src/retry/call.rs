@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use http::header::CONTENT_LENGTH;
-use http::request::Parts;
-use http::{Request, Response};
+use http::{Extensions, HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use tokio::time::Instant;
 use tower::BoxError;
 use tower_service::Service;
@@ -16,7 +15,7 @@ use tower_tds_outcome::{DeadlineAt, Outcome, Sent};
 use tracing::Instrument as _;
 
 use super::policy::{Policy, Repeats, RetryState};
-use super::request::{Attempt, Replay};
+use super::request::{Attempt, Repeat, Replay};
 use super::trace::{Name, Record};
 use crate::classify::{RequestFacts, error_of, is_success};
 use crate::clock::{self, Timer};
@@ -27,16 +26,29 @@ use crate::kind::{GiveUp, Kind};
 pub(super) struct Call<S, B, P> {
     service: S,
     shared: Arc<Shared<P>>,
-    began: Instant,
-    /// Head of the request, for the next attempt and for errors.
-    head: Parts,
-    /// Body of the next attempt. Without one there is no further attempt.
-    body: Option<B>,
-    /// Size of the body before the first attempt.
-    size: Option<u64>,
+    pub(super) record: Record,
     deadline: Option<Instant>,
+    /// Whether the caller's deadline ends with the response body.
+    covers_body: bool,
+    next: Next<B>,
+    /// Copied headers. A list takes one allocation, where a map takes two.
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// Method and URI, for errors and for further attempts.
+    method: Method,
+    uri: Uri,
+    repeat: Option<Repeat>,
     /// Set by the first failure. Most calls have none, so they don't pay for it.
     past: Option<Box<RetryState>>,
+}
+
+/// What the next attempt sends.
+enum Next<B> {
+    /// Request of the first attempt.
+    Whole(Request<B>),
+    /// Rest of a copy, besides its method, URI and headers, and the size of the body before the first attempt.
+    Copy(Version, Extensions, B, Option<u64>),
+    /// Nothing, so there is no further attempt.
+    Nothing,
 }
 
 /// Settings of a layer, which its services and their calls share.
@@ -54,19 +66,21 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         service: S,
         shared: Arc<Shared<P>>,
         began: Instant,
+        record: Record,
         request: Request<B>,
     ) -> Self {
-        let (head, body) = request.into_parts();
-        let size = shared.replay.size(&body);
-        let deadline = shared.policy.deadline(&head.extensions, began);
+        let extensions = request.extensions();
         Self {
+            deadline: shared.policy.deadline(extensions, began),
+            covers_body: DeadlineAt::covers_body(extensions),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            repeat: extensions.get().copied(),
             service,
             shared,
-            began,
-            head,
-            body: Some(body),
-            size,
-            deadline,
+            record,
+            next: Next::Whole(request),
+            headers: Vec::new(),
             past: None,
         }
     }
@@ -77,8 +91,11 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<BoxError>,
     {
-        if self.head.headers.contains_key(CONTENT_LENGTH) {
-            self.check_length()?;
+        if let Next::Whole(request) = &self.next {
+            // A scan of a few names is faster than a hash.
+            if request.headers().keys().any(|name| *name == CONTENT_LENGTH) {
+                self.check_length(request)?;
+            }
         }
         let mut timer = Timer::default();
         loop {
@@ -96,26 +113,34 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             }
             // In a block, so that the wait for the next attempt holds nothing of this one.
             let error = {
-                let Some((attempt, record)) = self.attempt() else {
+                let Some(request) = self.request() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
+                let mut record = Record::attempt(
+                    &self.method,
+                    &self.uri,
+                    self.past.as_ref().map_or(1, |past| past.attempts),
+                    &self.shared.name,
+                );
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
                 let is_kept_below = self.shared.policy.is_kept_below;
                 let deadline = self.deadline.filter(|_| !is_kept_below);
-                let ended = if record.span.is_disabled() {
-                    within(pin!(attempt), deadline, &mut timer).await
-                } else {
-                    let attempt = attempt.instrument(record.span.clone());
-                    within(pin!(attempt), deadline, &mut timer).await
+                let attempt = {
+                    let _entered = record.span.enter();
+                    self.service.call(request)
                 };
-                match ended {
+                let attempt = pin!(attempt.instrument(record.span.clone()));
+                match within(attempt, deadline, &mut timer).await {
                     None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
-                    Some(Ok(response)) => {
+                    Some(Ok(mut response)) => {
                         record.end(Ok(&response));
-                        match self.answered(response) {
-                            Ok(response) => return Ok(response),
-                            Err(error) => error,
+                        match self.unclassified(&response) {
+                            None => {
+                                self.succeeded(response.extensions_mut());
+                                return Ok(response);
+                            }
+                            Some(error) => error,
                         }
                     }
                     Some(Err(error)) => {
@@ -134,29 +159,18 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         }
     }
 
-    /// Begins the next attempt, unless its request cannot be sent again. A function of its own, because
-    /// the future of the call would keep room for a request that it has borrowed.
-    fn attempt(&mut self) -> Option<(S::Future, Record)>
-    where
-        S: Service<Request<B>>,
-    {
-        let request = self.request()?;
-        let record = Record::attempt(&request, &self.shared.name);
-        let attempt = record.span.in_scope(|| self.service.call(request));
-        Some((attempt, record))
-    }
-
     /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
     /// the body as the next request on its connection, or wait for it. The length of a body of
     /// unknown size is checked by its client as it sends it.
     #[cold]
-    fn check_length(&self) -> Result<(), Error> {
-        let mut lengths = self.head.headers.get_all(CONTENT_LENGTH).iter();
+    fn check_length(&self, request: &Request<B>) -> Result<(), Error> {
+        let size = self.shared.replay.size(request.body());
+        let mut lengths = request.headers().get_all(CONTENT_LENGTH).iter();
         let length = lengths.next().and_then(|length| length.to_str().ok());
         // RFC 9110, section 8.6: digits alone.
         let digits = length.filter(|text| !text.starts_with('+'));
         let announced: Option<u64> = digits.and_then(|text| text.parse().ok());
-        let fits = match (announced, self.size) {
+        let fits = match (announced, size) {
             (Some(announced), Some(size)) => announced == size,
             (announced, None) => announced.is_some(),
             (None, Some(_)) => false,
@@ -164,7 +178,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         if fits && lengths.next().is_none() {
             return Ok(());
         }
-        let size = self.size.map(|size| format!(", which has {size} bytes"));
+        let size = size.map(|size| format!(", which has {size} bytes"));
         let text = format!(
             "its Content-Length is not that of its body{}",
             size.unwrap_or_default()
@@ -173,41 +187,65 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         Err(self.note_request(error.with_advice(LENGTH)))
     }
 
-    /// Makes the request of the next attempt, and a copy of its body for one more.
+    /// Returns the request of the next attempt, and keeps a copy of it for one more.
     fn request(&mut self) -> Option<Request<B>> {
-        if !self.is_replayable() {
-            return None;
+        let size = match &self.next {
+            Next::Whole(first) => self.shared.replay.size(first.body()),
+            Next::Copy(.., size) if self.is_replayable() => *size,
+            _ => return None,
+        };
+        let mut request = match mem::replace(&mut self.next, Next::Nothing) {
+            Next::Whole(first) => first,
+            Next::Copy(version, extensions, body, _) => self.again(version, extensions, body),
+            Next::Nothing => return None,
+        };
+        let headers = request.headers();
+        self.headers.reserve_exact(headers.len());
+        for (name, value) in headers {
+            self.headers.push((name.clone(), value.clone()));
         }
-        let body = self.body.take()?;
-        let number = self.attempts();
         let most = self.shared.policy.attempts.get();
         // One copy more than the attempts, because one attempt is not counted.
-        if most > 1 && self.past.as_ref().map_or(1, |past| past.counted) <= most {
-            self.body = self.shared.replay.replay(&body);
+        if most > 1
+            && self.past.as_ref().map_or(1, |past| past.counted) <= most
+            && let Some(body) = self.shared.replay.replay(request.body())
+        {
+            self.next = Next::Copy(request.version(), request.extensions().clone(), body, size);
         }
-        let mut request = Request::from_parts(self.head.clone(), body);
-        // Sends the caller's own map instead of its clone: layers below add headers, and it may
-        // have room for them.
-        mem::swap(request.headers_mut(), &mut self.head.headers);
-        let extensions = request.extensions_mut();
         if let Some(deadline) = self.deadline {
             let mut at = DeadlineAt::new(deadline.into_std());
-            if DeadlineAt::covers_body(extensions) {
+            if self.covers_body {
                 at = at.with_body();
             }
-            extensions.insert(at);
-        }
-        if number > 1 {
-            extensions.insert(Attempt::new(number));
+            request.extensions_mut().insert(at);
         }
         Some(request)
+    }
+
+    /// Makes the request of another attempt.
+    #[cold]
+    fn again(&mut self, version: Version, extensions: Extensions, body: B) -> Request<B> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = version;
+        *request.extensions_mut() = extensions;
+        for (name, value) in self.headers.drain(..) {
+            request.headers_mut().append(name, value);
+        }
+        request
+            .extensions_mut()
+            .insert(Attempt::new(self.attempts()));
+        request
     }
 
     /// Whether the next attempt would send the same body as the first. The clones of some bodies
     /// share one stream, which an earlier attempt has read.
     fn is_replayable(&self) -> bool {
-        let body = self.body.as_ref();
-        body.is_some_and(|body| self.shared.replay.size(body) == self.size)
+        match &self.next {
+            Next::Copy(.., body, size) => self.shared.replay.size(body) == *size,
+            _ => false,
+        }
     }
 
     /// Returns the number of the current attempt.
@@ -215,29 +253,33 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         self.past.as_ref().map_or(1, |past| past.attempts)
     }
 
-    /// Returns a success with the number of its attempt. If no layer below has classified the
-    /// response, it becomes an error by its head.
-    fn answered<R>(&self, mut response: Response<R>) -> Result<Response<R>, Error> {
+    /// Returns the error of a response that no layer below has classified, by its head. Its body is
+    /// dropped unread.
+    fn unclassified<R>(&self, response: &Response<R>) -> Option<Error> {
         let own = response.extensions().get::<Outcome>().copied();
-        if !own.map_or(is_success(response.status()), |own| {
-            own == Outcome::Accepted
-        }) {
-            let request = RequestFacts::of(&self.head.headers, None);
-            let (status, headers) = (response.status(), response.headers().clone());
-            // Its body is dropped unread.
-            if let Some(error) = error_of(&request, own, status, headers, Vec::new(), true) {
-                return Err(error);
-            }
+        let is_answer = match own {
+            Some(own) => own == Outcome::Accepted,
+            None => is_success(response.status()),
+        };
+        if is_answer {
+            return None;
         }
+        let sent = self.headers.iter().map(|(name, value)| (name, value));
+        let (status, headers) = (response.status(), response.headers().clone());
+        let request = RequestFacts::of(sent, None);
+        error_of(&request, own, status, headers, Vec::new(), true)
+    }
+
+    /// Records a success: in the budget, or in the response by the number of its attempt.
+    fn succeeded(&self, extensions: &mut Extensions) {
         let attempts = self.attempts();
         if attempts > 1 {
             tracing::debug!(attempts, "request succeeded");
-            response.extensions_mut().insert(Attempt::new(attempts));
+            extensions.insert(Attempt::new(attempts));
         } else {
             // Not before: calls that begin together would be worth fewer retries than they need.
             self.shared.policy.deposit();
         }
-        Ok(response)
     }
 
     /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
@@ -274,8 +316,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
             self.shared.policy.deposit();
-            let repeat = self.head.extensions.get().copied();
-            Box::new(RetryState::of(Repeats::of(&self.head.method, repeat)))
+            Box::new(RetryState::of(Repeats::of(&self.method, self.repeat)))
         });
         let policy = &self.shared.policy;
         let wait = state.begin_retry(error, policy, is_replayable, left)?;
@@ -344,7 +385,6 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// Records the totals of the call, and why it ends.
     fn note(&self, error: Error, stop: GiveUp, has_begun: bool) -> Error {
         let mut error = self.note_request(error);
-        let elapsed = clock::now().saturating_duration_since(self.began);
         let facts = error.facts_mut();
         facts.attempts = match &self.past {
             Some(past) => {
@@ -353,7 +393,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             }
             None => has_begun.into(),
         };
-        facts.elapsed = Some(elapsed);
+        facts.elapsed = self.record.elapsed();
         facts.gave_up = Some(stop);
         tracing::debug!(
             kind = %error.kind(),
@@ -366,7 +406,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
 
     fn note_request(&self, mut error: Error) -> Error {
         let facts = error.facts_mut();
-        facts.note_request(&self.head.method, &self.head.uri);
+        facts.note_request(&self.method, &self.uri);
         error
     }
 }
