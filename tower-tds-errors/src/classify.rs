@@ -149,7 +149,7 @@ pub(crate) fn error_of(
     facts.answer = Some(Arc::new(Answer {
         status,
         message: message.and_then(|message| facts.shown(&message)),
-        request_id: request_id(&headers),
+        request_id: request_id(&headers).and_then(|id| facts.shown(&id)),
         location: location.and_then(target).and_then(|it| facts.shown(&it)),
         headers,
         body: body.into(),

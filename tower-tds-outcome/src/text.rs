@@ -17,7 +17,7 @@ pub struct Rough(pub Duration);
 // === impl Decoded ===
 
 impl Decoded {
-    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and `&quot;`, even if they were escaped several times.
+    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9`, `&quot;` and `&#43;`, even if they were escaped several times.
     pub(crate) fn new(source: &str) -> Self {
         let mut decoded = Self::default();
         let mut at = 0;
@@ -75,14 +75,35 @@ pub(crate) fn tail(text: &str, start: usize) -> &str {
 
 /// Returns the character of the escape at the start of a text, and its length.
 fn escape(text: &str) -> Option<(char, usize)> {
-    if let Some((c, name)) = ENTITIES.iter().find(|(_, name)| text.starts_with(name)) {
-        return Some((*c, name.len()));
+    if let Some(found) = entity(text) {
+        return Some(found);
     }
     let of_bytes = |bytes: &[u8]| str::from_utf8(bytes).ok()?.chars().next();
     let of_units = |units: &[u16]| String::from_utf16(units).ok()?.chars().next();
     joined(text, byte, of_bytes)
         .or_else(|| joined(text, unit, of_units))
         .or_else(|| after_slashes(text))
+}
+
+/// Returns the character of `&quot;`, `&#43;` or `&#x2B;`, as pages of HTML have it.
+fn entity(text: &str) -> Option<(char, usize)> {
+    let end = text.bytes().take(LONGEST_ENTITY).position(|c| c == b';')?;
+    let c = match part(text, 0..end).strip_prefix('&')? {
+        "quot" => '"',
+        "apos" => '\'',
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        name => {
+            let digits = name.strip_prefix('#')?;
+            let code = match digits.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16),
+                None => digits.parse(),
+            };
+            char::from_u32(code.ok()?)?
+        }
+    };
+    Some((c, end + 1))
 }
 
 /// Returns the character that up to four parts encode: bytes, or two UTF-16 units as in `\ud83d\ude00`.
@@ -273,12 +294,8 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-const ENTITIES: [(char, &str); 4] = [
-    ('"', "&quot;"),
-    ('"', "&#34;"),
-    ('\'', "&#39;"),
-    ('&', "&amp;"),
-];
+/// Length of `&#x10FFFF;`.
+const LONGEST_ENTITY: usize = 10;
 
 /// Fits into a log line and a terminal. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;
