@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RANGE};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use tower_tds_outcome::{
     Cause, Outcome, Resend, Secrets, Sent, challenges, place, retry_after, said,
 };
@@ -205,13 +205,6 @@ pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expecte
     expected.is_data_only && status.is_success() && is_html(headers) && !is_empty(status, headers)
 }
 
-/// Whether the head refuses the token of a gRPC call, whose HTTP status is then a success.
-#[inline]
-pub(crate) fn is_grpc_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
-    let outcome = Outcome::of_head(status, headers, clock::wall);
-    matches!(outcome, Outcome::TokenRefused | Outcome::RoleMissing)
-}
-
 /// Returns the advice if the head of the request was too large. Usually the token is its largest
 /// part.
 fn too_large(
@@ -329,10 +322,7 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 impl RequestFacts {
     /// Reads the headers of a request.
     #[inline]
-    pub(crate) fn of<'a>(
-        headers: impl IntoIterator<Item = (&'a HeaderName, &'a HeaderValue)>,
-        secrets: Option<&Secrets>,
-    ) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, secrets: Option<&Secrets>) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
         let mut request = Self {
             redaction: secrets.map(|secrets| Redaction::Shared(secrets.clone())),

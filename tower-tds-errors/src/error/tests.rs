@@ -121,7 +121,10 @@ fn non_ascii_path_is_shown() {
 fn a_range_that_may_be_at_fault_slows_no_other_request() {
     use tower_tds_outcome::Outcome;
 
-    let outcome = |kind| Error::new(kind, "416").with_sent(Sent::Answered).outcome();
-    assert_eq!(outcome(Kind::RangeUnclear), Outcome::Other);
-    assert_eq!(outcome(Kind::ConnectionLimit), Outcome::ConnectionsExceeded);
+    let outcome = |kind| Outcome::of_error(&Error::new(kind, "416").with_sent(Sent::Answered));
+    assert_eq!(outcome(Kind::RangeUnclear), Some(Outcome::Other));
+    assert_eq!(
+        outcome(Kind::ConnectionLimit),
+        Some(Outcome::ConnectionsExceeded)
+    );
 }

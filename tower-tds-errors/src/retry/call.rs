@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use http::header::CONTENT_LENGTH;
-use http::{Extensions, HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
+use http::request::Parts;
+use http::{Extensions, HeaderName, HeaderValue, Request, Response};
 use tokio::time::Instant;
 use tower::BoxError;
 use tower_service::Service;
@@ -15,7 +16,7 @@ use tower_tds_outcome::{DeadlineAt, Outcome, Sent};
 use tracing::Instrument as _;
 
 use super::policy::{Policy, Repeats, RetryState};
-use super::request::{Attempt, Repeat, Replay};
+use super::request::{Attempt, Replay};
 use super::trace::{Name, Record};
 use crate::classify::{RequestFacts, error_of, is_success};
 use crate::clock::{self, Timer};
@@ -28,27 +29,16 @@ pub(super) struct Call<S, B, P> {
     shared: Arc<Shared<P>>,
     pub(super) record: Record,
     deadline: Option<Instant>,
-    /// Whether the caller's deadline ends with the response body.
-    covers_body: bool,
-    next: Next<B>,
-    /// Copied headers. A list takes one allocation, where a map takes two.
+    /// Head of the request, for the next attempt and for errors. Its headers go with the first attempt.
+    head: Parts,
+    /// Headers of the next attempt: a list takes one allocation, where a map takes two.
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// Method and URI, for errors and for further attempts.
-    method: Method,
-    uri: Uri,
-    repeat: Option<Repeat>,
+    /// Body of the next attempt. Without one there is no further attempt.
+    body: Option<B>,
+    /// Size of the body before the first attempt.
+    size: Option<u64>,
     /// Set by the first failure. Most calls have none, so they don't pay for it.
     past: Option<Box<RetryState>>,
-}
-
-/// What the next attempt sends.
-enum Next<B> {
-    /// Request of the first attempt.
-    Whole(Request<B>),
-    /// Rest of a copy, besides its method, URI and headers, and the size of the body before the first attempt.
-    Copy(Version, Extensions, B, Option<u64>),
-    /// Nothing, so there is no further attempt.
-    Nothing,
 }
 
 /// Settings of a layer, which its services and their calls share.
@@ -69,18 +59,16 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         record: Record,
         request: Request<B>,
     ) -> Self {
-        let extensions = request.extensions();
+        let (head, body) = request.into_parts();
         Self {
-            deadline: shared.policy.deadline(extensions, began),
-            covers_body: DeadlineAt::covers_body(extensions),
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            repeat: extensions.get().copied(),
+            deadline: shared.policy.deadline(&head.extensions, began),
+            size: shared.replay.size(&body),
             service,
             shared,
             record,
-            next: Next::Whole(request),
+            head,
             headers: Vec::new(),
+            body: Some(body),
             past: None,
         }
     }
@@ -91,11 +79,9 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<BoxError>,
     {
-        if let Next::Whole(request) = &self.next {
-            // A scan of a few names is faster than a hash.
-            if request.headers().keys().any(|name| *name == CONTENT_LENGTH) {
-                self.check_length(request)?;
-            }
+        // A scan of a few names is faster than a hash.
+        if self.head.headers.keys().any(|name| *name == CONTENT_LENGTH) {
+            self.check_length()?;
         }
         let mut timer = Timer::default();
         loop {
@@ -116,16 +102,11 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 let Some(request) = self.request() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
-                let mut record = Record::attempt(
-                    &self.method,
-                    &self.uri,
-                    self.past.as_ref().map_or(1, |past| past.attempts),
-                    &self.shared.name,
-                );
+                let mut record = Record::attempt(&self.head, self.attempts(), &self.shared.name);
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
-                let is_kept_below = self.shared.policy.is_kept_below;
-                let deadline = self.deadline.filter(|_| !is_kept_below);
+                let policy = &self.shared.policy;
+                let deadline = self.deadline.filter(|_| !policy.is_kept_below);
                 let attempt = {
                     let _entered = record.span.enter();
                     self.service.call(request)
@@ -135,13 +116,11 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                     None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
                     Some(Ok(mut response)) => {
                         record.end(Ok(&response));
-                        match self.unclassified(&response) {
-                            None => {
-                                self.succeeded(response.extensions_mut());
-                                return Ok(response);
-                            }
-                            Some(error) => error,
-                        }
+                        let Some(error) = self.unclassified(&response) else {
+                            self.succeeded(response.extensions_mut());
+                            return Ok(response);
+                        };
+                        error
                     }
                     Some(Err(error)) => {
                         let error = Error::from(error.into());
@@ -163,14 +142,13 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// the body as the next request on its connection, or wait for it. The length of a body of
     /// unknown size is checked by its client as it sends it.
     #[cold]
-    fn check_length(&self, request: &Request<B>) -> Result<(), Error> {
-        let size = self.shared.replay.size(request.body());
-        let mut lengths = request.headers().get_all(CONTENT_LENGTH).iter();
+    fn check_length(&self) -> Result<(), Error> {
+        let mut lengths = self.head.headers.get_all(CONTENT_LENGTH).iter();
         let length = lengths.next().and_then(|length| length.to_str().ok());
         // RFC 9110, section 8.6: digits alone.
         let digits = length.filter(|text| !text.starts_with('+'));
         let announced: Option<u64> = digits.and_then(|text| text.parse().ok());
-        let fits = match (announced, size) {
+        let fits = match (announced, self.size) {
             (Some(announced), Some(size)) => announced == size,
             (announced, None) => announced.is_some(),
             (None, Some(_)) => false,
@@ -178,7 +156,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         if fits && lengths.next().is_none() {
             return Ok(());
         }
-        let size = size.map(|size| format!(", which has {size} bytes"));
+        let size = self.size.map(|size| format!(", which has {size} bytes"));
         let text = format!(
             "its Content-Length is not that of its body{}",
             size.unwrap_or_default()
@@ -187,65 +165,51 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         Err(self.note_request(error.with_advice(LENGTH)))
     }
 
-    /// Returns the request of the next attempt, and keeps a copy of it for one more.
+    /// Makes the request of the next attempt, and a copy of it for one more.
     fn request(&mut self) -> Option<Request<B>> {
-        let size = match &self.next {
-            Next::Whole(first) => self.shared.replay.size(first.body()),
-            Next::Copy(.., size) if self.is_replayable() => *size,
-            _ => return None,
-        };
-        let mut request = match mem::replace(&mut self.next, Next::Nothing) {
-            Next::Whole(first) => first,
-            Next::Copy(version, extensions, body, _) => self.again(version, extensions, body),
-            Next::Nothing => return None,
-        };
-        let headers = request.headers();
+        if !self.is_replayable() {
+            return None;
+        }
+        let mut request = Request::new(self.body.take()?);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = self.head.uri.clone();
+        *request.version_mut() = self.head.version;
+        // Sends the caller's own map instead of its copy: layers below add headers, and it may have room for them.
+        let headers = request.headers_mut();
+        *headers = mem::take(&mut self.head.headers);
+        for (name, value) in mem::take(&mut self.headers) {
+            headers.append(name, value);
+        }
         self.headers.reserve_exact(headers.len());
-        for (name, value) in headers {
+        for (name, value) in &*headers {
             self.headers.push((name.clone(), value.clone()));
         }
+        let number = self.attempts();
         let most = self.shared.policy.attempts.get();
         // One copy more than the attempts, because one attempt is not counted.
-        if most > 1
-            && self.past.as_ref().map_or(1, |past| past.counted) <= most
-            && let Some(body) = self.shared.replay.replay(request.body())
-        {
-            self.next = Next::Copy(request.version(), request.extensions().clone(), body, size);
+        if most > 1 && self.past.as_ref().map_or(1, |past| past.counted) <= most {
+            self.body = self.shared.replay.replay(request.body());
         }
+        let extensions = request.extensions_mut();
+        extensions.clone_from(&self.head.extensions);
         if let Some(deadline) = self.deadline {
             let mut at = DeadlineAt::new(deadline.into_std());
-            if self.covers_body {
+            if DeadlineAt::covers_body(extensions) {
                 at = at.with_body();
             }
-            request.extensions_mut().insert(at);
+            extensions.insert(at);
+        }
+        if number > 1 {
+            extensions.insert(Attempt::new(number));
         }
         Some(request)
-    }
-
-    /// Makes the request of another attempt.
-    #[cold]
-    fn again(&mut self, version: Version, extensions: Extensions, body: B) -> Request<B> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.version_mut() = version;
-        *request.extensions_mut() = extensions;
-        for (name, value) in self.headers.drain(..) {
-            request.headers_mut().append(name, value);
-        }
-        request
-            .extensions_mut()
-            .insert(Attempt::new(self.attempts()));
-        request
     }
 
     /// Whether the next attempt would send the same body as the first. The clones of some bodies
     /// share one stream, which an earlier attempt has read.
     fn is_replayable(&self) -> bool {
-        match &self.next {
-            Next::Copy(.., body, size) => self.shared.replay.size(body) == *size,
-            _ => false,
-        }
+        let body = self.body.as_ref();
+        body.is_some_and(|body| self.shared.replay.size(body) == self.size)
     }
 
     /// Returns the number of the current attempt.
@@ -264,9 +228,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         if is_answer {
             return None;
         }
-        let sent = self.headers.iter().map(|(name, value)| (name, value));
+        let request = RequestFacts::of(&self.headers.iter().cloned().collect(), None);
         let (status, headers) = (response.status(), response.headers().clone());
-        let request = RequestFacts::of(sent, None);
         error_of(&request, own, status, headers, Vec::new(), true)
     }
 
@@ -316,7 +279,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
             self.shared.policy.deposit();
-            Box::new(RetryState::of(Repeats::of(&self.method, self.repeat)))
+            let repeat = self.head.extensions.get().copied();
+            Box::new(RetryState::of(Repeats::of(&self.head.method, repeat)))
         });
         let policy = &self.shared.policy;
         let wait = state.begin_retry(error, policy, is_replayable, left)?;
@@ -406,7 +370,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
 
     fn note_request(&self, mut error: Error) -> Error {
         let facts = error.facts_mut();
-        facts.note_request(&self.method, &self.uri);
+        facts.note_request(&self.head.method, &self.head.uri);
         error
     }
 }

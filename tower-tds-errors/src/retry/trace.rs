@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response, Uri};
+use http::request::Parts;
+use http::{Request, Response};
 use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -55,30 +56,31 @@ impl Record {
             Empty,
             tds.client = name.as_deref()
         );
-        Self::new(span, name, Some(began))
+        Self {
+            span,
+            name: name.clone(),
+            began: Some(began),
+            is_over: false,
+        }
     }
 
     /// Begins the record of an attempt. Layers below record their waits in its span:
     /// `tds.wait.cause` and `tds.wait.seconds`.
-    pub(super) fn attempt(method: &Method, uri: &Uri, number: u32, name: &Name) -> Self {
+    pub(super) fn attempt(head: &Parts, number: u32, name: &Name) -> Self {
         let before = number.saturating_sub(1);
         let before = (before > 0).then_some(before);
         let span = client_span!(
             "tds.attempt",
-            method,
-            uri,
+            head.method,
+            head.uri,
             before,
             tds.wait.cause = Empty,
             tds.wait.seconds = Empty
         );
-        Self::new(span, name, None)
-    }
-
-    fn new(span: Span, name: &Name, began: Option<Instant>) -> Self {
         Self {
             span,
             name: name.clone(),
-            began,
+            began: None,
             is_over: false,
         }
     }
