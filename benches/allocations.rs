@@ -39,8 +39,8 @@ const CALLS: u64 = 100;
 /// The future of a call through a retry layer, which callers move as one pointer.
 const FUTURE: u64 = 1;
 
-/// Allocations of Retry for the copy of the request's head: the two tables of its header map.
-const COPY: u64 = 2;
+/// Allocation of Retry for the copy of the request's head: a list of its headers.
+const COPY: u64 = 1;
 
 /// Allocations of Retry for the deadline, an extension of the request: the map of extensions, its
 /// table, and the boxed value.

@@ -1,10 +1,9 @@
 //! Proxies on the way to the service, from `--proxy` or from the environment.
 
-use std::net::IpAddr;
-
 use http::{Uri, uri::Scheme};
 use hyper_util::client::proxy::matcher::Matcher;
 use tower_tds::Builder;
+use tower_tds_outcome::is_loopback;
 
 use crate::settings::{PROXY, Settings};
 
@@ -32,7 +31,7 @@ impl Routes {
             // Other addresses are left to the client, which refuses them. It sends plain http to
             // this machine alone.
             let uri = address.parse::<Uri>().ok()?;
-            let is_here = uri.host().is_some_and(is_this_machine);
+            let is_here = uri.host().is_some_and(is_loopback);
             if uri.scheme() != Some(&Scheme::HTTPS) || (one.is_none() && is_here) {
                 return None;
             }
@@ -62,10 +61,4 @@ impl Routes {
             (*name, shown.unwrap_or_else(|| "none".to_owned()))
         })
     }
-}
-
-/// Whether a host is this machine, by its address or as `localhost`.
-pub(crate) fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
 }

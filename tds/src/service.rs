@@ -9,13 +9,13 @@ use tower_tds::{
     layers::token::TokenEndpoint,
 };
 use tower_tds_fleet::RedisTokens;
-use tower_tds_outcome::Secrets;
+use tower_tds_outcome::{Secrets, is_loopback};
 
 use crate::{
     answer::Accept,
     exit::{Failure, causes},
     output::warn,
-    proxy::{Routes, is_this_machine},
+    proxy::Routes,
     settings::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
@@ -160,7 +160,7 @@ impl Settings {
                 .starts_with("http://")
                 .then(|| url.parse::<Uri>())?
                 .ok()?;
-            Some(!is_this_machine(host.host()?))
+            Some(!is_loopback(host.host()?))
         };
         for (name, url) in [(auth_name, auth), (BASE_URL, base)] {
             if is_plain(url) == Some(true) {

@@ -19,12 +19,12 @@ use indicatif::DecimalBytes;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::time::Instant;
 use tower_tds::{Client, Status};
+use tower_tds_outcome::is_loopback;
 
 use crate::{
     cache::{Cache, Shown},
     exit::plain,
     output::rough,
-    proxy::is_this_machine,
     refusal::Refusal,
 };
 
@@ -134,7 +134,7 @@ pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
     };
     is_allowed
         && headers.get_all(HOST).iter().count() < 2
-        && host.is_none_or(|host| is_this_machine(host.host()))
+        && host.is_none_or(|host| is_loopback(host.host()))
 }
 
 /// Returns a row of the table of resources.

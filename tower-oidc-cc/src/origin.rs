@@ -1,12 +1,13 @@
 //! Origins (RFC 6454), and which requests get the token.
 
-use std::{fmt, net::IpAddr};
+use std::fmt;
 
 use http::{
     HeaderMap, HeaderValue, Uri,
     header::HOST,
     uri::{Authority, Scheme},
 };
+use tower_tds_outcome::{default_port, is_loopback};
 
 use crate::error::{ConfigError, Kind};
 
@@ -176,19 +177,6 @@ impl fmt::Display for Origin {
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Origin({self})")
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-}
-
-pub(crate) fn default_port(scheme: &Scheme) -> Option<u16> {
-    match scheme.as_str() {
-        "https" => Some(443),
-        "http" => Some(80),
-        _ => None,
     }
 }
 

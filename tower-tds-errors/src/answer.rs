@@ -9,13 +9,6 @@ use tower_tds_outcome::remove_connection_headers;
 
 use crate::error::Error;
 
-/// Marks a response whose body is only the beginning of what the service sent.
-///
-/// [`Error::into_response`] puts it into the extensions of the response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BodyCut;
-
 // === impl Error ===
 
 impl Error {
@@ -27,7 +20,7 @@ impl Error {
     /// layer: after the last retry such a crate gets the response, and reads it as it always does.
     ///
     /// `Content-Length` is the length of the part that was read, and headers that belong to the
-    /// connection are removed. If bytes are missing, you find the extension [`BodyCut`].
+    /// connection are removed. If bytes may be missing, ask [`is_body_cut`](Self::is_body_cut) before.
     ///
     /// # Errors
     ///
@@ -80,9 +73,6 @@ impl Error {
         let mut response = Response::new(answer.body);
         *response.status_mut() = answer.status;
         *response.headers_mut() = headers;
-        if answer.is_cut {
-            response.extensions_mut().insert(BodyCut);
-        }
         Ok(response)
     }
 }

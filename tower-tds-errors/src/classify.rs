@@ -149,7 +149,7 @@ pub(crate) fn error_of(
     facts.answer = Some(Arc::new(Answer {
         status,
         message: message.and_then(|message| facts.shown(&message)),
-        request_id: request_id(&headers),
+        request_id: request_id(&headers).and_then(|id| facts.shown(&id)),
         location: location.and_then(target).and_then(|it| facts.shown(&it)),
         headers,
         body: body.into(),
@@ -203,13 +203,6 @@ pub(crate) fn is_success(status: StatusCode) -> bool {
 #[inline]
 pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expected) -> bool {
     expected.is_data_only && status.is_success() && is_html(headers) && !is_empty(status, headers)
-}
-
-/// Whether the head refuses the token of a gRPC call, whose HTTP status is then a success.
-#[inline]
-pub(crate) fn is_grpc_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
-    let outcome = Outcome::of_head(status, headers, clock::wall);
-    matches!(outcome, Outcome::TokenRefused | Outcome::RoleMissing)
 }
 
 /// Returns the advice if the head of the request was too large. Usually the token is its largest

@@ -53,8 +53,7 @@ pub(crate) struct Facts {
     pub(crate) elapsed: Option<Duration>,
     pub(crate) gave_up: Option<GiveUp>,
     /// Bytes received, and bytes announced, of a success whose body ended early.
-    pub(crate) received: Option<u64>,
-    pub(crate) expected: Option<u64>,
+    pub(crate) received: Option<(u64, Option<u64>)>,
 }
 
 /// What is known about a failure from the chain of its error.
@@ -197,9 +196,7 @@ impl Error {
     /// length.
     #[must_use]
     pub fn with_received(mut self, received: u64, expected: Option<u64>) -> Self {
-        let facts = self.facts_mut();
-        facts.received = Some(received);
-        facts.expected = expected;
+        self.facts_mut().received = Some((received, expected));
         self
     }
 
@@ -312,13 +309,6 @@ impl Error {
         self.facts().cause.sent
     }
 
-    /// Returns the meaning of the failure for the token and the limits, as the layers above read it
-    /// from the chain of sources.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        self.facts().cause.outcome
-    }
-
     /// Returns the status, if the service responded.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
@@ -413,7 +403,7 @@ impl Error {
     /// Returns the number of body bytes received from a success that ended early.
     #[must_use]
     pub fn received(&self) -> Option<u64> {
-        self.facts().received
+        Some(self.facts().received?.0)
     }
 
     /// Returns the retry rule: the kind's own, unless a layer or the service expects a resend to help.
@@ -508,7 +498,6 @@ impl Facts {
             elapsed: None,
             gave_up: None,
             received: None,
-            expected: None,
         };
         facts.settle();
         facts

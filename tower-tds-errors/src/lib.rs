@@ -13,7 +13,6 @@ pub mod future {
     pub use crate::retry::RetryFuture;
 }
 
-pub use self::answer::BodyCut;
 pub use self::classify::classify;
 pub use self::classify::service::{Classify, ClassifyLayer};
 pub use self::error::Error;

@@ -349,12 +349,13 @@ where
         // The deadline counts from here, not from the first poll.
         let began = clock::now();
         let record = Record::call(&request, &shared.name, began);
-        let mut call = Call::new(self.inner.clone(), Arc::clone(shared), began, request);
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
+        let (service, shared) = (self.inner.clone(), Arc::clone(shared));
+        let mut call = Call::new(service, shared, began, record, request);
         let recorded = async move {
             let ended = call.run().await;
-            record.end(ended.as_ref());
+            call.record.end(ended.as_ref());
             ended
         };
         RetryFuture(SyncWrapper::new(match span {

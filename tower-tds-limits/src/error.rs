@@ -2,7 +2,7 @@
 
 use std::{error, fmt, time::Duration};
 
-use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent};
+use tower_tds_outcome::{Cause, Outcome, Resend, Rough, Secrets, Sent};
 
 /// Error of a call that a limit rejected or timed out, or in which the service below failed.
 ///
@@ -262,24 +262,6 @@ impl error::Error for Error {
         match &*self.0 {
             Reason::Limit(_, cause) => Some(cause),
             Reason::Below(error) => Some(&**error),
-        }
-    }
-}
-
-/// Duration that is rounded for a message.
-struct Rough(Duration);
-
-impl fmt::Display for Rough {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_secs() {
-            ..120 => {
-                let nanos = self.0.subsec_nanos() % 1_000_000;
-                let rounded = self.0.saturating_sub(Duration::from_nanos(nanos.into()));
-                write!(f, "{:?}", if rounded.is_zero() { self.0 } else { rounded })
-            }
-            seconds @ ..7_200 => write!(f, "{} min", seconds / 60),
-            seconds @ ..172_800 => write!(f, "{} h", seconds / 3_600),
-            seconds => write!(f, "{} days", seconds / 86_400),
         }
     }
 }

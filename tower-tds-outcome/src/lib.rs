@@ -48,15 +48,18 @@
 //! [tower-tds-limits]: https://docs.rs/tower-tds-limits
 
 pub use self::{
+    address::{default_port, is_loopback, place},
     cause::{Cause, Resend, Sent, chain},
     deadline::{DeadlineAt, HandOver, Handed},
     framing::remove_connection_headers,
     message::{challenges, said, unmarked},
     outcome::Outcome,
     retry_after::retry_after,
-    secrets::{Held, Secrets, place},
+    secrets::{Held, Secrets},
+    text::Rough,
 };
 
+mod address;
 mod cause;
 mod deadline;
 mod framing;
@@ -64,7 +67,6 @@ mod message;
 mod outcome;
 mod retry_after;
 mod secrets;
-mod syntax;
 mod text;
 
 #[cfg(doctest)]

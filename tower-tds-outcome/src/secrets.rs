@@ -7,13 +7,10 @@ use std::{
 };
 
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, Engine as _};
-use http::{HeaderValue, Uri};
+use http::HeaderValue;
 use zeroize::Zeroizing;
 
-use crate::{
-    syntax,
-    text::{self, Decoded, part, tail},
-};
+use crate::text::{self, Decoded, part, tail};
 
 #[cfg(test)]
 mod tests;
@@ -185,28 +182,10 @@ impl Known {
     }
 }
 
-/// Returns the address of a request without user information and query: its scheme, host, port and path.
-///
-/// ```
-/// let uri = "https://me:pw@data.example:8443/v1/bus?key=4bT9".parse()?;
-/// assert_eq!(tower_tds_outcome::place(&uri), "https://data.example:8443/v1/bus");
-/// # Ok::<(), http::uri::InvalidUri>(())
-/// ```
-#[must_use]
-pub fn place(uri: &Uri) -> String {
-    let scheme = uri
-        .scheme_str()
-        .map_or_else(String::new, |it| format!("{it}://"));
-    let authority = uri.authority().map_or("", |it| it.as_str());
-    // A password may have an `@`.
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    scheme + host + uri.path()
-}
-
 /// Finds in one text the known values, and what its syntax shows. The text may have been cut inside of a value.
 fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    syntax::find(text, &mut found);
+    text::find(text, &mut found);
     let normal = normal(text);
     // Most places of a text begin like no value.
     let mut begins = [false; 256];

@@ -1,6 +1,6 @@
-//! Texts inside of other texts: escaped, percent-encoded, cut.
+//! Texts of others: their escapes, the secrets that their syntax shows, and their cut to one line; and rough durations.
 
-use std::ops::Range;
+use std::{fmt, ops::Range, time::Duration};
 
 /// A text without its escapes, with the place of each part in the source.
 #[derive(Debug, Default)]
@@ -10,10 +10,14 @@ pub(crate) struct Decoded {
     starts: Vec<usize>,
 }
 
+/// Duration rounded for a person: milliseconds below two minutes, then whole minutes, hours and days.
+#[derive(Clone, Copy, Debug)]
+pub struct Rough(pub Duration);
+
 // === impl Decoded ===
 
 impl Decoded {
-    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9` and `&quot;`, even if they were escaped several times.
+    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9`, `&quot;` and `&#43;`, even if they were escaped several times.
     pub(crate) fn new(source: &str) -> Self {
         let mut decoded = Self::default();
         let mut at = 0;
@@ -42,6 +46,23 @@ impl Decoded {
     }
 }
 
+// === impl Rough ===
+
+impl fmt::Display for Rough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            ..120 => {
+                let nanos = self.0.subsec_nanos() % 1_000_000;
+                let rounded = self.0.saturating_sub(Duration::from_nanos(nanos.into()));
+                write!(f, "{:?}", if rounded.is_zero() { self.0 } else { rounded })
+            }
+            seconds @ ..7_200 => write!(f, "{} min", seconds / 60),
+            seconds @ ..172_800 => write!(f, "{} h", seconds / 3_600),
+            seconds => write!(f, "{} days", seconds / 86_400),
+        }
+    }
+}
+
 /// Returns a part of a text, or an empty one if there is no such part.
 pub(crate) fn part(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
@@ -54,14 +75,35 @@ pub(crate) fn tail(text: &str, start: usize) -> &str {
 
 /// Returns the character of the escape at the start of a text, and its length.
 fn escape(text: &str) -> Option<(char, usize)> {
-    if let Some((c, name)) = ENTITIES.iter().find(|(_, name)| text.starts_with(name)) {
-        return Some((*c, name.len()));
+    if let Some(found) = entity(text) {
+        return Some(found);
     }
     let of_bytes = |bytes: &[u8]| str::from_utf8(bytes).ok()?.chars().next();
     let of_units = |units: &[u16]| String::from_utf16(units).ok()?.chars().next();
     joined(text, byte, of_bytes)
         .or_else(|| joined(text, unit, of_units))
         .or_else(|| after_slashes(text))
+}
+
+/// Returns the character of `&quot;`, `&#43;` or `&#x2B;`, as pages of HTML have it.
+fn entity(text: &str) -> Option<(char, usize)> {
+    let end = text.bytes().take(LONGEST_ENTITY).position(|c| c == b';')?;
+    let c = match part(text, 0..end).strip_prefix('&')? {
+        "quot" => '"',
+        "apos" => '\'',
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        name => {
+            let digits = name.strip_prefix('#')?;
+            let code = match digits.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16),
+                None => digits.parse(),
+            };
+            char::from_u32(code.ok()?)?
+        }
+    };
+    Some((c, end + 1))
 }
 
 /// Returns the character that up to four parts encode: bytes, or two UTF-16 units as in `\ud83d\ude00`.
@@ -138,6 +180,90 @@ fn hex(text: &str, length: usize) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().filter(|_| are_hex)
 }
 
+/// Adds the places of what syntax shows to be secret, whoever wrote the text: parts of URLs, credentials of headers, JWTs.
+/// Each rule passes over the text once.
+pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
+    urls(text, found);
+    let lower = text.to_ascii_lowercase();
+    for scheme in ["bearer", "basic"] {
+        for (at, _) in lower.match_indices(scheme) {
+            let after = at + scheme.len();
+            let start = find_at(text, after, |c| !(c.is_whitespace() || is_quote(c)));
+            if start == after {
+                continue;
+            }
+            let word = token(text, start);
+            let has = |of: fn(&u8) -> bool| part(text, word.clone()).as_bytes().iter().any(of);
+            // `Basic authentication` is a sentence, and `Bearer realm="a"` is a challenge.
+            if word.len() >= LEAST && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) {
+                found.push(word);
+            }
+        }
+    }
+    // A JWT begins with the base64 of `{"`.
+    for (at, _) in text.match_indices("eyJ") {
+        if part(text, 0..at).ends_with(|c: char| c.is_ascii_alphanumeric()) {
+            continue;
+        }
+        let word = token(text, at);
+        if word.len() >= LEAST {
+            found.push(word);
+        }
+    }
+}
+
+/// Finds password and query in `https://user:password@host/path?query`.
+fn urls(text: &str, found: &mut Vec<Range<usize>>) {
+    let mut ends = 0;
+    for (at, scheme) in text.match_indices("://") {
+        let start = at + scheme.len();
+        if at < ends {
+            continue;
+        }
+        ends = find_at(text, start, |c| {
+            c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>')
+        });
+        let url = part(text, start..ends);
+        let host = find_at(url, 0, |c| matches!(c, '/' | '?' | '#'));
+        // A password that is not percent-encoded may have an `@`, `/`, `?` or `#`. Behind the colon of a host stand only digits.
+        let colon = part(url, 0..host)
+            .find(':')
+            .filter(|_| !url.starts_with('['));
+        let is_port = |colon| {
+            tail(part(url, 0..host), colon + 1)
+                .bytes()
+                .all(|c| c.is_ascii_digit())
+        };
+        let password = colon.filter(|colon| !is_port(*colon));
+        let user = password.and_then(|_| url.rfind('@')).unwrap_or_default();
+        found.extend(password.map(|colon| start + colon + 1..start + user));
+        // What ends a sentence or a bracket stays.
+        let whole = url.trim_end_matches(['.', ',', ';', ':', ')', ']', '}']);
+        let query = tail(whole, user).find('?');
+        found.extend(query.map(|query| start + user + query + 1..start + whole.len()));
+    }
+}
+
+/// Returns the word of a credential (RFC 9110, section 11.2) at a place.
+fn token(text: &str, start: usize) -> Range<usize> {
+    let end = find_at(text, start, |c| !is_token(c));
+    let word = part(text, start..end).trim_end_matches(['.', '-']);
+    start..start + word.len()
+}
+
+fn is_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._~+/=".contains(c)
+}
+
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'' | '`' | '\\')
+}
+
+/// Returns the first place at or after `start` whose character matches `of`, or the end of the text.
+fn find_at(text: &str, start: usize, of: impl Fn(char) -> bool) -> usize {
+    tail(text, start).find(of).map_or(text.len(), |n| start + n)
+}
+
 /// Cuts a text to one line of at most [`LONGEST`] characters, with hidden and reordering characters escaped.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::new();
@@ -168,12 +294,11 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-const ENTITIES: [(char, &str); 4] = [
-    ('"', "&quot;"),
-    ('"', "&#34;"),
-    ('\'', "&#39;"),
-    ('&', "&amp;"),
-];
+/// Length of `&#x10FFFF;`.
+const LONGEST_ENTITY: usize = 10;
 
 /// Fits into a log line and a terminal. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;
+
+/// Shortest credential that is told from a word.
+const LEAST: usize = 16;

@@ -17,7 +17,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_outcome::{DeadlineAt, Outcome, Secrets};
 
-use super::{MOST_BYTES, RequestFacts, error_of, is_grpc_refusal, is_page, is_success};
+use super::{MOST_BYTES, RequestFacts, error_of, is_page, is_success};
 use crate::clock::{self, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -133,14 +133,13 @@ impl ClassifyLayer {
     /// above this layer: see [`Error::set_kind`].
     #[must_use]
     pub const fn new() -> Self {
-        let bounds = Bounds {
-            bytes: MOST_BYTES,
-            time: LONGEST,
-        };
         Self {
             secrets: None,
             is_below_retry: false,
-            bounds,
+            bounds: Bounds {
+                bytes: MOST_BYTES,
+                time: LONGEST,
+            },
         }
     }
 
@@ -285,9 +284,11 @@ impl Noted {
         if let Some(own) = head.extensions().get::<Outcome>() {
             return *own == Outcome::Accepted;
         }
+        // A gRPC refusal has the status of a success.
+        let outcome = || Outcome::of_head(status, headers, clock::wall);
         is_success(status)
             && !is_page(status, headers, self.request.expected)
-            && !is_grpc_refusal(status, headers)
+            && !matches!(outcome(), Outcome::TokenRefused | Outcome::RoleMissing)
     }
 
     /// Makes the error of a call without a response.

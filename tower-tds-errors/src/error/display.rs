@@ -204,13 +204,10 @@ impl Facts {
     /// Returns the details of the failure: location, sizes, attempts and wait.
     fn details(&self) -> impl Iterator<Item = String> {
         let location = self.answer.as_ref().and_then(|it| it.location.as_ref());
-        let received = match (self.received, self.expected) {
-            (Some(received), Some(expected)) => {
-                Some(format!(" after {received} of {expected} bytes"))
-            }
-            (Some(received), None) => Some(format!(" after {received} bytes")),
-            (None, _) => None,
-        };
+        let received = self.received.map(|(received, expected)| match expected {
+            Some(expected) => format!(" after {received} of {expected} bytes"),
+            None => format!(" after {received} bytes"),
+        });
         let attempts = self.elapsed.filter(|_| self.attempts > 1);
         let wait = self.cause.wait.filter(|wait| *wait < Duration::MAX);
         [

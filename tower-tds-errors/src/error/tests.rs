@@ -5,19 +5,7 @@ use http::{Method, Uri};
 use tower::BoxError;
 
 use super::Error;
-use super::find;
 use crate::{GiveUp, Kind, Sent};
-
-#[test]
-fn error_is_found_through_wrappers() {
-    let error = Error::new(Kind::TokenRefused, "no");
-    let wrapped = io::Error::other(io::Error::other(error));
-    assert_eq!(
-        find::<Error>(&wrapped).map(Error::kind),
-        Some(Kind::TokenRefused)
-    );
-    assert!(find::<Error>(&io::Error::other("no")).is_none());
-}
 
 #[test]
 fn boxed_error_converts_back_unchanged() {
@@ -133,7 +121,10 @@ fn non_ascii_path_is_shown() {
 fn a_range_that_may_be_at_fault_slows_no_other_request() {
     use tower_tds_outcome::Outcome;
 
-    let outcome = |kind| Error::new(kind, "416").with_sent(Sent::Answered).outcome();
-    assert_eq!(outcome(Kind::RangeUnclear), Outcome::Other);
-    assert_eq!(outcome(Kind::ConnectionLimit), Outcome::ConnectionsExceeded);
+    let outcome = |kind| Outcome::of_error(&Error::new(kind, "416").with_sent(Sent::Answered));
+    assert_eq!(outcome(Kind::RangeUnclear), Some(Outcome::Other));
+    assert_eq!(
+        outcome(Kind::ConnectionLimit),
+        Some(Outcome::ConnectionsExceeded)
+    );
 }

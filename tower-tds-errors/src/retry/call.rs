@@ -8,7 +8,7 @@ use std::task::{Poll, ready};
 
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Extensions, HeaderName, HeaderValue, Request, Response};
 use tokio::time::Instant;
 use tower::BoxError;
 use tower_service::Service;
@@ -27,14 +27,16 @@ use crate::kind::{GiveUp, Kind};
 pub(super) struct Call<S, B, P> {
     service: S,
     shared: Arc<Shared<P>>,
-    began: Instant,
-    /// Head of the request, for the next attempt and for errors.
+    pub(super) record: Record,
+    deadline: Option<Instant>,
+    /// Head of the request, for the next attempt and for errors. Its headers go with the first attempt.
     head: Parts,
+    /// Headers of the next attempt: a list takes one allocation, where a map takes two.
+    headers: Vec<(HeaderName, HeaderValue)>,
     /// Body of the next attempt. Without one there is no further attempt.
     body: Option<B>,
     /// Size of the body before the first attempt.
     size: Option<u64>,
-    deadline: Option<Instant>,
     /// Set by the first failure. Most calls have none, so they don't pay for it.
     past: Option<Box<RetryState>>,
 }
@@ -54,19 +56,19 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         service: S,
         shared: Arc<Shared<P>>,
         began: Instant,
+        record: Record,
         request: Request<B>,
     ) -> Self {
         let (head, body) = request.into_parts();
-        let size = shared.replay.size(&body);
-        let deadline = shared.policy.deadline(&head.extensions, began);
         Self {
+            deadline: shared.policy.deadline(&head.extensions, began),
+            size: shared.replay.size(&body),
             service,
             shared,
-            began,
+            record,
             head,
+            headers: Vec::new(),
             body: Some(body),
-            size,
-            deadline,
             past: None,
         }
     }
@@ -77,7 +79,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<BoxError>,
     {
-        if self.head.headers.contains_key(CONTENT_LENGTH) {
+        // A scan of a few names is faster than a hash.
+        if self.head.headers.keys().any(|name| *name == CONTENT_LENGTH) {
             self.check_length()?;
         }
         let mut timer = Timer::default();
@@ -96,27 +99,28 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             }
             // In a block, so that the wait for the next attempt holds nothing of this one.
             let error = {
-                let Some((attempt, record)) = self.attempt() else {
+                let Some(request) = self.request() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
+                let mut record = Record::attempt(&self.head, self.attempts(), &self.shared.name);
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
-                let is_kept_below = self.shared.policy.is_kept_below;
-                let deadline = self.deadline.filter(|_| !is_kept_below);
-                let ended = if record.span.is_disabled() {
-                    within(pin!(attempt), deadline, &mut timer).await
-                } else {
-                    let attempt = attempt.instrument(record.span.clone());
-                    within(pin!(attempt), deadline, &mut timer).await
+                let policy = &self.shared.policy;
+                let deadline = self.deadline.filter(|_| !policy.is_kept_below);
+                let attempt = {
+                    let _entered = record.span.enter();
+                    self.service.call(request)
                 };
-                match ended {
+                let attempt = pin!(attempt.instrument(record.span.clone()));
+                match within(attempt, deadline, &mut timer).await {
                     None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
-                    Some(Ok(response)) => {
+                    Some(Ok(mut response)) => {
                         record.end(Ok(&response));
-                        match self.answered(response) {
-                            Ok(response) => return Ok(response),
-                            Err(error) => error,
-                        }
+                        let Some(error) = self.unclassified(&response) else {
+                            self.succeeded(response.extensions_mut());
+                            return Ok(response);
+                        };
+                        error
                     }
                     Some(Err(error)) => {
                         let error = Error::from(error.into());
@@ -132,18 +136,6 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 return Err(self.give_up(GiveUp::NotReady, None));
             }
         }
-    }
-
-    /// Begins the next attempt, unless its request cannot be sent again. A function of its own, because
-    /// the future of the call would keep room for a request that it has borrowed.
-    fn attempt(&mut self) -> Option<(S::Future, Record)>
-    where
-        S: Service<Request<B>>,
-    {
-        let request = self.request()?;
-        let record = Record::attempt(&request, &self.shared.name);
-        let attempt = record.span.in_scope(|| self.service.call(request));
-        Some((attempt, record))
     }
 
     /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
@@ -173,23 +165,33 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         Err(self.note_request(error.with_advice(LENGTH)))
     }
 
-    /// Makes the request of the next attempt, and a copy of its body for one more.
+    /// Makes the request of the next attempt, and a copy of it for one more.
     fn request(&mut self) -> Option<Request<B>> {
         if !self.is_replayable() {
             return None;
         }
-        let body = self.body.take()?;
+        let mut request = Request::new(self.body.take()?);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = self.head.uri.clone();
+        *request.version_mut() = self.head.version;
+        // Sends the caller's own map instead of its copy: layers below add headers, and it may have room for them.
+        let headers = request.headers_mut();
+        *headers = mem::take(&mut self.head.headers);
+        for (name, value) in mem::take(&mut self.headers) {
+            headers.append(name, value);
+        }
+        self.headers.reserve_exact(headers.len());
+        for (name, value) in &*headers {
+            self.headers.push((name.clone(), value.clone()));
+        }
         let number = self.attempts();
         let most = self.shared.policy.attempts.get();
         // One copy more than the attempts, because one attempt is not counted.
         if most > 1 && self.past.as_ref().map_or(1, |past| past.counted) <= most {
-            self.body = self.shared.replay.replay(&body);
+            self.body = self.shared.replay.replay(request.body());
         }
-        let mut request = Request::from_parts(self.head.clone(), body);
-        // Sends the caller's own map instead of its clone: layers below add headers, and it may
-        // have room for them.
-        mem::swap(request.headers_mut(), &mut self.head.headers);
         let extensions = request.extensions_mut();
+        extensions.clone_from(&self.head.extensions);
         if let Some(deadline) = self.deadline {
             let mut at = DeadlineAt::new(deadline.into_std());
             if DeadlineAt::covers_body(extensions) {
@@ -215,29 +217,32 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         self.past.as_ref().map_or(1, |past| past.attempts)
     }
 
-    /// Returns a success with the number of its attempt. If no layer below has classified the
-    /// response, it becomes an error by its head.
-    fn answered<R>(&self, mut response: Response<R>) -> Result<Response<R>, Error> {
+    /// Returns the error of a response that no layer below has classified, by its head. Its body is
+    /// dropped unread.
+    fn unclassified<R>(&self, response: &Response<R>) -> Option<Error> {
         let own = response.extensions().get::<Outcome>().copied();
-        if !own.map_or(is_success(response.status()), |own| {
-            own == Outcome::Accepted
-        }) {
-            let request = RequestFacts::of(&self.head.headers, None);
-            let (status, headers) = (response.status(), response.headers().clone());
-            // Its body is dropped unread.
-            if let Some(error) = error_of(&request, own, status, headers, Vec::new(), true) {
-                return Err(error);
-            }
+        let is_answer = match own {
+            Some(own) => own == Outcome::Accepted,
+            None => is_success(response.status()),
+        };
+        if is_answer {
+            return None;
         }
+        let request = RequestFacts::of(&self.headers.iter().cloned().collect(), None);
+        let (status, headers) = (response.status(), response.headers().clone());
+        error_of(&request, own, status, headers, Vec::new(), true)
+    }
+
+    /// Records a success: in the budget, or in the response by the number of its attempt.
+    fn succeeded(&self, extensions: &mut Extensions) {
         let attempts = self.attempts();
         if attempts > 1 {
             tracing::debug!(attempts, "request succeeded");
-            response.extensions_mut().insert(Attempt::new(attempts));
+            extensions.insert(Attempt::new(attempts));
         } else {
             // Not before: calls that begin together would be worth fewer retries than they need.
             self.shared.policy.deposit();
         }
-        Ok(response)
     }
 
     /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
@@ -344,7 +349,6 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// Records the totals of the call, and why it ends.
     fn note(&self, error: Error, stop: GiveUp, has_begun: bool) -> Error {
         let mut error = self.note_request(error);
-        let elapsed = clock::now().saturating_duration_since(self.began);
         let facts = error.facts_mut();
         facts.attempts = match &self.past {
             Some(past) => {
@@ -353,7 +357,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             }
             None => has_begun.into(),
         };
-        facts.elapsed = Some(elapsed);
+        facts.elapsed = self.record.elapsed();
         facts.gave_up = Some(stop);
         tracing::debug!(
             kind = %error.kind(),

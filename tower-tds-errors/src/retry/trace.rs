@@ -1,13 +1,16 @@
 //! Spans and metrics of a call and of its attempts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::request::Parts;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
 use super::request::Attempt;
+use crate::clock;
 use crate::error::Error;
 
 /// Name of a client.
@@ -25,15 +28,15 @@ pub(super) struct Record {
 
 /// Creates a span with the fields of OpenTelemetry for a client, and others.
 macro_rules! client_span {
-    ($span:literal, $request:expr, $resends:expr, $($more:tt)*) => {
+    ($span:literal, $method:expr, $uri:expr, $resends:expr, $($more:tt)*) => {
         info_span!(
             $span,
             otel.kind = "client",
-            http.request.method = %$request.method(),
+            http.request.method = %$method,
             http.request.resend_count = $resends,
-            server.address = $request.uri().host(),
-            server.port = $request.uri().port_u16(),
-            url.path = $request.uri().path(),
+            server.address = $uri.host(),
+            server.port = $uri.port_u16(),
+            url.path = $uri.path(),
             http.response.status_code = Empty,
             error.type = Empty,
             $($more)*
@@ -46,37 +49,48 @@ macro_rules! client_span {
 impl Record {
     /// Begins the record of a call.
     pub(super) fn call<B>(request: &Request<B>, name: &Name, began: Instant) -> Self {
-        let span = client_span!("tds.call", request, Empty, tds.client = name.as_deref());
-        Self::new(span, name, Some(began))
+        let span = client_span!(
+            "tds.call",
+            request.method(),
+            request.uri(),
+            Empty,
+            tds.client = name.as_deref()
+        );
+        Self {
+            span,
+            name: name.clone(),
+            began: Some(began),
+            is_over: false,
+        }
     }
 
     /// Begins the record of an attempt. Layers below record their waits in its span:
     /// `tds.wait.cause` and `tds.wait.seconds`.
-    pub(super) fn attempt<B>(request: &Request<B>, name: &Name) -> Self {
-        let before = Attempt::of(request.extensions()).saturating_sub(1);
+    pub(super) fn attempt(head: &Parts, number: u32, name: &Name) -> Self {
+        let before = number.saturating_sub(1);
         let before = (before > 0).then_some(before);
         let span = client_span!(
             "tds.attempt",
-            request,
+            head.method,
+            head.uri,
             before,
             tds.wait.cause = Empty,
             tds.wait.seconds = Empty
         );
-        Self::new(span, name, None)
-    }
-
-    fn new(span: Span, name: &Name, began: Option<Instant>) -> Self {
         Self {
             span,
             name: name.clone(),
-            began,
+            began: None,
             is_over: false,
         }
     }
 
     /// Records how the call or the attempt ended.
-    pub(super) fn end<R>(mut self, ended: Result<&Response<R>, &Error>) {
+    pub(super) fn end<R>(&mut self, ended: Result<&Response<R>, &Error>) {
         self.is_over = true;
+        if self.span.is_disabled() && !cfg!(feature = "metrics") {
+            return;
+        }
         let attempts = match ended {
             Ok(response) => Attempt::of(response.extensions()),
             Err(error) => error.attempts(),
@@ -88,11 +102,29 @@ impl Record {
         self.count(record(&self.span, ended));
     }
 
+    /// Returns how long the call has taken; `None` for an attempt.
+    pub(super) fn elapsed(&self) -> Option<Duration> {
+        let began = self.began?;
+        Some(clock::now().saturating_duration_since(began))
+    }
+
     fn count(&self, kind: &'static str) {
-        match self.began {
-            Some(began) => count_call(&self.name, kind, began),
-            None => count_attempt(&self.name, kind),
+        let name = &self.name;
+        #[cfg(feature = "metrics")]
+        {
+            let took = self.elapsed();
+            let total = match took {
+                Some(_) => "tds_calls_total",
+                None => "tds_attempts_total",
+            };
+            metrics::counter!(total, labels(name, Some(kind))).increment(1);
+            if let Some(took) = took {
+                metrics::histogram!("tds_call_seconds", labels(name, None))
+                    .record(took.as_secs_f64());
+            }
         }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (name, kind);
     }
 }
 
@@ -120,26 +152,6 @@ fn record<R>(span: &Span, ended: Result<&Response<R>, &Error>) -> &'static str {
     }
     kind
 }
-
-#[cfg(feature = "metrics")]
-fn count_attempt(name: &Name, kind: &'static str) {
-    metrics::counter!("tds_attempts_total", labels(name, Some(kind))).increment(1);
-}
-
-#[cfg(not(feature = "metrics"))]
-const fn count_attempt(_: &Name, _: &'static str) {}
-
-#[cfg(feature = "metrics")]
-fn count_call(name: &Name, kind: &'static str, began: Instant) {
-    metrics::counter!("tds_calls_total", labels(name, Some(kind))).increment(1);
-    let took = crate::clock::now()
-        .saturating_duration_since(began)
-        .as_secs_f64();
-    metrics::histogram!("tds_call_seconds", labels(name, None)).record(took);
-}
-
-#[cfg(not(feature = "metrics"))]
-const fn count_call(_: &Name, _: &'static str, _: Instant) {}
 
 /// Returns the labels of a metric: its kind, and the name of the client.
 #[cfg(feature = "metrics")]

@@ -171,7 +171,9 @@ async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
             once.layer(service).oneshot(get("/v2")).await,
         ];
         for answer in answers {
-            let read = answer.err().map(|error| (error.kind(), error.outcome()));
+            let read = answer
+                .err()
+                .map(|error| (error.kind(), Outcome::of_error(&error).unwrap()));
             assert_eq!(read, kind.map(|kind| (kind, outcome)), "{status}");
         }
     }

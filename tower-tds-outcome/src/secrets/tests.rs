@@ -8,7 +8,7 @@ fn with(value: &str) -> Secrets {
     secrets
 }
 
-/// Forms of a value in JSON, `Debug`, forms, percent-encoding, and base64 alone and after an id.
+/// Forms of a value in JSON, HTML, `Debug`, forms, percent-encoding, and base64 alone and after an id.
 fn forms(value: &str) -> Vec<String> {
     let percent = |upper: bool, all: bool| -> String {
         let each = value.bytes().map(|b| match b {
@@ -33,7 +33,20 @@ fn forms(value: &str) -> Vec<String> {
         })
         .collect();
     let form = percent(true, false).replace("%20", "+");
+    let html = |hex: bool| -> String {
+        let each = value.chars().map(|c| match c {
+            c if c.is_ascii_alphanumeric() => c.to_string(),
+            '&' if hex => "&amp;".to_owned(),
+            '<' if hex => "&lt;".to_owned(),
+            '\'' if hex => "&apos;".to_owned(),
+            c if hex => format!("&#x{:X};", u32::from(c)),
+            c => format!("&#{};", u32::from(c)),
+        });
+        each.collect()
+    };
     let mut all = vec![
+        html(true),
+        html(false),
         value.to_owned(),
         percent(true, true),
         percent(false, true),

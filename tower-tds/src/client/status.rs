@@ -6,6 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use metrics::{Label, counter, gauge};
 use tower_oidc_cc::{Health, TokenSource};
 use tower_tds_limits::{Limiter, Snapshot, WaitCause};
+use tower_tds_outcome::Rough;
 
 use crate::client::sender::CallTracker;
 
@@ -226,20 +227,6 @@ impl fmt::Display for Status {
         match &self.last_failure {
             Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
             None => Ok(()),
-        }
-    }
-}
-
-/// Duration rounded for display.
-struct Rough(Duration);
-
-impl fmt::Display for Rough {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_secs() {
-            0 => write!(f, "{} ms", self.0.subsec_millis()),
-            seconds @ ..120 => write!(f, "{seconds} s"),
-            seconds @ ..7_200 => write!(f, "{} min", seconds.div_euclid(60)),
-            seconds => write!(f, "{} h", seconds.div_euclid(3_600)),
         }
     }
 }

@@ -11,11 +11,12 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use http::{Uri, uri::Scheme};
+use http::Uri;
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tokio::time::timeout;
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
+use tower_tds_outcome::default_port;
 
 /// Races the addresses of a host. Each attempt is a call of its own to the inner connector, so that
 /// it takes a socket permit of its own.
@@ -93,10 +94,8 @@ async fn look_up<R>(resolver: R, uri: &Uri) -> io::Result<Vec<SocketAddr>>
 where
     R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error>,
 {
-    let port = uri.port_u16().unwrap_or(match uri.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTPS => 443,
-        _ => 80,
-    });
+    let usual = uri.scheme().and_then(default_port);
+    let port = uri.port_u16().or(usual).unwrap_or(80);
     let host = uri.host().unwrap_or_default();
     let literal = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = literal.parse::<IpAddr>() {

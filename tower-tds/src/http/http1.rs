@@ -14,7 +14,7 @@ use futures_util::future::{Either, select};
 use http::{
     HeaderValue, Request, Response, Uri,
     header::{self, CONTENT_LENGTH, HOST},
-    uri::{PathAndQuery, Scheme},
+    uri::PathAndQuery,
 };
 use http_body::Body;
 use http_body_util::{BodyExt as _, combinators::BoxBody};
@@ -26,7 +26,7 @@ use hyper_util::client::legacy::connect::Connection;
 use tokio::sync::oneshot;
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
-use tower_tds_outcome::{Cause, HandOver, Outcome, chain};
+use tower_tds_outcome::{Cause, HandOver, Outcome, chain, default_port};
 
 use crate::http::{
     connection::{InUse, Wait, connection},
@@ -127,14 +127,10 @@ impl Host {
         let mut parts = uri.clone().into_parts();
         parts.path_and_query = Some(PathAndQuery::from_static("/"));
         let address = Uri::from_parts(parts)?;
-        let usual = if address.scheme() == Some(&Scheme::HTTP) {
-            80
-        } else {
-            443
-        };
+        let usual = address.scheme().and_then(default_port);
         let name = address.host().unwrap_or_default();
         // RFC 9110, section 7.2.
-        let header = match address.port_u16().filter(|port| *port != usual) {
+        let header = match address.port_u16().filter(|port| Some(*port) != usual) {
             Some(port) => HeaderValue::try_from(format!("{name}:{port}"))?,
             None => HeaderValue::from_str(name)?,
         };

@@ -4,7 +4,6 @@ use std::{
     env,
     future::Future,
     mem,
-    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -26,7 +25,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tower::BoxError;
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, Sent};
-use tower_tds_outcome::chain;
+use tower_tds_outcome::{chain, is_loopback};
 
 /// Proxies of a client.
 #[derive(Clone, Default)]
@@ -101,7 +100,7 @@ impl Proxies {
             // The matcher returns no proxy if it cannot parse the address of the proxy.
             Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
             // The environment's proxy is for other machines.
-            Self::Named(_) if target.host().is_some_and(is_this_machine) => None,
+            Self::Named(_) if target.host().is_some_and(is_loopback) => None,
             Self::Named(some) => some.intercept(target),
         };
         let Some(proxy) = proxy else {
@@ -122,12 +121,6 @@ impl Proxies {
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
-}
-
-/// Whether a host is this machine, by its address or as `localhost`.
-fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
 }
 
 // === impl Proxied ===

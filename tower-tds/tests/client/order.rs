@@ -1,6 +1,6 @@
 //! Layers in any order, with nothing between them. What does not compile is in `compile_errors.rs`.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -10,7 +10,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::sleep,
 };
-use tower::{ServiceBuilder, ServiceExt, util::MapRequest};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::MapRequest};
 use tower_tds::{
     Error, Kind, Limiter, Limits,
     layers::{
@@ -250,4 +250,25 @@ async fn one_order(n: usize) {
         "{name}: nothing was sent without a token"
     );
     assert!(count(423) >= 1, "{name}: {seen:?}");
+}
+
+/// The `Debug` of an HTTP client may show the query of its URL, and what unwraps an error prints it.
+#[tokio::test(start_paused = true)]
+async fn debug_of_the_errors_of_limits_and_token_shows_no_query() {
+    let failing = service_fn(async |_: Request<Full<Bytes>>| {
+        let text = "no route to https://me:CANARY@data.example.org/v1?key=CANARY";
+        Err::<Response<Full<Bytes>>, _>(io::Error::other(text))
+    });
+    let (_sim, bearer) = service();
+    let limited = limit().layer(failing).oneshot(get()).await;
+    let limited = limited.expect_err("it fails");
+    let signed = bearer.layer(failing).oneshot(get()).await;
+    let signed = signed.expect_err("it fails");
+    for debug in [
+        format!("{limited:?} {limited:#?} {limited} {limited:#}"),
+        format!("{signed:?} {signed:#?} {signed} {signed:#}"),
+    ] {
+        assert!(debug.contains("data.example.org/v1"), "{debug}");
+        assert!(!debug.contains("CANARY"), "{debug}");
+    }
 }

@@ -1,4 +1,6 @@
-//! Bodies as text and as JSON: byte-order marks, charsets, and bodies that are too large.
+//! Bodies as text and as JSON: byte-order marks, charsets, and bodies that are too large, those of errors as well.
+
+use std::time::Duration;
 
 use tower_tds::{Client, Credentials, Error, Kind, Response};
 
@@ -103,4 +105,19 @@ async fn body_of_another_type_is_an_error_that_names_its_request() {
 fn is_named(error: &Error) {
     let line = error.to_string();
     assert!(line.starts_with("GET http://127.0.0.1:"), "{line}");
+}
+
+#[tokio::test]
+async fn the_body_of_an_error_is_read_within_the_bounds_of_the_builder() {
+    let head = "HTTP/1.1 422 Unprocessable Content\r\ncontent-length: 60000\r\n\r\n";
+    let server = Server::start(&[head.as_bytes(), &[b'x'; 60_000]].concat()).await;
+    let wide = server
+        .builder()
+        .error_bodies(64 << 10, Duration::from_secs(9));
+    for (builder, read) in [(server.builder(), 16 << 10), (wide, 60_000)] {
+        let client = builder.build().expect("loopback is let through");
+        let error = client.get("/close").await.expect_err("a 422");
+        let cut = (error.body().len(), error.is_body_cut());
+        assert_eq!(cut, (read, read < 60_000));
+    }
 }

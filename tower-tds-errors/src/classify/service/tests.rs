@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use http_body_util::Full;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{LONGEST, MOST_BYTES, clock};
@@ -54,12 +53,6 @@ async fn read<B: Body>(body: B) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_body_is_cut_at_the_byte_bound() {
-    let text = read(Drip::new(&[b'x'; 1000], None)).await;
-    assert_eq!(text.len(), MOST_BYTES);
-}
-
-#[tokio::test(start_paused = true)]
 async fn dripping_body_is_cut_at_the_time_bound() {
     let start = Instant::now();
     let text = read(Drip::new(b"x", Some(Duration::from_millis(300)))).await;
@@ -72,36 +65,4 @@ async fn endless_empty_frames_are_cut_at_the_byte_bound() {
     let mut drip = Drip::new(b"", None);
     assert!(read(&mut drip).await.is_empty());
     assert_eq!(drip.polls, MOST_BYTES);
-}
-
-#[tokio::test]
-async fn a_body_is_read_to_its_end_or_to_the_byte_bound() {
-    for length in [0, 1, MOST_BYTES, MOST_BYTES + 1] {
-        let bytes = read(Full::<Bytes>::from(vec![b'x'; length])).await;
-        assert_eq!(bytes.len(), length.min(MOST_BYTES));
-    }
-}
-
-/// Yields a part, and then an error.
-struct Breaks(usize);
-
-impl Body for Breaks {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        self.0 += 1;
-        Poll::Ready(Some(match self.0 {
-            1 => Ok(Frame::data(Bytes::from_static(b"part"))),
-            _ => Err("reset"),
-        }))
-    }
-}
-
-#[tokio::test]
-async fn failed_body_keeps_the_bytes_before_the_failure() {
-    assert_eq!(read(Breaks(0)).await, b"part");
 }

@@ -36,10 +36,10 @@ async fn status_names_each_wait_cause() {
     status.limits.in_flight = status.in_flight;
     assert_eq!(status.waits_for().as_deref(), Some(full));
     status.limits.silent_for = Some(Duration::from_millis(700));
-    let silence = "the end of the silence after a refusal, 700 ms";
+    let silence = "the end of the silence after a refusal, 700ms";
     assert_eq!(status.waits_for().as_deref(), Some(silence));
     status.limits.paused_for = Some(Duration::from_secs(90));
-    let pause = "the end of the pause after a 429, 90 s";
+    let pause = "the end of the pause after a 429, 90s";
     assert_eq!(status.waits_for().as_deref(), Some(pause));
 }
 
