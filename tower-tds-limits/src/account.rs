@@ -13,14 +13,14 @@ use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use self::{
-    reactions::{Begins, Pace, Reactions, Sockets, data_sockets, is_within},
+    reactions::{Pace, Reactions, data_sockets, is_within},
     times::{Octave, Times},
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
-    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
-    rule::{QuotaRules, later},
+    limits::{Limits, Proof, Quota, Share},
+    rule::QuotaRules,
     wait::{Deadline, Limit, Line, Opens, Terms},
 };
 
@@ -60,16 +60,6 @@ pub(crate) struct Grant {
     until: Tick,
 }
 
-/// Effect of a response.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ResponseEffect {
-    pub(crate) proven: bool,
-    /// Whether the response has restored the rate.
-    pub(crate) restored: bool,
-    /// Time since the grant.
-    pub(crate) took: u64,
-}
-
 // === impl Account ===
 
 impl Account {
@@ -100,11 +90,6 @@ impl Account {
             .unwrap_or_default()
     }
 
-    /// Returns the most that can have been counted in any interval of the first quota, so far.
-    pub(crate) fn certificate(&self) -> u64 {
-        self.rules.first().map_or(0, QuotaRules::most_live)
-    }
-
     /// Returns the first quota as it applies now, and until when it is lowered at least.
     pub(crate) fn believed(&self) -> (Quota, Option<Instant>) {
         let until = self.reactions.slow_until();
@@ -118,34 +103,33 @@ impl Account {
         self.instant(self.reactions.silence(now)?)
     }
 
-    /// Returns what is closed for sockets, and until when.
-    pub(crate) fn sockets(&self) -> Sockets {
-        let lowered = self.reactions.most_sockets(self.most_sockets());
-        Sockets {
-            connects_at: self.instant(self.reactions.connects_at),
-            lowered: lowered.and_then(|(most, until)| Some((most, self.instant(until)?))),
-        }
+    /// Returns what 416s have left of the sockets, and until when, if they have lowered them.
+    pub(crate) fn sockets(&self) -> Option<(u32, Instant)> {
+        let (most, until) = self.reactions.most_sockets(self.most_sockets())?;
+        Some((most, self.instant(until)?))
     }
 
-    /// Records what a refusal closes and lowers.
+    /// Records a 423. Returns the first quota as it applies from now on, if that has lowered it.
     #[cold]
-    pub(crate) fn react(
-        &mut self,
-        now: Instant,
-        grant: Grant,
-        outcome: Outcome,
-        too_many: bool,
-    ) -> Begins {
+    pub(crate) fn lower_rate(&mut self, now: Instant, grant: Grant) -> Option<Quota> {
         let now = self.advance(now);
-        let begins = self.reactions.on(outcome, now, grant.at, too_many);
-        if begins == Begins::LowerRate {
+        let lowered = self.reactions.lower_rate(now, grant.at);
+        lowered.then(|| {
             self.keep(now);
-        }
-        begins
+            self.believed().0
+        })
     }
 
-    /// Records a response head, which proves the request under [`Proof::Head`](crate::Proof::Head). An
-    /// accepted one may restore the rate.
+    /// Records a 416. Returns whether it lowers the limit of sockets: it does not if there are
+    /// `too_many` already.
+    #[cold]
+    pub(crate) fn lower_sockets(&mut self, now: Instant, grant: Grant, too_many: bool) -> bool {
+        let now = self.advance(now);
+        self.reactions.lower_sockets(now, grant.at, too_many)
+    }
+
+    /// Records a response head, which proves the request under [`Proof::Head`](crate::Proof::Head).
+    /// Returns whether it has restored the rate, as an accepted one may.
     #[inline]
     pub(crate) fn prove_by_head(
         &mut self,
@@ -153,41 +137,24 @@ impl Account {
         grant: Grant,
         outcome: Outcome,
         whole: bool,
-    ) -> ResponseEffect {
+    ) -> bool {
         let now = self.advance(now);
         let is_evidence = is_within(outcome);
         let restored = is_evidence && self.reactions.restore_rate(now);
         if restored {
             self.keep(now);
         }
-        let took = now.since(grant.at);
         // Gateways refuse sooner than the service behind them answers.
         if is_evidence && (whole || !grant.has_body) {
-            self.learn_at(now, grant, took, false);
+            self.learn_at(now, grant, now.since(grant.at), false);
         }
-        let ends = whole || self.limits.proof == Proof::Head;
-        // The service behind the gateway may still begin the request, and end it at any time.
-        let begins_late = outcome == Outcome::GatewayTimedOut;
-        let proven = ends || begins_late;
-        if begins_late {
-            let rest = if ends {
-                Duration::ZERO
-            } else {
-                self.limits.lost_after
-            };
-            let until = now.plus(nanos(TIMED_OUT + rest));
-            self.pending.push(Reverse((until, grant)));
-        } else if ends {
+        if whole || self.limits.proof == Proof::Head {
             self.prove(now, grant, is_evidence);
         }
         if whole {
             self.end();
         }
-        ResponseEffect {
-            proven,
-            restored,
-            took,
-        }
+        restored
     }
 
     /// Records the end of a response body. It proves the request, if the head did not.
@@ -312,8 +279,11 @@ impl Account {
             return (Tick::NEVER, WaitCause::InFlight);
         }
         let rules = self.rules.iter_mut().map(|rules| rules.opens_at(seen));
-        let rules = rules.fold((Tick::ZERO, WaitCause::Window), later);
-        later(rules, closed)
+        let opens = rules.fold(Tick::ZERO, Tick::max);
+        if closed.0 > opens {
+            return closed;
+        }
+        (opens, WaitCause::Rate)
     }
 
     /// Returns the limit of sockets, before any refusal.
@@ -411,10 +381,9 @@ impl Account {
     /// When the limit may open without a response: a pending request expires, or a bucket allows a
     /// probe.
     #[cold]
-    fn may_open_at(&self, cause: WaitCause) -> Tick {
+    fn may_open_at(&self) -> Tick {
         let probes = self.rules.iter().map(|rules| rules.probes_at(self.seen));
-        let probe = probes.min().filter(|_| cause == WaitCause::Bucket);
-        self.next_pending_at().min(probe.unwrap_or(Tick::NEVER))
+        probes.fold(self.next_pending_at(), Tick::min)
     }
 
     fn instant(&self, at: Tick) -> Option<Instant> {
@@ -431,12 +400,12 @@ impl Limit for Account {
         if self.share.is_some() && self.was_suspended(clock::suspended()) {
             self.reactions.share_ends = Some(Tick::ZERO);
         }
-        let (mut at, cause) = self.opens_at(line);
+        let (mut at, _) = self.opens_at(line);
         if at <= self.seen {
             return Opens::Now;
         }
         if at == Tick::NEVER {
-            at = self.may_open_at(cause);
+            at = self.may_open_at();
         }
         let ends = self.reactions.share_ends;
         if ends.is_some_and(|ends| ends <= self.seen.max(at)) {
@@ -461,10 +430,6 @@ impl Limit for Account {
                 .deadline
                 .map_or(Tick::NEVER, |it| self.epoch.tick(it.at)),
         }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.in_flight == 0
     }
 
     #[cold]

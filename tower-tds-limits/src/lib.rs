@@ -120,13 +120,11 @@ mod clock;
 #[cfg(feature = "connect")]
 mod connection;
 mod error;
-mod events;
 mod limiter;
 mod limits;
 mod pause;
 mod request;
 mod rule;
-mod share;
 mod sockets;
 mod wait;
 
@@ -134,10 +132,9 @@ mod wait;
 pub use self::connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo};
 pub use self::{
     error::{Error, WaitCause},
-    limiter::{Limiter, Snapshot},
+    limiter::{Limiter, Load, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules, Share},
     request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
-    share::Load,
 };
 
 pub use tower_tds_outcome::{DeadlineAt, Outcome};
