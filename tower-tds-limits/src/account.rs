@@ -180,7 +180,7 @@ impl Account {
         };
         if counts && !grant.is_front {
             let took = took.min(grant.until.since(grant.at));
-            self.times.learn(grant.octave, took, now);
+            self.times.learn(grant.octave, took);
         }
     }
 
@@ -381,9 +381,10 @@ impl Account {
     /// When the limit may open without a response: a pending request expires, or a bucket allows a
     /// probe.
     #[cold]
-    fn may_open_at(&self) -> Tick {
+    fn may_open_at(&self, cause: WaitCause) -> Tick {
         let probes = self.rules.iter().map(|rules| rules.probes_at(self.seen));
-        probes.fold(self.next_pending_at(), Tick::min)
+        let probe = probes.min().filter(|_| cause == WaitCause::Rate);
+        self.next_pending_at().min(probe.unwrap_or(Tick::NEVER))
     }
 
     fn instant(&self, at: Tick) -> Option<Instant> {
@@ -400,12 +401,12 @@ impl Limit for Account {
         if self.share.is_some() && self.was_suspended(clock::suspended()) {
             self.reactions.share_ends = Some(Tick::ZERO);
         }
-        let (mut at, _) = self.opens_at(line);
+        let (mut at, cause) = self.opens_at(line);
         if at <= self.seen {
             return Opens::Now;
         }
         if at == Tick::NEVER {
-            at = self.may_open_at();
+            at = self.may_open_at(cause);
         }
         let ends = self.reactions.share_ends;
         if ends.is_some_and(|ends| ends <= self.seen.max(at)) {
@@ -438,9 +439,8 @@ impl Limit for Account {
         self.opens_at(line).1
     }
 
-    fn usual(&mut self, deadline: &Deadline, now: Instant) -> Option<Duration> {
-        let now = self.advance(now);
-        self.times.usual(Octave::of(Some(deadline)), now)
+    fn usual(&self, deadline: &Deadline) -> Option<Duration> {
+        self.times.usual(Octave::of(Some(deadline)))
     }
 }
 

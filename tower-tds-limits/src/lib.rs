@@ -53,8 +53,7 @@
 //! - The call that must start first is first, and alike calls are served in the order of their arrival.
 //!   Those of [`Limiter::first_in_line`] come before all, and nothing starves. Slow, lost,
 //!   cancelled or unpolled calls cost only their own permits. If ten calls stall together, the
-//!   others pause once, for about a second (longer only if even your fastest response takes over
-//!   125 ms).
+//!   others pause once, for about a second.
 //!
 //! # The argument
 //! Each request is counted between when you send it and its proof. Suppose that, whenever you send

@@ -78,9 +78,10 @@ impl QuotaRules {
         window.max(counter).max(bucket)
     }
 
-    /// When a bucket allows another probe after `seen`, if no response comes.
+    /// When a bucket allows another probe after `seen`, if no response comes. It is of use while the window has room.
     pub(crate) fn probes_at(&self, seen: Tick) -> Tick {
-        let bucket = self.bucket.as_ref();
+        let has_room = self.window.opens_at() < Tick::NEVER;
+        let bucket = self.bucket.as_ref().filter(|_| has_room);
         bucket.map_or(Tick::NEVER, |bucket| bucket.probes_at(seen))
     }
 

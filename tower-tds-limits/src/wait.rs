@@ -37,7 +37,7 @@ pub(crate) trait Limit {
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
     /// Returns the usual time from a grant to where such a deadline ends, if it is known.
-    fn usual(&mut self, _deadline: &Deadline, _now: Instant) -> Option<Duration> {
+    fn usual(&self, _deadline: &Deadline) -> Option<Duration> {
         None
     }
 }

@@ -121,9 +121,8 @@ impl Reactions {
         let whole = quota.requests();
         let left = NonZeroU32::new(lowered(whole.get(), 5, times)).unwrap_or(whole);
         let left = Quota::new(left, quota.per()).unwrap_or(quota);
-        let [spacing, longest] = [nanos(left.spacing()), nanos(quota.spacing()) * 6];
         let pace = Pace {
-            gap: (spacing + TICK).min(longest),
+            gap: nanos(left.spacing()) + TICK,
             at_once: (whole.get() / 10).max(LEAST),
         };
         (left, Some(pace))

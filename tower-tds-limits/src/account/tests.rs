@@ -46,26 +46,6 @@ fn front_waiter_waits_for_the_quota_only() {
     assert_eq!(account.opens(Line::Back, second), Opens::Now);
 }
 
-#[test]
-fn tightest_of_several_quotas_decides() {
-    let start = Instant::now();
-    let limits = Limits::new(Quota::per_second(count(2)))
-        .also(Quota::per_minute(count(3)))
-        .rules(Rules::window());
-    let mut account = Account::new(&limits);
-    for _ in 0..2 {
-        assert_eq!(account.opens(Line::Back, start), Opens::Now);
-        let grant = granted(&mut account, start);
-        account.prove_by_end(start, grant);
-    }
-    let second = start + ms(1_002);
-    assert_eq!(account.opens(Line::Back, start), Opens::At(second));
-    let grant = granted(&mut account, second);
-    account.prove_by_head(second, grant, Outcome::Accepted, false);
-    let minute = start + Duration::from_micros(60_031_500);
-    assert_eq!(account.opens(Line::Back, second), Opens::At(minute));
-}
-
 /// Reproducer for L7: 10,000 an hour beside 50 a second.
 #[test]
 fn hourly_quota_does_not_slow_the_first_minute() {

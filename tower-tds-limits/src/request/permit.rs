@@ -200,12 +200,10 @@ impl RequestPermit {
                     );
                 }
             }
-            Outcome::ConnectionsExceeded => {
-                if stack.lower_sockets(now, grant) {
-                    tracing::warn!(
-                        "too many connections (416): does another client share this address?"
-                    );
-                }
+            Outcome::ConnectionsExceeded if stack.lower_sockets(now, grant) => {
+                tracing::warn!(
+                    "too many connections (416): does another client share this address?"
+                );
             }
             Outcome::QuotaExceeded(hint) => {
                 if let Some(wait) = stack.pause.begin(hint, now) {

@@ -117,7 +117,7 @@ impl Bucket {
     #[inline]
     pub(crate) fn opens_at(&self, now: Tick) -> Tick {
         let oldest = self.unseen.front().filter(|_| self.burst == Burst::Auto);
-        let probes = oldest.map_or(0, |oldest| self.times.probed(now.since(oldest.at)).0);
+        let probes = oldest.map_or(0, |oldest| probed(now.since(oldest.at)).0);
         let most = self.most.min(self.places.saturating_sub(1));
         let Some(room) = (self.at_once + probes).min(most).checked_sub(self.taken()) else {
             return Tick::NEVER;
@@ -144,7 +144,7 @@ impl Bucket {
     /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
-            Some(oldest) => oldest.at.plus(self.times.probed(now.since(oldest.at)).1),
+            Some(oldest) => oldest.at.plus(probed(now.since(oldest.at)).1),
             None => Tick::NEVER,
         }
     }
@@ -266,19 +266,6 @@ impl Times {
         }
     }
 
-    /// Returns the number of probes at this `age` of the oldest request without evidence, and the
-    /// age at which there are more.
-    fn probed(&self, age: u64) -> (u64, u64) {
-        let shortest = self.known_shortest();
-        let long = LONG.max(shortest.map_or(0, |shortest| shortest.saturating_mul(USUAL_ANSWERS)));
-        let Some(more) = age.checked_sub(long) else {
-            return (0, long);
-        };
-        let doublings = more.checked_sub(MORE_PROBES).map_or(0, |m| m / DOUBLED + 1);
-        let next = MORE_PROBES + doublings * DOUBLED;
-        (1 << doublings.min(MOST_DOUBLINGS), long + next)
-    }
-
     /// Returns the shortest time, if there was a response.
     #[inline]
     fn known_shortest(&self) -> Option<u64> {
@@ -301,6 +288,17 @@ impl Times {
     }
 }
 
+/// Returns the number of probes at this `age` of the oldest request without evidence, and the age at
+/// which there are more.
+fn probed(age: u64) -> (u64, u64) {
+    let Some(more) = age.checked_sub(LONG) else {
+        return (0, LONG);
+    };
+    let doublings = more.checked_sub(MORE_PROBES).map_or(0, |m| m / DOUBLED + 1);
+    let next = MORE_PROBES + doublings * DOUBLED;
+    (1 << doublings.min(MOST_DOUBLINGS), LONG + next)
+}
+
 /// Allowance for a gateway that reads its clock once per turn of its loop, which a bucket without a
 /// burst would not forgive. Measured before this crate was written: nginx at 50 a second needs 21
 /// ms between requests, not 20.
@@ -320,9 +318,6 @@ const SPAN: u32 = 128;
 
 /// A second, three times the longest stalls that were simulated (300 ms).
 const LONG: u64 = 1_000_000_000;
-
-/// Multiple of the shortest response time that replaces [`LONG`] if it is longer.
-const USUAL_ANSWERS: u64 = 8;
 
 /// When a second probe follows, because most stalls are over after three seconds. From then on the
 /// number of probes doubles each half second: longer stalls are rare, while twenty slow calls

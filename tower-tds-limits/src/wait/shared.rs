@@ -150,20 +150,20 @@ impl<L> fmt::Debug for Shared<L> {
 impl<L: Limit> State<L> {
     /// Returns the place of a call that arrives now. The call that must start first is first; one
     /// without a deadline is ordered as if it had a minute, so that nothing starves.
-    pub(super) fn place(&mut self, line: Line, terms: &Terms, now: Instant) -> Place {
+    pub(super) fn place(&self, line: Line, terms: &Terms, now: Instant) -> Place {
         let minute = now + MINUTE;
         let start = terms.deadline.map_or(minute, |deadline| {
-            let usual = self.usual(line, &deadline, now);
+            let usual = self.usual(line, &deadline);
             deadline.at.checked_sub(usual).unwrap_or(now).min(minute)
         });
         self.queue.place(line, start)
     }
 
     /// Returns the usual time of a call. Token requests are not measured, and are never late.
-    fn usual(&mut self, line: Line, deadline: &Deadline, now: Instant) -> Duration {
+    fn usual(&self, line: Line, deadline: &Deadline) -> Duration {
         match line {
             Line::Front => Duration::ZERO,
-            Line::Back => self.limit.usual(deadline, now).unwrap_or_default(),
+            Line::Back => self.limit.usual(deadline).unwrap_or_default(),
         }
     }
 
@@ -179,11 +179,11 @@ impl<L: Limit> State<L> {
     /// Whether a call at its turn has too little time. If no other waiter could use its permit, it is
     /// sent nevertheless while it has nearly all of its time, because only an answer shows that the
     /// service is quick again. Later it would hardly be answered, and show nothing.
-    pub(super) fn is_late(&mut self, place: Place, terms: &Terms, now: Instant) -> bool {
+    pub(super) fn is_late(&self, place: Place, terms: &Terms, now: Instant) -> bool {
         let Some(deadline) = terms.deadline else {
             return false;
         };
-        let usual = self.usual(place.line, &deadline, now);
+        let usual = self.usual(place.line, &deadline);
         let left = deadline.at.saturating_duration_since(now);
         left < usual && (left < deadline.whole / 20 * 19 || self.queue.is_wanted(place, now))
     }

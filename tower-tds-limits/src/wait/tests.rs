@@ -46,7 +46,7 @@ impl Limit for Script {
         WaitCause::InFlight
     }
 
-    fn usual(&mut self, _deadline: &Deadline, _now: Instant) -> Option<Duration> {
+    fn usual(&self, _deadline: &Deadline) -> Option<Duration> {
         Some(self.usual)
     }
 }

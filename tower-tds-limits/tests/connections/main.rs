@@ -12,7 +12,6 @@ mod refusals;
 mod reset;
 mod server;
 mod share;
-mod timeouts;
 mod tls;
 mod upgrade;
 

@@ -147,8 +147,7 @@ fn response_times_count_in_their_span_and_the_next() {
 
 #[test]
 fn probes_start_after_a_second_and_later_double() {
-    let times = Times::new();
-    let probed = |ms: u64| times.probed(ms * 1_000_000);
+    let probed = |ms: u64| probed(ms * 1_000_000);
     for (age, number, more_at) in [
         (999, 0, 1_000),
         (1_000, 1, 3_500),
